@@ -12,7 +12,6 @@ import pytest
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
 from lakefeed.feed.progress import s3_requests
-from lakefeed.ledger.fence import take_fence
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
@@ -192,7 +191,7 @@ def test_a_second_driver_takes_over_and_the_first_can_commit_nothing_more(lake: 
     feed.send(feed.avro(trips(10, 20)))
 
     def overtaken(_: object) -> None:
-        take_fence(lake, feed.table, feed.name)
+        IcebergLedger(lake, feed.table, feed.name).take_fence()
         feed.send(feed.avro(trips(20, 30)))
 
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):

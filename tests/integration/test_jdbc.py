@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from lakefeed.config.loading.load import read
 from lakefeed.config.problem import errors_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, RowsRefused
-from lakefeed.ledger.checkpoint_store import StoredCheckpoint
+from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.operations.preflight.connect import preflight
 from tests.support.databases import DATABASES, server_of
 from tests.support.feed import Feed

@@ -17,8 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.ledger.checkpoint import OWNER_FILE
-from lakefeed.ledger.checkpoint_store import StoredCheckpoint
+from lakefeed.ledger.checkpoint import OWNER_FILE, StoredCheckpoint
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
 

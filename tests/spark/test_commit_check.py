@@ -11,7 +11,7 @@ import pytest
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.ledger.fence import take_fence
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import CONTINUITY, ROWS, Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -131,7 +131,7 @@ def test_a_lost_answer_takes_no_commit_back_that_came_on_top(table: Table, catal
 def test_a_lost_answer_takes_back_no_batch_of_the_driver_that_has_taken_over(
     table: Table, catalog: CatalogCase
 ) -> None:
-    old = take_fence(table.spark, table.name, FEED)
+    old = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(0, 2, fence=old)
     table.set_property("commit.retry.min-wait-ms", "4000")
     before = catalog.pointer(table.name)
@@ -140,7 +140,7 @@ def test_a_lost_answer_takes_back_no_batch_of_the_driver_that_has_taken_over(
     with catalog.answers_lost():
         first.start()
         wait_for(lambda: catalog.pointer(table.name) != before)
-    new = take_fence(table.spark, table.name, FEED)
+    new = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(4, 6, fence=new)
     first.join(60)
     assert outcome == [None]
@@ -194,8 +194,8 @@ def test_a_batch_is_left_out_only_if_the_table_ends_with_its_ranges(table: Table
 
 def test_only_the_replay_that_took_its_fence_last_can_commit(table: Table) -> None:
     replays = f"{FEED}{REPLAYS}"
-    feed = take_fence(table.spark, table.name, FEED)
-    old, new = (take_fence(table.spark, table.name, replays) for _ in range(2))
+    feed = IcebergLedger(table.spark, table.name, FEED).take_fence()
+    old, new = (IcebergLedger(table.spark, table.name, replays).take_fence() for _ in range(2))
 
     def replay(number: int, fence: str) -> None:
         properties = ReplayProperties(FEED, f"replay-{number}", fence).properties()
@@ -213,10 +213,10 @@ def test_only_the_replay_that_took_its_fence_last_can_commit(table: Table) -> No
 
 @pytest.mark.quick
 def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> None:
-    old = take_fence(table.spark, table.name, FEED)
+    old = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(0, 2, fence=old)
     table.land(2, 4, fence=old)
-    new = take_fence(table.spark, table.name, FEED)
+    new = IcebergLedger(table.spark, table.name, FEED).take_fence()
     refused(lambda: table.land(4, 6, fence=old), "another driver has taken over")
     refused(lambda: table.land(4, 6), "another driver has taken over")
     table.land(4, 6, fence=new)
@@ -234,7 +234,7 @@ def test_two_that_take_the_fence_together_get_different_ones(table: Table) -> No
     fences: list[str] = []
 
     def take_five() -> None:
-        fences.extend(take_fence(table.spark, table.name, FEED) for _ in range(5))
+        fences.extend(IcebergLedger(table.spark, table.name, FEED).take_fence() for _ in range(5))
 
     outcomes = together(take_five, take_five)
     assert [str(each) for each in outcomes if each is not None] == []
@@ -342,7 +342,7 @@ def test_what_others_do_with_the_table_keeps_working(table: Table) -> None:
 
 def test_a_replay_is_known_to_have_landed_when_its_snapshot_has_expired(table: Table) -> None:
     table.land(0, 2)
-    fence = take_fence(table.spark, table.name, f"{FEED}{REPLAYS}")
+    fence = IcebergLedger(table.spark, table.name, f"{FEED}{REPLAYS}").take_fence()
     for each in ("one", "two"):
         table.ledger().land_empty(ReplayProperties(FEED, each, fence).properties())
     assert [table.ledger().has_replay(each) for each in ("one", "two", "three")] == [True, True, False]
@@ -354,7 +354,7 @@ def test_a_replay_is_known_to_have_landed_when_its_snapshot_has_expired(table: T
 
 def test_a_replay_that_was_rolled_back_has_not_landed(table: Table, elsewhere: Table) -> None:
     table.land(0, 2)
-    fence = take_fence(table.spark, table.name, f"{FEED}{REPLAYS}")
+    fence = IcebergLedger(table.spark, table.name, f"{FEED}{REPLAYS}").take_fence()
     before = table.head()
     for back in (table, elsewhere):
         table.ledger().land_empty(ReplayProperties(FEED, "one", fence).properties())

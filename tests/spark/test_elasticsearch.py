@@ -357,15 +357,14 @@ def test_rows_without_a_record_of_their_own_are_refused(shop: SearchFeed) -> Non
 
 @pytest.mark.slow
 def test_a_topic_that_was_recreated_would_take_the_ids_of_the_one_before(shop: SearchFeed) -> None:
-    from lakefeed.ledger.position_reset import Move
-    from lakefeed.ledger.snapshot_summary import Commit
+    from lakefeed.ledger.snapshot_summary import Commit, PositionReset
     from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
     index = shop.started()
     shop.land(index, shop.rows(10))
     moved = OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "id-two"})
-    move = Move(reason="accepted-loss", positions={("topic", 0): (10, 0)}, left_ids={"topic": "id-one"})
-    index.land_move(Commit(shop.name, 0, moved, fence=shop.fence, move=move), commit_id=uuid.uuid4().hex)
+    move = PositionReset(reason="accepted-loss", positions={("topic", 0): (10, 0)}, left_ids={"topic": "id-one"})
+    index.commit_reset(Commit(shop.name, 0, moved, fence=shop.fence, move=move), commit_id=uuid.uuid4().hex)
     with pytest.raises(CheckpointMismatch, match="was recreated"):
         shop.land(index, shop.rows(1), 1, batch=0, start=0, topic_id="id-two")
     assert shop.documents()["topic/0/0"]["v"] == "v0"

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, SchemaIncompatible, Unreachable
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.local.ports import choose_free
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.jdbc.session import JvmDatabase
@@ -200,9 +199,9 @@ def test_offsets_that_are_no_order_are_refused(upserts: JdbcFeed) -> None:
         0,
         OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "id-two"}),
         fence=upserts.fence,
-        move=Move("accepted-loss", {("topic", 0): (10, 0)}, left_ids={"topic": "id-one"}),
+        move=PositionReset("accepted-loss", {("topic", 0): (10, 0)}, left_ids={"topic": "id-one"}),
     )
-    table.land_move(moved, commit_id=uuid.uuid4().hex)
+    table.commit_reset(moved, commit_id=uuid.uuid4().hex)
     with pytest.raises(CheckpointMismatch, match="was recreated"):
         upserts.land(table, upserts.changes([(1, "a", "y", 0, 0)]), start=0, topic_id="id-two")
     assert upserts.select("id, v") == [(1, "x")]

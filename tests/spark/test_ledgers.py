@@ -13,17 +13,17 @@ import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.protocol import CommitCheck, Ledger
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
+from lakefeed.ledger.snapshots import position_in
 from lakefeed.local.home import make_catalog
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.sinks.base import NewestBatchLedger
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.elasticsearch.server import Server
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.session import PythonDatabase
-from lakefeed.sinks.python import PythonLedger
-from lakefeed.sinks.stored import position_in
+from lakefeed.sinks.python import last_position
 from tests.support.catalogs import SqliteCase
 from tests.support.databases import DATABASES, JdbcFeed, server_of
 from tests.support.feed_table import FEED, Table
@@ -112,7 +112,7 @@ def of_index(spark: SparkSession, request: pytest.FixtureRequest, stack: ExitSta
 
 def of_class() -> Case:
     own = Memory()
-    ledger = PythonLedger(own, where="python:Memory")
+    ledger = NewestBatchLedger(lambda: last_position(own), where=lambda: "python:Memory")
     return Case(
         ledger=ledger, feed="shop", land=lambda commit: own.landed.append(commit.ranges.to_json()), read=ledger.position
     )
@@ -169,7 +169,7 @@ def test_a_replaced_driver_can_commit_neither_batches_nor_moves(case: Case) -> N
         return
     assert old != new
     case.land(case.batch(0, 0, 3, new))
-    move = Move("accepted-loss", {("topic", 0): (3, 9)})
+    move = PositionReset("accepted-loss", {("topic", 0): (3, 9)})
     attempts: tuple[Callable[[], None], ...] = (
         lambda: case.land(case.batch(1, 3, 5, old)),
         lambda: case.ledger.record_move(moved(case, 9, old, move), commit_id=uuid.uuid4().hex),
@@ -184,12 +184,12 @@ def test_a_replaced_driver_can_commit_neither_batches_nor_moves(case: Case) -> N
 def test_a_move_begins_where_the_last_commit_ended_and_the_next_batch_where_the_move_ends(case: Case) -> None:
     ledger, fence = case.ledger, case.ledger.take_fence()
     case.land(case.batch(0, 0, 3, fence))
-    forward = moved(case, 9, fence, Move("accepted-loss", {("topic", 0): (3, 9)}))
+    forward = moved(case, 9, fence, PositionReset("accepted-loss", {("topic", 0): (3, 9)}))
     if fence is None:
         with pytest.raises(ConfigError, match="cannot be moved"):
             ledger.record_move(forward, commit_id=uuid.uuid4().hex)
         return
-    elsewhere = moved(case, 9, fence, Move("accepted-loss", {("topic", 0): (2, 9)}))
+    elsewhere = moved(case, 9, fence, PositionReset("accepted-loss", {("topic", 0): (2, 9)}))
     with pytest.raises(Exception, match="topic-0 is to be moved from 2, the table ends at 3"):
         ledger.record_move(elsewhere, commit_id=uuid.uuid4().hex)
     ledger.record_move(forward, commit_id=uuid.uuid4().hex)
@@ -201,5 +201,5 @@ def test_a_move_begins_where_the_last_commit_ended_and_the_next_batch_where_the_
         ledger.check(case.batch(1, 3, 10, fence))
 
 
-def moved(case: Case, to: int, fence: str | None, move: Move) -> Commit:
+def moved(case: Case, to: int, fence: str | None, move: PositionReset) -> Commit:
     return Commit(case.feed, 0, case.batch(0, to, to, fence).ranges, fence, move=move)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.ledger.fence import take_fence
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.iceberg import IcebergLedger
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from tests.support.feed_table import FEED, Table, refused, span
 
@@ -58,7 +57,7 @@ def test_a_rewind_is_a_commit_even_if_no_row_has_to_go(table: Table, delete: boo
     table.spark.sql(f"DELETE FROM {table.name} WHERE id >= 2")
     table.move(4, 2, delete=delete)
     [newest, _] = table.ledger().commits()
-    assert newest.move == Move("rewind", {("topic", 0): (4, 2)}, {"topic": "id-one"})
+    assert newest.move == PositionReset("rewind", {("topic", 0): (4, 2)}, {"topic": "id-one"})
     assert newest.rows == 0
     table.land(2, 4)
     assert table.ids() == [0, 1, 2, 3]
@@ -78,16 +77,16 @@ def test_a_move_must_start_where_the_feed_stands(table: Table) -> None:
     refused(lambda: table.move(4, 2), "has no commit in the table that it could be moved from")
     table.land(0, 4)
     refused(lambda: table.move(5, 2), "is to be moved from 5, the table ends at 4")
-    elsewhere = Commit(FEED, 0, span(3, 3), move=Move("rewind", {("topic", 0): (4, 2)}))
-    refused(lambda: table.land_move(elsewhere), "is to be moved to 2 and begins at 3")
-    forgetful = Commit(FEED, 0, OffsetRanges(()), move=Move("rewind"))
-    refused(lambda: table.land_move(forgetful), "is in the table but not in the batch")
+    elsewhere = Commit(FEED, 0, span(3, 3), move=PositionReset("rewind", {("topic", 0): (4, 2)}))
+    refused(lambda: table.commit_reset(elsewhere), "is to be moved to 2 and begins at 3")
+    forgetful = Commit(FEED, 0, OffsetRanges(()), move=PositionReset("rewind"))
+    refused(lambda: table.commit_reset(forgetful), "is in the table but not in the batch")
 
 
 def test_a_driver_that_was_replaced_moves_nothing(table: Table) -> None:
-    old = take_fence(table.spark, table.name, FEED)
+    old = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(0, 4, fence=old)
-    new = take_fence(table.spark, table.name, FEED)
+    new = IcebergLedger(table.spark, table.name, FEED).take_fence()
     refused(lambda: table.move(4, 2, delete=True, fence=old), "another driver has taken over")
     assert table.ids() == [0, 1, 2, 3]
     table.move(4, 2, delete=True, fence=new)
@@ -98,9 +97,11 @@ def test_a_topic_that_was_recreated_is_entered_only_by_a_move_that_names_the_old
     more = [OffsetRange("topic", 1, 0, 3)]
     table.land(0, 4, ranges=span(0, 4, more=more))
     new = span(0, 0, topic_id="id-two")
-    unnamed = Commit(FEED, 0, new, move=Move("accepted-loss", {("topic", 0): (4, 0)}, {"topic": "id-other"}))
-    refused(lambda: table.land_move(unnamed), "topic topic was recreated (id id-two, was id-one)")
-    table.land_move(Commit(FEED, 0, new, move=Move("accepted-loss", {("topic", 0): (4, 0)}, {"topic": "id-one"})))
+    unnamed = Commit(FEED, 0, new, move=PositionReset("accepted-loss", {("topic", 0): (4, 0)}, {"topic": "id-other"}))
+    refused(lambda: table.commit_reset(unnamed), "topic topic was recreated (id id-two, was id-one)")
+    table.commit_reset(
+        Commit(FEED, 0, new, move=PositionReset("accepted-loss", {("topic", 0): (4, 0)}, {"topic": "id-one"}))
+    )
     table.land(0, 2, ranges=span(0, 2, topic_id="id-two"))
     position = table.ledger().position()
     assert position is not None
@@ -114,7 +115,7 @@ def test_a_topic_can_be_left(table: Table) -> None:
         (OffsetRange("topic", 0, 0, 4), OffsetRange("other", 0, 0, 2)), {"topic": "id-one", "other": "o"}
     )
     table.land(0, 4, ranges=both)
-    table.land_move(Commit(FEED, 0, span(4, 4), move=Move("accepted-loss", {}, {"other": "o"})))
+    table.commit_reset(Commit(FEED, 0, span(4, 4), move=PositionReset("accepted-loss", {}, {"other": "o"})))
     table.land(4, 6)
     assert table.covered() == ((0, 6),)
 
@@ -137,10 +138,10 @@ def test_a_backfill_lands_only_what_the_table_has_not_and_the_feed_will_not_read
 
 
 def test_backfills_have_a_fence_of_their_own(table: Table) -> None:
-    feed = take_fence(table.spark, table.name, FEED)
+    feed = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(10, 12, fence=feed)
-    old = take_fence(table.spark, table.name, f"{FEED}.backfills")
-    new = take_fence(table.spark, table.name, f"{FEED}.backfills")
+    old = IcebergLedger(table.spark, table.name, f"{FEED}.backfills").take_fence()
+    new = IcebergLedger(table.spark, table.name, f"{FEED}.backfills").take_fence()
     refused(lambda: table.backfill(0, 4, fence=old), "another driver has taken over feed 'trips.backfills'")
     table.backfill(0, 4, fence=new)
     table.land(12, 13, fence=feed)
@@ -193,11 +194,11 @@ def test_where_nothing_shows_the_position_a_move_can_say_it(table: Table) -> Non
     with pytest.raises(CheckpointMismatch, match="rolled back"):
         table.ledger().position()
     refused(lambda: table.land(0, 4), "was rolled back to before the commits")
-    table.land_move(Commit(FEED, 0, span(0, 0), move=Move("rewind", unknown=True)))
+    table.commit_reset(Commit(FEED, 0, span(0, 0), move=PositionReset("rewind", unknown=True)))
     table.land(0, 4)
     assert table.ids() == [0, 1, 2, 3, 100]
     # Only where it is really not known.
     refused(
-        lambda: table.land_move(Commit(FEED, 0, span(0, 0), move=Move("rewind", unknown=True))),
+        lambda: table.commit_reset(Commit(FEED, 0, span(0, 0), move=PositionReset("rewind", unknown=True))),
         "topic-0 begins at 0, the table ends at 4",
     )

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from lakefeed.ledger.fence import take_fence
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.maintenance.maintain import Lease
 from tests.support.catalogs import CatalogCase, RestCase
 from tests.support.feed_table import FEED, Table, refused
@@ -56,7 +56,7 @@ def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(
     table: Table, catalog: CatalogCase
 ) -> None:
     assert isinstance(catalog, RestCase)
-    old = take_fence(table.spark, table.name, FEED)
+    old = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(0, 2, fence=old)
     catalog.server.held.hold(b'"lakefeed.ranges"')
     refusals: list[BaseException] = []
@@ -71,7 +71,7 @@ def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(
     late.start()
     assert catalog.server.held.arrived.wait(60)
     # Checked, and not yet seen by the server.
-    new = take_fence(table.spark, table.name, FEED)
+    new = IcebergLedger(table.spark, table.name, FEED).take_fence()
     catalog.server.held.release()
     late.join(60)
     assert ["another driver has taken over" in str(each) for each in refusals] == [True]

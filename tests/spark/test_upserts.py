@@ -15,8 +15,7 @@ from py4j.protocol import Py4JJavaError
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit, PositionReset
 from lakefeed.local.home import make_catalog
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg.upsert import UpsertTable
@@ -137,7 +136,7 @@ def test_the_same_batch_twice_leaves_the_table_as_it_is_and_the_ledger_knows_it(
     before = upserts.rows()
     assert upserts.table.has(upserts.batch(0, 3))
     # A rewind without deleting: all is read again.
-    move = Move("rewind", {("topic", 0): (3, 0)})
+    move = PositionReset("rewind", {("topic", 0): (3, 0)})
     upserts.table.ledger.record_move(
         Commit("shop", 3, move.reaches(upserts.batch(3, 3).ranges), upserts.fence, move=move), commit_id="rewound"
     )
@@ -212,7 +211,7 @@ def test_a_change_without_a_key_is_named(plain: Upserts) -> None:
 
 def test_a_topic_that_was_recreated_is_older_only_by_a_word(plain: Upserts) -> None:
     plain.land(0, 9, [(1, "a", "x", 0, 8)])
-    move = Move("accepted-loss", {("topic", 0): (9, 0)}, {"topic": "one"})
+    move = PositionReset("accepted-loss", {("topic", 0): (9, 0)}, {"topic": "one"})
     begun = OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "two"})
     plain.table.ledger.record_move(Commit("shop", 0, begun, plain.fence, move=move), commit_id="again")
     with pytest.raises(CheckpointMismatch, match="topic topic was recreated"):
@@ -366,7 +365,7 @@ def test_what_comes_late_is_in_the_history_once(checked: SparkSession) -> None:
 def test_a_rewound_feed_rewinds_its_history(checked: SparkSession) -> None:
     upserts = Upserts(checked, {"with_history": True})
     upserts.land(0, 4, [(1, "a", str(offset), 0, offset) for offset in range(4)])
-    move = Move("rewind", {("topic", 0): (4, 1)})
+    move = PositionReset("rewind", {("topic", 0): (4, 1)})
     reached = move.reaches(upserts.batch(4, 4).ranges)
     upserts.table.ledger.record_move(Commit("shop", 4, reached, upserts.fence, move=move), commit_id="rewound")
     upserts.land(1, 6, [(1, "a", str(offset), 0, offset) for offset in range(1, 6)])

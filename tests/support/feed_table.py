@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 if TYPE_CHECKING:
@@ -52,12 +51,12 @@ class Table:
 
     def move(self, start: int, to: int, *, delete: bool = False, fence: str | None = None) -> None:
         """Moves the feed, by way of the ledger."""
-        move = Move("rewind" if to < start else "accepted-loss", {("topic", 0): (start, to)})
-        self.land_move(
+        move = PositionReset("rewind" if to < start else "accepted-loss", {("topic", 0): (start, to)})
+        self.commit_reset(
             Commit(FEED, 0, move.reaches(span(start, start)), fence, move=move), delete_from=to if delete else None
         )
 
-    def land_move(self, commit: Commit, *, delete_from: int | None = None) -> None:
+    def commit_reset(self, commit: Commit, *, delete_from: int | None = None) -> None:
         where = None if delete_from is None else f"id >= {delete_from}"
         self.ledger().record_move(commit, commit_id=uuid.uuid4().hex, delete_where=where)
 

@@ -125,7 +125,7 @@ AT_THE_START = (
     ),
     python(
         "start: the file metadata alone is gone",
-        "ledger/checkpoint_state",
+        "ledger/checkpoint",
         """    if METADATA not in names:
         damage""",
         """    if False:

@@ -11,14 +11,14 @@ FAULTS = "tests/faults/test_jdbc.py::test_"
 IN_A_DATABASE = (
     python(
         "jdbc: the fence",
-        "ledger/server_ledger",
+        "ledger/continuity",
         "if fence != commit.fence:",
         "if False:",
         f"{JDBC}only_the_driver_that_took_the_fence_last_can_commit",
     ),
     python(
         "jdbc: continuity",
-        "ledger/server_ledger",
+        "ledger/continuity",
         "elif found := violations(last.commit.ranges, commit):",
         "elif found := []:",
         f"{JDBC}a_batch_lands_only_where_the_last_one_ended",
@@ -39,7 +39,7 @@ IN_A_DATABASE = (
     ),
     python(
         "jdbc: a commit that has landed while its answer was lost",
-        "ledger/server_ledger",
+        "ledger/continuity",
         "if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:",
         "if False:",
         f"{JDBC}the_same_commit_tried_again_is_done_already",

@@ -10,21 +10,21 @@ IDS = "tests/spark/test_document_ids.py::test_"
 IN_AN_INDEX = (
     python(
         "elasticsearch: the fence",
-        "ledger/server_ledger",
+        "ledger/continuity",
         "if fence != commit.fence:",
         "if False:",
         f"{SEARCH}only_the_driver_that_took_the_fence_last_can_commit",
     ),
     python(
         "elasticsearch: continuity",
-        "ledger/server_ledger",
+        "ledger/continuity",
         "elif found := violations(last.commit.ranges, commit):",
         "elif found := []:",
         f"{SEARCH}a_batch_lands_only_where_the_last_one_ended",
     ),
     python(
         "elasticsearch: a commit that has landed while its answer was lost",
-        "ledger/server_ledger",
+        "ledger/continuity",
         "if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:",
         "if False:",
         f"{SEARCH}a_commit_whose_answer_is_lost_has_landed_once",

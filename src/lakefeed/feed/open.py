@@ -14,12 +14,10 @@ from pathlib import Path
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.recovery import DataLoss, Facts, Start, Topics, decide, starting_offsets
-from lakefeed.ledger.checkpoint import Claim, Note, Owner
-from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.ledger.checkpoint import CheckpointState, Claim, Note, Owner
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.protocol import SinkState
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition
 from lakefeed.records.transform.plan import transform_id
 from lakefeed.sinks.definition import MovableSink
@@ -66,7 +64,7 @@ def collect_facts(
     and its position is unknown.
     """
     position = sink.position()
-    moved_by = position.moved_by if position is not None else None
+    reset_snapshot_id = position.reset_snapshot_id if position is not None else None
     return Facts(
         feed=feed.owner.feed,
         sink=feed.owner.sink,
@@ -74,7 +72,7 @@ def collect_facts(
         keeps_log=sink.keeps_log,
         checkpoint=checkpoint,
         last=position,
-        unknown_move=moved_by not in (None, note.move if note else None),
+        unknown_move=reset_snapshot_id not in (None, note.move if note else None),
         logged=sink.logged(),
         topics=topics,
         noted_ids=note.topic_ids if note else {},
@@ -192,14 +190,14 @@ class FeedStart:
             commit = loss_commit(
                 self.feed.owner.feed, self.position.ranges, self.decision.data_loss, self.topics, fence=fence
             )
-            self.sink.land_move(commit, commit_id=uuid.uuid4().hex)
+            self.sink.commit_reset(commit, commit_id=uuid.uuid4().hex)
             self.position = self.sink.position()
         if self.checkpoint is None:
             return
         if self.decision.reset_checkpoint:
             self.checkpoint.discard()
             if self.position is not None and self.position.is_move:
-                self.checkpoint.remember(move=self.position.moved_by)
+                self.checkpoint.remember(move=self.position.reset_snapshot_id)
         self.checkpoint.note(transform=self.feed.transform_id)
 
 
@@ -223,7 +221,7 @@ def loss_commit(
             marks = mark, mark
         ranges.append(OffsetRange(*key, at, at, marks))
         ids[span.topic] = described.topic_id
-    move = Move(
+    move = PositionReset(
         reason="accepted-loss",
         positions={key: (start, to) for key, (start, to) in moved.items() if to is not None},
         left_ids={topic: topic_id for topic, topic_id in before.topic_ids.items() if topic in left},

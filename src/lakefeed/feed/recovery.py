@@ -13,7 +13,7 @@ from typing import Literal
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.ledger.checkpoint import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.stateful_batches import BATCHES, has_state
 from lakefeed.ledger.step_back import letters_ahead, step_back

@@ -1,15 +1,21 @@
-"""Whose checkpoint it is: a small file beside Spark's own, so that no pipeline resumes from another's position."""
+"""Marks which pipeline owns a checkpoint location, refuses any other, and reads how far the checkpoint has come.
+
+lakefeed keeps ``lakefeed.json`` beside Spark's files (``offsets/N``, ``commits/N``, ``sources/0/0``, ``metadata``).
+An entry of Spark's logs is a line ``v1``, for ``offsets`` a line of Spark's own, and a line of JSON from the source.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.clients.spark import jvm
-from lakefeed.errors import CheckpointMismatch
-from lakefeed.ledger.checkpoint_state import METADATA, CheckpointFiles, CheckpointState, checkpoint_state
+from lakefeed.config.connections import S3
+from lakefeed.errors import AccessDenied, CheckpointMismatch, MissingExtra, Unreachable
+from lakefeed.offsets.ranges import Partition, spark_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +23,8 @@ if TYPE_CHECKING:
     from lakefeed.config.models import PipelineConfig
 
 OWNER_FILE = "lakefeed.json"
+_ENTRY = re.compile(r"(offsets|commits)/(\d+)")
+METADATA, INITIAL, STATE = "metadata", "sources/0/0", "state/"
 
 # S3A: one PUT with If-None-Match, whose refusal is the second of these exceptions.
 CREATE_WITHOUT_PROBES = "fs.s3a.create.performance"
@@ -26,29 +34,26 @@ TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
 
 @dataclass(frozen=True)
 class Owner:
-    """Who uses a checkpoint location. Holds no address and no secret: both may change without harm."""
+    """The feed and the sink that use a checkpoint location, without addresses and secrets, which may change."""
 
     feed: str
     sink: str
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Owner:
-        """A pipeline's feed and sink."""
         return cls(feed=config.name, sink=f"{config.sink.kind} {config.sink.chosen.target}".rstrip())
 
 
 @dataclass(frozen=True)
 class Note:
-    """What lakefeed keeps in a checkpoint location.
+    """The content of ``lakefeed.json``.
 
     Attributes:
-        feed: the feed's name.
-        sink: its table or path.
         schema: the schema that records are read with, where the sink has no place for it.
         topic_ids: which topics were read, where the sink has no ledger.
         move: the snapshot of the newest move of the feed that the checkpoint knows of.
         state: what the query keeps from batch to batch: see ``lakefeed.records.transform.plan``.
-        sinks: those beside the feed's own that have been begun.
+        sinks: those beside the feed's own that have been started.
         transform: identifies the transform of the newest start: see ``lakefeed.records.transform.plan``.
     """
 
@@ -62,20 +67,20 @@ class Note:
     transform: str | None = None
 
     def to_json(self) -> str:
-        """As the file has it: what is empty is left out."""
+        """Write the file's text, without empty entries."""
         return json.dumps(
             {key: value for key, value in asdict(self).items() if value not in (None, {}, (), [])}, indent=2
         )
 
 
 class Claim:
-    """A feed's hold on its checkpoint location, and what it has noted there.
+    """A feed's hold on its checkpoint location, and its ``lakefeed.json``.
 
     Args:
         spark: a session that can reach the location.
         location: the checkpoint location.
-        owner: the feed and the sink that want to use it. A new location becomes theirs.
-        transform: what the feed's transform is known by, noted with a new location.
+        owner: the feed and the sink that use it. A new location becomes theirs.
+        transform: identifies the feed's transform, noted with a new location.
 
     Raises:
         CheckpointMismatch: if it belongs to another feed, feeds another sink, or is not lakefeed's.
@@ -89,15 +94,15 @@ class Claim:
         root = gateway.org.apache.hadoop.fs.Path(location)
         self._files = root.getFileSystem(session._jsc.hadoopConfiguration())
         self._mark = gateway.org.apache.hadoop.fs.Path(root, OWNER_FILE)
-        found = noted(self._reader(), where=location)
+        found = read_note(self._reader(), where=location)
         if found is None:
             self.noted = self._written = Note(owner.feed, owner.sink, transform=transform)
             if _create(self._files, self._mark, self.noted.to_json()):
                 return
-            # Somebody else was first, a moment ago.
+            # Another driver was first, a moment ago.
             self._java.forget()
-            found = noted(self._reader(), where=location)
-        self.noted = self._written = owned(found, owner, where=location)
+            found = read_note(self._reader(), where=location)
+        self.noted = self._written = require_owner(found, owner, where=location)
 
     @property
     def schema(self) -> str | None:
@@ -105,26 +110,22 @@ class Claim:
         return self.noted.schema
 
     def note(self, **changes: Any) -> None:
-        """Notes something, and what is to be remembered, in one request; in none if it is noted already."""
+        """Write changes and those that ``remember`` kept, in one request; in none if nothing has changed."""
         self.remember(**changes)
         if self.noted != self._written:
             _create(self._files, self._mark, self.noted.to_json(), overwrite=True)
             self._written = self.noted
 
     def remember(self, **changes: Any) -> None:
-        """To be noted together with what is noted next."""
+        """Keep changes until the next ``note``."""
         self.noted = replace(self.noted, **changes)
 
-    def note_schema(self, schema: str) -> None:
-        """Notes the schema that records are read with, where the sink itself has no place for it."""
-        self.note(schema=schema)
-
     def state(self, *, with_query_id: bool = False, is_numbered: bool = True) -> CheckpointState:
-        """How far Spark has come there, as it was when the location was claimed."""
+        """Return how far Spark has come there, as it was when the location was claimed."""
         return checkpoint_state(self._reader(), with_query_id=with_query_id, is_numbered=is_numbered)
 
     def discard(self) -> None:
-        """Removes what Spark keeps there: the next query starts over."""
+        """Remove Spark's files: the next query starts over."""
         self._java.discard()
 
     def _reader(self) -> CheckpointFiles:
@@ -142,12 +143,8 @@ class _JavaFiles:
         return str(self._files.read(name))
 
 
-def noted(files: CheckpointFiles, *, where: str) -> Note | None:
-    """What lakefeed has noted in a location; None if it is new.
-
-    Raises:
-        CheckpointMismatch: it is not lakefeed's.
-    """
+def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
+    """Read ``lakefeed.json`` of a location; None if it is new. Refuses a location that is not lakefeed's."""
     names = files.names()
     if OWNER_FILE not in names:
         if METADATA in names:
@@ -169,12 +166,8 @@ def noted(files: CheckpointFiles, *, where: str) -> Note | None:
         ) from None
 
 
-def owned(found: Note | None, owner: Owner, *, where: str) -> Note:
-    """The note, if it is this owner's.
-
-    Raises:
-        CheckpointMismatch: it is another's; the error says what differs, and what that means.
-    """
+def require_owner(found: Note | None, owner: Owner, *, where: str) -> Note:
+    """Return the note, or refuse another owner's with the differences and their meaning."""
     note = found or Note(owner.feed, owner.sink)
     meanings = {
         "feed": ("name", "a feed resumes under its own name only: this one would start from the beginning beside it"),
@@ -196,7 +189,7 @@ def owned(found: Note | None, owner: Owner, *, where: str) -> Note:
 
 
 def _create(files: Any, path: Any, text: str, *, overwrite: bool = False) -> bool:
-    """Writes a file that is not there; False if it is there after all, which the store decides."""
+    """Write a file; without ``overwrite`` return False if it exists, which the store decides."""
     from py4j.protocol import Py4JJavaError
 
     builder = files.createFile(path).overwrite(overwrite).recursive()
@@ -212,3 +205,154 @@ def _create(files: Any, path: Any, text: str, *, overwrite: bool = False) -> boo
             return False
         raise
     return True
+
+
+class CheckpointFiles(Protocol):
+    """Reads the files of one checkpoint location; names are relative to it."""
+
+    def names(self) -> Sequence[str]: ...
+
+    def read(self, name: str) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointState:
+    """How far a checkpoint has come.
+
+    Attributes:
+        batch_id: the newest batch that was planned; None if none was.
+        committed: whether Spark has marked it done.
+        start: where it begins; None if that is not known.
+        end: where it ends.
+        damage: what is wrong with its files, so that the rest may be wrong; None if they are as Spark leaves them.
+    """
+
+    batch_id: int | None = None
+    committed: bool = False
+    start: Mapping[Partition, int] | None = None
+    end: Mapping[Partition, int] = field(default_factory=dict)
+    damage: str | None = None
+    query_id: str | None = None
+    """Spark's id of the query that it belongs to; None if it is new, or was not asked for."""
+
+    has_state: bool = False
+    """Whether it holds what a query keeps from batch to batch."""
+
+    @property
+    def position(self) -> Mapping[Partition, int] | None:
+        """The offsets up to which it counts records as landed; None without a batch, or if that is not known."""
+        return None if self.batch_id is None else self.end if self.committed else self.start
+
+
+def checkpoint_state(
+    files: CheckpointFiles, *, with_query_id: bool = False, is_numbered: bool = True
+) -> CheckpointState:
+    """Read a checkpoint's state: two files at most, beside their names.
+
+    Args:
+        files: the location's.
+        with_query_id: read the query's id too: one file more.
+        is_numbered: whether its source has offsets; those of other sources are not read.
+    """
+    names = set(files.names())
+    logs: dict[str, set[int]] = {"offsets": set(), "commits": set()}
+    for name in names:
+        if match := _ENTRY.fullmatch(name):
+            logs[match[1]].add(int(match[2]))
+    planned, done = logs["offsets"], logs["commits"]
+    # Spark writes metadata first, then where its source begins, then the first batch, then that it is done.
+    if not planned:
+        removed = bool(done) or (INITIAL in names and METADATA not in names)
+        return CheckpointState(damage="the log of its batches is gone" if removed else None)
+    newest = max(planned)
+    committed = newest in done
+    before = f"offsets/{newest - 1}" if newest else INITIAL
+    damage = None
+    if METADATA not in names:
+        damage = f"its file '{METADATA}' is gone"
+    elif max(done, default=-1) not in (newest, newest - 1) or not (committed or not is_numbered or before in names):
+        damage = "entries of its logs are gone"
+    try:
+        end = _offsets(files, f"offsets/{newest}") if is_numbered else {}
+        start = _offsets(files, before) if is_numbered and not committed and before in names else None
+    except ValueError as error:
+        return CheckpointState(batch_id=newest, committed=committed, damage=f"its file '{error}' is broken")
+    query_id = None
+    if with_query_id and METADATA in names:
+        try:
+            query_id = str(json.loads(files.read(METADATA))["id"])
+        except (ValueError, KeyError, TypeError):
+            damage = damage or f"its file '{METADATA}' is broken"
+    return CheckpointState(
+        batch_id=newest,
+        committed=committed,
+        start=start,
+        end=end,
+        damage=damage,
+        query_id=query_id,
+        has_state=any(name.startswith(STATE) for name in names),
+    )
+
+
+def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:
+    text = files.read(name)
+    try:
+        return {
+            (topic, partition): offset
+            for topic, offsets in spark_offsets(text[text.rindex("\n") + 1 :]).items()
+            for partition, offset in offsets.items()
+        }
+    except (ValueError, AttributeError):
+        raise ValueError(name) from None
+
+
+class StoredCheckpoint:
+    """Reads the files of one location, such as s3a://bucket/path, without Spark."""
+
+    def __init__(self, location: str, *, s3: S3) -> None:
+        try:
+            from pyarrow import fs
+        except ImportError:
+            raise MissingExtra.of("pyarrow", "read", "reading a checkpoint without Spark") from None
+        self._path = location.partition("://")[2]
+        self._location = location
+        settings: dict[str, Any] = {
+            "region": s3.region,
+            "access_key": s3.access_key.get_secret_value() if s3.access_key else None,
+            "secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None,
+            "session_token": s3.session_token.get_secret_value() if s3.session_token else None,
+            "endpoint_override": s3.endpoint,
+            "force_virtual_addressing": not s3.uses_path_style,
+        }
+        self._files: Any = fs.S3FileSystem(**{key: value for key, value in settings.items() if value is not None})
+        self._names: list[str] | None = None
+
+    def names(self) -> Sequence[str]:
+        """List all names, relative to the location."""
+        from pyarrow import fs
+
+        if self._names is None:
+            selector: Any = fs.FileSelector(self._path, recursive=True, allow_not_found=True)
+            try:
+                found = self._files.get_file_info(selector)
+            except OSError as error:
+                raise self._error(error) from None
+            self._names = [file.path[len(self._path) + 1 :] for file in found if file.is_file]
+        return self._names
+
+    def read(self, name: str) -> str:
+        """Read a file's text."""
+        try:
+            with self._files.open_input_stream(f"{self._path}/{name}") as stream:
+                return str(stream.read().decode("utf-8", errors="replace"))
+        except OSError as error:
+            raise self._error(error) from None
+
+    def _error(self, error: OSError) -> AccessDenied | Unreachable:
+        if "ACCESS_DENIED" in str(error) or "403" in str(error):
+            return AccessDenied("the S3 store refuses to show the checkpoint", where=self._location)
+        return Unreachable(
+            f"the checkpoint cannot be read: {str(error).splitlines()[0][:200]}",
+            where=self._location,
+            hint="lakefeed check --connect says whether the store answers",
+        )

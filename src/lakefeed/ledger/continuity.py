@@ -1,13 +1,17 @@
 """Checks that a commit begins exactly where the last one ended, or moves away from there on purpose.
 
-Every ledger that is read in Python asks here. Two places ask the same for themselves: ``io.lakefeed.commit.Ledger``
-inside the commit of an Iceberg table, and ``lakefeed verify``, which must not trust the code that it verifies.
+All ledgers that are read in Python use it. Two places have a check of their own: ``io.lakefeed.commit.Ledger`` inside
+the commit of an Iceberg table, and ``lakefeed verify``, which must not trust the code that it verifies.
 """
 
 from __future__ import annotations
 
+import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
+from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import CommitCheck
@@ -16,12 +20,7 @@ from lakefeed.offsets.ranges import OffsetRanges
 
 
 def check_commit(commit: Commit, last: Position | None, *, where: str) -> CommitCheck:
-    """Compare a batch with the last commit of its feed.
-
-    Args:
-        commit: the batch's.
-        last: the position of the feed in the sink.
-        where: the sink, as errors name it.
+    """Compare a batch with the last commit of its feed; ``where`` is the sink, as errors name it.
 
     Raises:
         CheckpointMismatch: the batch neither is the last commit nor begins where that ended.
@@ -53,12 +52,7 @@ def violations(last: OffsetRanges, commit: Commit) -> list[str]:
 
 
 def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
-    """Return a topic whose id differs from the id of the sink's rows; None if there is none.
-
-    Args:
-        known: the ids of the topics that the sink has rows of.
-        ranges: of a batch.
-    """
+    """Return a topic of a batch whose id differs from the known id of the sink's rows."""
     return next((topic for topic, found in ranges.topic_ids.items() if known.get(topic, found) != found), None)
 
 
@@ -94,3 +88,76 @@ def _missing_partitions(last: OffsetRanges, commit: Commit) -> Iterator[str]:
             continue
         if span.topic not in left or left[span.topic] != last.topic_ids.get(span.topic):
             yield f"{span.topic}-{span.partition} is in the table but not in the batch"
+
+
+def next_fence(taken: str | None, *, driver: str | None = None) -> str:
+    """Return the fence after one that was taken, or the first: ``"<number> <driver>"``."""
+    return f"{int((taken or '0').split()[0]) + 1} {driver or uuid.uuid4().hex[:12]}"
+
+
+@dataclass(frozen=True)
+class StoredCommit:
+    """A commit as a server keeps it."""
+
+    commit: Commit
+    commit_id: str
+    """Known to its attempt alone, so that a commit whose answer was lost is recognized."""
+
+    @property
+    def position(self) -> Position:
+        """Where the feed stands after it."""
+        commit = self.commit
+        return Position(commit.ranges, commit.snapshot_id or 0, self.commit_id, is_move=commit.move is not None)
+
+
+class ServerLedger(ABC):
+    """The ledger of one feed beside its rows in a server: see ``lakefeed.ledger.protocol.Ledger``."""
+
+    def __init__(self, feed: str, *, where: str) -> None:
+        self.feed = feed
+        self.where = where
+
+    @abstractmethod
+    def position(self) -> Position | None:
+        """Return where the feed stands; None if the sink has no commit of it."""
+
+    def check(self, commit: Commit) -> CommitCheck:
+        """Return whether a batch has to be written, before its rows are computed."""
+        return check_commit(commit, self.position(), where=self.where)
+
+    def admit(self, commit: Commit, *, commit_id: str, last: StoredCommit | None, fence: str | None) -> CommitCheck:
+        """Return whether a batch or move has to be written, in the transaction that writes it.
+
+        ``last`` is the newest commit, and ``fence`` the one that was taken last.
+
+        Raises:
+            CheckpointMismatch: another driver has taken over, or the commit does not begin where the last one ended.
+        """
+        # Before the fence: the commit may have landed, its answer been lost, and another driver taken over.
+        if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:
+            return CommitCheck.ALREADY_COMMITTED
+        if fence != commit.fence:
+            raise CheckpointMismatch(
+                TAKEN_OVER, where=f"{self.where}: fence {fence}, this driver's {commit.fence}", hint=ONE_PLACE
+            )
+        # A sink that is named beside a running feed begins with a batch that is not the first, but never with a move.
+        if last is None:
+            if commit.move is not None:
+                raise CheckpointMismatch(
+                    f"the sink has no commit of feed '{self.feed}' that this one could follow", where=self.where
+                )
+        elif found := violations(last.commit.ranges, commit):
+            raise CheckpointMismatch(
+                f"the batch does not continue where feed '{self.feed}' ended: {'; '.join(found)}",
+                where=self.where,
+                hint="lakefeed offsets show prints where the feed stands",
+            )
+        return CommitCheck.NEW
+
+    def removed(self, name: str) -> CheckpointMismatch:
+        """Return the error for a feed whose entry in the ledger's table or index was removed while it runs."""
+        return CheckpointMismatch(
+            f"the ledger has nothing of feed '{self.feed}' any more: {name} was changed while the feed runs",
+            where=self.where,
+            hint="restore it; or start again with another checkpoint location",
+        )

@@ -1,4 +1,4 @@
-"""Where a feed stands in its table: the ranges of its newest commit, and all offsets that the table has."""
+"""The position of a feed in its table: the ranges of its newest commit, and all offsets that the table has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROLLED_BACK = "rolled-back"
 
 
 @dataclass(frozen=True)
-class Covered:
+class CommittedOffsets:
     """The offsets of each partition that a table has, as intervals in order that neither touch nor overlap.
 
     Attributes:
@@ -25,7 +25,7 @@ class Covered:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self, requested: OffsetRange) -> list[OffsetRange]:
-        """The parts of a range that are not here."""
+        """Return the parts of a range that the table lacks."""
         parts, at = [], requested.start
         for start, end in self.intervals.get((requested.topic, requested.partition), ()):
             if start >= requested.end:
@@ -40,7 +40,7 @@ class Covered:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a feed stands.
+    """The position of a feed.
 
     Attributes:
         ranges: of its newest commit; their ends are where it resumes.
@@ -54,22 +54,18 @@ class Position:
     ranges: OffsetRanges
     snapshot_id: int
     commit_id: str | None = None
-    covered: Covered | None = None
+    covered: CommittedOffsets | None = None
     is_move: bool = False
-    kept: Covered = field(default_factory=Covered)
+    kept: CommittedOffsets = field(default_factory=CommittedOffsets)
 
     @property
-    def moved_by(self) -> int | None:
+    def reset_snapshot_id(self) -> int | None:
         """The snapshot that moved the feed, if its newest commit did."""
         return self.snapshot_id if self.is_move else None
 
     @classmethod
     def from_json(cls, text: str) -> Position | None:
-        """Reads a table property ``lakefeed.position.<feed>``; None if it says that the position is not known.
-
-        Raises:
-            ConfigError: if it is something else.
-        """
+        """Read a table property ``lakefeed.position.<feed>``; None if it says that the position is not known."""
         if text == ROLLED_BACK:
             return None
         try:
@@ -88,8 +84,8 @@ class Position:
             raise ConfigError("this is not the position of a feed", where=text[:200]) from None
 
 
-def _covered(topics: Mapping[str, Mapping[str, Mapping[str, list[int]]]]) -> Covered:
-    return Covered(
+def _covered(topics: Mapping[str, Mapping[str, Mapping[str, list[int]]]]) -> CommittedOffsets:
+    return CommittedOffsets(
         {
             (topic, int(partition)): tuple(zip(bounds[::2], bounds[1::2], strict=True))
             for topic, entry in topics.items()

@@ -1,36 +1,42 @@
-"""The ledger of an Iceberg table: every commit carries, in its snapshot, the offset ranges that it came from.
+"""The ledger of an Iceberg table: each commit has, in its snapshot's summary, the offset ranges of its records.
 
-A batch is never skipped because its id is known. It is skipped only if exactly its ranges are in the table
-already, written only if it continues where the table's last commit ended, and refused otherwise.
+A batch is never skipped because of its id. It is skipped only if exactly its ranges are the last commit, written only
+if it begins where the last commit ended, and refused otherwise.
+
+One driver at a time: only the driver that took a feed's fence last can commit. The fence is a table property that the
+catalog's compare-and-set guards (``io.lakefeed.commit.CheckedOperations``); each commit of the feed has the fence
+of its driver, and is refused if the table has another.
 """
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.java_table import load_table, properties_of
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.ledger.continuity import check_commit
+from lakefeed.ledger.continuity import check_commit, next_fence
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.fence import require_fence, take_fence
 from lakefeed.ledger.protocol import CommitCheck
-from lakefeed.ledger.snapshot_summary import BACKFILL_OF, COMMIT_ID, FEED, RANGES, Backfill, Commit, Upserts
+from lakefeed.ledger.snapshot_summary import BACKFILL_OF, COMMIT_ID, FEED, FENCE, RANGES, Backfill, Commit, Upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUIET = "lakefeed.upkeep.quiet"
-"""Table property: until when no rewrite of files may be committed, in ms since 1970 (``Quiet.java``)."""
+"""Table property: the end of the time without rewrites of files, in ms since 1970 (``Quiet.java``)."""
 
 QUIET_SECONDS = 600.0
 
-# How the JVM module's refusals begin (io.lakefeed.commit.BatchRefused).
+# How the JVM module's refusals begin (io.lakefeed.commit.BatchRefused), and what they say of a fence.
 REFUSED = "lakefeed refuses the commit"
+FENCE_REFUSED = "is taken: the table has"
+TRIES = 20
 
 
 class IcebergLedger:
@@ -42,35 +48,42 @@ class IcebergLedger:
         self._feed = feed
 
     def take_fence(self, suffix: str = "") -> str:
-        """Make this driver the only one whose commits of the feed succeed, until another takes a fence.
-
-        Args:
-            suffix: behind the feed's name, for work that is fenced apart from its batches.
-        """
-        return take_fence(self._spark, self._table, f"{self._feed}{suffix}")
+        """Make this driver the only one whose commits of the feed succeed, until another takes a fence."""
+        key = f"{FENCE}.{self._feed}{suffix}"
+        driver = uuid.uuid4().hex[:12]
+        for attempt in range(TRIES):
+            fence = next_fence(self.properties().get(key), driver=driver)
+            try:
+                self._spark.sql(set_properties(self._table, {key: fence}))
+            except Exception as error:
+                if FENCE_REFUSED not in str(error) or attempt == TRIES - 1:
+                    raise
+                continue
+            return fence
+        raise AssertionError("unreachable")
 
     def commits(self) -> Iterator[Commit]:
-        """The feed's commits that the table's present state descends from, newest first."""
+        """Yield the feed's commits that the table's present state descends from, newest first."""
         for snapshot, summary in self._ancestors():
             if summary.get(FEED) == self._feed and RANGES in summary:
                 yield Commit.of(int(snapshot.snapshotId()), summary, committed_at=snapshot.timestampMillis() / 1000)
 
     def backfills(self) -> Iterator[Backfill]:
-        """The feed's backfills that the table's present state descends from, newest first."""
+        """Yield the feed's backfills that the table's present state descends from, newest first."""
         for snapshot, summary in self._ancestors():
             if summary.get(BACKFILL_OF) == self._feed and RANGES in summary:
                 number, time = int(snapshot.sequenceNumber()), int(snapshot.timestampMillis())
                 yield Backfill.of(int(snapshot.snapshotId()), summary, number=number, milliseconds=time)
 
     def rows_of(self, commit_id: str) -> int | None:
-        """How many rows a commit has added; None if it is not in the table."""
+        """Return how many rows a commit has added; None if it is not in the table."""
         for _, summary in self._ancestors():
             if summary.get(COMMIT_ID) == commit_id:
                 return int(summary.get("added-records", 0))
         return None
 
     def changed_by(self, commit_id: str) -> int:
-        """How many rows a MERGE has inserted, changed or deleted."""
+        """Return how many rows a MERGE has inserted, changed or deleted."""
         for _, summary in self._ancestors():
             if summary.get(COMMIT_ID) == commit_id:
                 upserts = Upserts.of(summary) or Upserts()
@@ -78,31 +91,20 @@ class IcebergLedger:
         return 0
 
     def has_replay(self, replay_id: str) -> bool:
-        """Whether the rows of a replay of dead letters are in the table.
-
-        Of the feed's last replay it is known for ever, of earlier ones as long as their snapshots have not expired.
-        """
+        """Return whether the table has the rows of a replay: of the last one, or one whose snapshot has not expired."""
         return bool(jvm.java(self._spark).commit.FeedLedger.hasReplay(self.loaded(), self._feed, replay_id))
 
     def ask_for_quiet(self) -> None:
-        """Lets no rewrite of files be committed until the feed's next commit, or for ``QUIET_SECONDS`` at most.
-
-        Raises:
-            Py4JJavaError: the catalog could not be written.
-        """
+        """Refuse rewrites of files until the feed's next commit, or for ``QUIET_SECONDS`` at most."""
         until = int((time.time() + QUIET_SECONDS) * 1000)
         self._spark.sql(set_properties(self._table, {QUIET: str(until)}))
 
     def location(self) -> str:
-        """Where the table is."""
+        """Return where the table is."""
         return str(self.loaded().location())
 
     def position(self) -> Position | None:
-        """Where the feed stands, whether or not its snapshots have expired; None if the table has no commit of it.
-
-        Raises:
-            CheckpointMismatch: the table was rolled back to before all that it still knows of the feed.
-        """
+        """Return where the feed stands, whether or not its snapshots have expired; None without a commit of it."""
         from py4j.protocol import Py4JJavaError
 
         try:
@@ -114,45 +116,29 @@ class IcebergLedger:
         return None if text is None else Position.from_json(str(text))
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commits a move of the feed's position.
-
-        Args:
-            commit: with its ``move``.
-            commit_id: known to it alone.
-            delete_where: a condition in Spark SQL; the rows that it is true of are deleted in the same commit.
-
-        Raises:
-            Py4JJavaError: Spark could not, or the commit was refused.
-        """
+        """Commit a move of the feed's position: see ``Ledger.record_move``."""
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         if delete_where is not None:
             statement = f"DELETE FROM {quoted(tuple(self._table.split('.')))} WHERE {delete_where}"  # noqa: S608
             run_in_turn(self._table, lambda: self.run(statement, properties), ask_for_quiet=self.ask_for_quiet)
-        if self.rows_of(commit_id) is None:
-            # Also where there was nothing to delete: no such statement makes a snapshot then.
-            self.land_empty(properties)
+        self.ensure_commit(properties)
 
     def run(self, statement: str, properties: Mapping[str, str], *, session: SparkSession | None = None) -> None:
-        """Runs a statement that changes rows; its snapshot carries the properties.
+        """Run a statement that changes rows, and put properties into its snapshot's summary.
 
-        Args:
-            statement: in Spark SQL.
-            properties: for the snapshot's summary.
-            session: the session whose views it names. Default: this one.
-
-        Raises:
-            Py4JJavaError: Spark could not, or the commit was refused.
+        ``session`` is the one whose views it names; default: the ledger's.
         """
         spark: Any = session or self._spark
         jvm.java(self._spark).commit.FeedLedger.commit(spark._jsparkSession, statement, self._java_map(properties))
 
     def land_empty(self, properties: Mapping[str, str]) -> None:
-        """Commits a snapshot that changes nothing and carries these properties.
-
-        Raises:
-            Py4JJavaError: the commit was refused.
-        """
+        """Commit a snapshot that changes no row and has these properties."""
         jvm.java(self._spark).commit.FeedLedger.commit(self.loaded(), self._java_map(properties))
+
+    def ensure_commit(self, properties: Mapping[str, str]) -> None:
+        """Commit an empty snapshot if the statement made none, as where it changed no row: the ledger needs each."""
+        if self.rows_of(properties[COMMIT_ID]) is None:
+            self.land_empty(properties)
 
     def _java_map(self, entries: Mapping[str, str]) -> Any:
         gateway: Any = self._spark._jvm
@@ -162,22 +148,20 @@ class IcebergLedger:
         return found
 
     def check(self, commit: Commit) -> CommitCheck:
-        """Return whether a batch has to be written.
-
-        Raises:
-            CheckpointMismatch: it neither is the last commit nor begins where that ended, or another driver has taken
-                the feed over.
-        """
+        """Return whether a batch has to be written."""
         try:
             return check_commit(commit, self.position(), where=self._table)
         except CheckpointMismatch:
             # To a driver that was suspended, a table with newer commits looks like a checkpoint that was rolled back.
-            require_fence(self._spark, self._table, commit)
+            taken = self.properties().get(f"{FENCE}.{commit.feed}")
+            if commit.fence is not None and taken != commit.fence:
+                where = f"{self._table}: fence {taken}, this driver's {commit.fence}"
+                raise CheckpointMismatch(TAKEN_OVER, where=where, hint=ONE_PLACE) from None
             raise
 
     def properties(self) -> dict[str, str]:
-        """The table's properties."""
-        return properties_of(self._spark, self._table)
+        """Return the table's properties, as they are now."""
+        return dict(self.loaded().properties())
 
     def _ancestors(self) -> Iterator[tuple[Any, dict[str, str]]]:
         table = self.loaded()
@@ -188,8 +172,9 @@ class IcebergLedger:
             snapshot = None if parent is None else table.snapshot(parent)
 
     def loaded(self) -> Any:
-        """The table as Iceberg's Java object, as it is now."""
-        return load_table(self._spark, self._table)
+        """Load the table as Iceberg's Java object, as it is now."""
+        gateway: Any = self._spark._jvm
+        return gateway.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._spark._jsparkSession, self._table)
 
 
 def position_unknown(feed: str, *, where: str) -> CheckpointMismatch:

@@ -1,4 +1,4 @@
-"""What became of the records of one batch, counted while its rows are written: ``io.lakefeed.commit.Outcomes``."""
+"""Counts rows, dead letters and skipped records of a batch while it is written: ``io.lakefeed.commit.Outcomes``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNBOUNDED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Counts:
-    """How many records there were, and what became of those that are no rows."""
+    """The numbers of records, and of those that are no rows."""
 
     records: int = 0
     dead_letters: int = 0
@@ -44,7 +44,7 @@ ZERO = Counts()
 
 
 def counts_by_partition(text: str) -> dict[tuple[str, int], Counts]:
-    """Reads ``{"topic":{"0":[records,dead letters,skipped]}}``, as a snapshot's summary has it."""
+    """Read ``{"topic":{"0":[records,dead letters,skipped]}}`` of a snapshot's summary."""
     return {
         (topic, int(partition)): Counts(*counts)
         for topic, partitions in json.loads(text).items()
@@ -52,12 +52,8 @@ def counts_by_partition(text: str) -> dict[tuple[str, int], Counts]:
     }
 
 
-def checked(spark: SparkSession, commit_id: str) -> str:
-    """What became of a batch's records, as JSON, once its rows are computed; ``{}`` if nothing counts them.
-
-    Raises:
-        Py4JJavaError: the batch must not land.
-    """
+def check_outcomes(spark: SparkSession, commit_id: str) -> str:
+    """Refuse a batch that must not land, once its rows are computed; returns its counts as JSON."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     if outcomes is None:
         return "{}"
@@ -66,13 +62,13 @@ def checked(spark: SparkSession, commit_id: str) -> str:
 
 
 def total(counts: Mapping[tuple[str, int], Counts]) -> Counts:
-    """All partitions together."""
+    """Add the counts of all partitions."""
     return sum(counts.values(), ZERO)
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A kind of dead letter: what is wrong, without its numbers; how many there are; and one of them in full."""
+    """A kind of dead letter: the error without its numbers, how many there are, and one error in full."""
 
     text: str
     count: int
@@ -103,19 +99,13 @@ class BatchOutcomes:
         jvm.java(self._spark).commit.Outcomes.close(self.commit_id)
 
     def next(self) -> None:
-        """Begins the next batch of a query whose plan has this counter in it for good; under another commit id."""
+        """Begin the next batch of a query whose plan keeps this counter, under another commit id."""
         following = uuid.uuid4().hex
         self._outcomes.next(self.commit_id, following)
         self.commit_id = following
 
     def bound(self, *, max_rows: int | None, max_share: float | None, before: Counts = ZERO) -> None:
-        """One more bound on the dead letters, else the commit is refused.
-
-        Args:
-            max_rows: dead letters at most.
-            max_share: dead letters by records, at most.
-            before: earlier batches that count too.
-        """
+        """Refuse the commit if it has more dead letters; ``before`` are earlier batches that count too."""
         self._outcomes.bound(
             UNBOUNDED if max_rows is None else max_rows,
             1.0 if max_share is None else float(max_share),
@@ -124,15 +114,15 @@ class BatchOutcomes:
         )
 
     def cover(self, schema_ids: Iterable[int]) -> None:
-        """The writers' schemas that the rows cover: a commit with another one is refused."""
+        """Refuse the commit if a record has another writer's schema than these, which the rows cover."""
         gateway: Any = self._spark._jvm
         ids = gateway.java.util.ArrayList()
-        for each in schema_ids:
-            ids.add(each)
+        for schema_id in schema_ids:
+            ids.add(schema_id)
         self._outcomes.cover(ids)
 
     def accepted(self, judged: DataFrame) -> DataFrame:
-        """The records that become rows, without the column ``RECORD``; the others are counted and left out."""
+        """Return the records that become rows, without the column ``RECORD``; the others are counted and left out."""
         from pyspark.sql import functions as sf
 
         # A batch's frame may belong to another session than the one that this was made in.
@@ -158,7 +148,7 @@ class BatchOutcomes:
 
     @property
     def refusal(self) -> Literal["schemas", "stop", "budget"] | None:
-        """Why the commit was refused; None if it was not, or not for what was counted."""
+        """Why the commit was refused; None if it was not, or for a reason other than the counts."""
         found: Literal["schemas", "stop", "budget"] | None = self._outcomes.refusal()
         return found
 
@@ -194,7 +184,7 @@ class BatchOutcomes:
 
 
 def ranges_of(text: str) -> list[OffsetRange]:
-    """Reads ``{"topic":{"0":[start,end]}}``."""
+    """Read ``{"topic":{"0":[start,end]}}``."""
     return [
         OffsetRange(topic, int(partition), start, end)
         for topic, partitions in json.loads(text).items()

@@ -20,8 +20,8 @@ class CommitCheck(Enum):
     """It is the last commit, from before a restart: skip it."""
 
 
-class LedgerReader(Protocol):
-    """The ledger of one feed as it is read, with Spark or without."""
+class Ledger(Protocol):
+    """The ledger of one feed. ``position`` and ``commits`` work with Spark and without."""
 
     def position(self) -> Position | None:
         """Return where the feed stands; None if the sink has no commit of it.
@@ -32,10 +32,6 @@ class LedgerReader(Protocol):
 
     def commits(self) -> Iterator[Commit]:
         """Return the feed's commits that the sink still knows, newest first."""
-
-
-class Ledger(LedgerReader, Protocol):
-    """The ledger of one feed as the driver of a feed uses it."""
 
     def take_fence(self) -> str | None:
         """Make this driver the only one that can commit to the feed; None if the sink has no fences."""

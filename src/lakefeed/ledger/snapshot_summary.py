@@ -1,14 +1,14 @@
-"""What a commit of a feed says of itself, in its snapshot's summary."""
+"""Reads and writes a feed's commits, moves and backfills in the summaries of snapshots."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
-from typing import Protocol
+from typing import ClassVar, Literal, Protocol
 
+from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import Counts, counts_by_partition
-from lakefeed.ledger.position_reset import Move
 from lakefeed.offsets.ranges import OffsetRanges
 
 FEED = "lakefeed.feed"
@@ -28,20 +28,92 @@ POSITION = "lakefeed.position"
 UPSERTED = "lakefeed.upserted"
 
 MERGED = "spark.merge-into.num-target-rows-"
-"""Spark's own counts of a MERGE, which Iceberg puts into the snapshot: inserted, updated and deleted rows."""
+"""Spark's counts of a MERGE, which Iceberg puts into the snapshot: inserted, updated and deleted rows."""
+
+
+Reason = Literal["rewind", "accepted-loss"]
+
+
+@dataclass(frozen=True)
+class PositionReset:
+    """A change of a feed's position on purpose: a rewind, or a data loss that was accepted. A commit of its own.
+
+    Attributes:
+        positions: by topic and partition, from where to where; partitions that stay are left out.
+        left_ids: the ids of topics that the feed leaves: recreated under the same name, or not read any more.
+        deleted_rows: rows that were deleted in the same commit, by topic and partition; None if they were kept.
+        unknown: the table was rolled back and no commit says where the feed stood; ``positions`` is empty.
+    """
+
+    reason: Reason
+    positions: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    left_ids: Mapping[str, str] = field(default_factory=dict)
+    deleted_rows: Mapping[tuple[str, int], int] | None = None
+    unknown: bool = False
+
+    def to_json(self, ranges: OffsetRanges) -> str:
+        """Write it for a snapshot's summary, beside the ranges that it moves to."""
+        topics: dict[str, dict[str, object]] = {}
+        ids = {**ranges.topic_ids, **self.left_ids}
+        for topic in sorted({topic for topic, _ in self.positions} | self.left_ids.keys()):
+            moved = {str(partition): list(move) for (name, partition), move in self.positions.items() if name == topic}
+            topics[topic] = {"id": ids.get(topic, ""), "ranges": moved}
+        document: dict[str, object] = {"reason": self.reason, "positions": topics}
+        if self.unknown:
+            document["unknown"] = True
+        if self.deleted_rows is not None:
+            deleted: dict[str, dict[str, int]] = {}
+            for (topic, partition), rows in sorted(self.deleted_rows.items()):
+                deleted.setdefault(topic, {})[str(partition)] = rows
+            document["deleted"] = deleted
+        return json.dumps(document, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> PositionReset:
+        """Read what ``to_json`` wrote; refuses anything else."""
+        try:
+            document = json.loads(text)
+            topics = document["positions"]
+            deleted = document.get("deleted")
+            return cls(
+                reason=document["reason"],
+                positions={
+                    (topic, int(partition)): (int(start), int(end))
+                    for topic, entry in topics.items()
+                    for partition, (start, end) in entry["ranges"].items()
+                },
+                left_ids={topic: entry["id"] for topic, entry in topics.items() if entry["id"]},
+                deleted_rows=None
+                if deleted is None
+                else {
+                    (topic, int(partition)): int(rows)
+                    for topic, partitions in deleted.items()
+                    for partition, rows in partitions.items()
+                },
+                unknown=bool(document.get("unknown", False)),
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise ConfigError("this is not a move of a feed's position", where=text[:200]) from None
+
+    def reaches(self, start: OffsetRanges) -> OffsetRanges:
+        """Return the empty ranges of the commit that moves a feed whose newest commit has these; same topics only."""
+        moved = {(span.topic, span.partition): span.end for span in start.ranges}
+        moved |= {key: to for key, (_, to) in self.positions.items()}
+        ends: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in moved.items():
+            ends.setdefault(topic, {})[partition] = offset
+        return OffsetRanges.between(ends, ends, start.topic_ids)
 
 
 @dataclass(frozen=True)
 class Upserts:
-    """What became of the changes of a batch that was merged into a table of keyed rows.
+    """Counts of a batch whose changes were merged into a table of keyed rows.
 
     Attributes:
-        changes: as they came out of the transform.
+        changes: the transform's rows.
         keys: different keys among them; the other changes were superseded within the batch.
         deletes: of these keys, those whose newest change is a delete.
-        inserted: rows for keys that the table did not have.
-        updated: rows that were changed.
-        deleted: rows that were removed.
+        inserted, updated, deleted: rows of the table.
     """
 
     changes: int = 0
@@ -58,26 +130,26 @@ class Upserts:
 
     @property
     def superseded(self) -> int:
-        """Changes that a newer one of the same batch made void."""
+        """Changes before a newer one of the same batch."""
         return self.changes - self.keys
 
     @property
     def void(self) -> int:
-        """Changes that found a newer row, or nothing to delete."""
+        """Changes that met a newer row, or had nothing to delete."""
         return self.keys - self.inserted - self.updated - self.deleted
 
     def to_json(self) -> str:
-        """What is known before the commit: ``[changes,keys,deletes]``."""
+        """Write the counts that are known before the commit: ``[changes,keys,deletes]``."""
         return json.dumps([self.changes, self.keys, self.deletes], separators=(",", ":"))
 
     @classmethod
-    def sum(cls, each: Iterable[Upserts | None]) -> Upserts:
-        """Of several batches."""
-        return cls(*(sum(column) for column in zip(*(astuple(found) for found in each if found), strict=True)))
+    def sum(cls, batches: Iterable[Upserts | None]) -> Upserts:
+        """Add the counts of several batches."""
+        return cls(*(sum(column) for column in zip(*(astuple(batch) for batch in batches if batch), strict=True)))
 
     @classmethod
     def of(cls, summary: Mapping[str, str]) -> Upserts | None:
-        """Reads a snapshot's summary; None if the commit is no such batch."""
+        """Read a snapshot's summary; None if the commit merged no changes."""
         if UPSERTED not in summary:
             return None
         merged = (int(summary.get(f"{MERGED}{what}", 0)) for what in ("inserted", "updated", "deleted"))
@@ -85,13 +157,13 @@ class Upserts:
 
 
 def net_rows(summary: Mapping[str, str]) -> int:
-    """How many rows more a table has after a snapshot than before it."""
+    """Return how many rows more a table has after a snapshot than before it."""
     plus, minus = ("added-records", "removed-position-deletes"), ("deleted-records", "added-position-deletes")
     return sum(int(summary.get(key, 0)) for key in plus) - sum(int(summary.get(key, 0)) for key in minus)
 
 
 def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
-    """How many rows a commit has written, and how many more the table has since."""
+    """Return how many rows a commit has written, and how many more the table has since."""
     if (upserts := Upserts.of(summary)) is not None:
         return upserts.landed, upserts.inserted - upserts.deleted
     return int(summary.get("added-records", 0)), net_rows(summary)
@@ -100,8 +172,7 @@ def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
 class SnapshotProperties(Protocol):
     """A value that becomes properties of a commit's snapshot."""
 
-    def properties(self) -> dict[str, str]:
-        """For the snapshot's summary."""
+    def properties(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True)
@@ -120,33 +191,29 @@ class Commit:
     counts: Mapping[tuple[str, int], Counts] = field(default_factory=dict)
     committed_at: float = 0.0
     """Seconds since 1970."""
-    move: Move | None = None
-    """Where the commit is no batch, but moves the feed; its ranges are empty then, where it moves to."""
+    move: PositionReset | None = None
+    """Where the commit is no batch, but moves the feed: its ranges are empty, at the new position."""
     upserts: Upserts | None = None
     """Where the batch's changes were merged into the table; ``rows`` are then those that were inserted or changed."""
 
     @property
     def title(self) -> str:
-        """As findings call it."""
         return f"batch {self.batch_id}, snapshot {self.snapshot_id}"
 
     @property
     def left_ids(self) -> dict[str, str]:
         """Topics that a move leaves, with their ids: dropped by the pipeline, or recreated under the same name."""
         left = self.move.left_ids if self.move else {}
-        return {topic: each for topic, each in left.items() if each != self.ranges.topic_ids.get(topic)}
+        return {topic: old for topic, old in left.items() if old != self.ranges.topic_ids.get(topic)}
 
     @property
     def rewound(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """The offsets ``[start, end)`` that a move makes the feed read again.
-
-        A recreated topic has none: its offsets are those of other records.
-        """
+        """The offsets ``[start, end)`` that a move makes the feed read again; none of a recreated topic."""
         positions, left = self.move.positions if self.move else {}, self.left_ids
         return {key: (to, start) for key, (start, to) in positions.items() if to < start and key[0] not in left}
 
     def properties(self) -> dict[str, str]:
-        """What is written into the snapshot's summary, in one step with the data."""
+        """Return the properties that the snapshot's summary gets, in one commit with the data."""
         written = {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
         if self.move is not None:
             written[MOVED] = self.move.to_json(self.ranges)
@@ -154,8 +221,8 @@ class Commit:
 
     @classmethod
     def of(cls, snapshot_id: int, summary: Mapping[str, str], *, committed_at: float = 0.0) -> Commit:
-        """Reads a snapshot's summary that has these properties."""
-        move = Move.from_json(summary[MOVED]) if MOVED in summary else None
+        """Read a snapshot's summary that has these properties."""
+        move = PositionReset.from_json(summary[MOVED]) if MOVED in summary else None
         rows, grown = rows_of(summary)
         if move is not None:
             # A move that deletes rows rewrites the rows that stay in a file; it adds none.
@@ -178,17 +245,12 @@ class Commit:
 
 @dataclass(frozen=True)
 class Backfill:
-    """Old records that land beside the feed, and move no position: one commit of them.
+    """A commit of old records that land beside the feed, and move no position.
 
     Attributes:
-        feed: the feed that has not read them and never will.
-        ranges: theirs; partitions without any are left out.
         fence: of the feed's backfills, ``<feed>.backfills``.
         number: the snapshot's sequence number, which later ones exceed; its time in ms where the table has none.
-        commit_id: known to it alone.
-        rows: rows that it has written.
         grown: how many rows more the table has since.
-        committed_at: seconds since 1970.
         after: how many commits of the feed came before it; counted by the audit.
     """
 
@@ -204,33 +266,17 @@ class Backfill:
     committed_at: float = 0.0
     after: int = 0
 
-    @property
-    def batch_id(self) -> None:
-        """It is no batch."""
-        return None
-
-    @property
-    def move(self) -> None:
-        """It moves nothing."""
-        return None
-
-    @property
-    def rewound(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """It makes the feed read nothing again."""
-        return {}
-
-    @property
-    def left_ids(self) -> dict[str, str]:
-        """It leaves no topic."""
-        return {}
+    # A backfill is no batch, and moves nothing.
+    batch_id: ClassVar[None] = None
+    move: ClassVar[None] = None
+    rewound: ClassVar[Mapping[tuple[str, int], tuple[int, int]]] = {}
+    left_ids: ClassVar[Mapping[str, str]] = {}
 
     @property
     def title(self) -> str:
-        """As findings call it."""
         return f"backfill, snapshot {self.snapshot_id}"
 
     def properties(self) -> dict[str, str]:
-        """For the snapshot's summary."""
         written = {BACKFILL_OF: self.feed, RANGES: self.ranges.to_json()}
         return written if self.fence is None else {**written, FENCE: self.fence}
 
@@ -238,15 +284,7 @@ class Backfill:
     def of(
         cls, snapshot_id: int, summary: Mapping[str, str], *, number: int | None, milliseconds: int, after: int = 0
     ) -> Backfill:
-        """Reads a snapshot's summary that has these properties.
-
-        Args:
-            snapshot_id: the snapshot's.
-            summary: the snapshot's.
-            number: its sequence number, if it has one.
-            milliseconds: its time.
-            after: how many commits of the feed came before it.
-        """
+        """Read a snapshot's summary; ``number`` is its sequence number, if it has one, ``milliseconds`` its time."""
         rows, grown = rows_of(summary)
         return cls(
             feed=summary[BACKFILL_OF],

@@ -1,4 +1,4 @@
-"""What a table's snapshots say of a feed, read without Spark."""
+"""Reads a feed's commits and position from the snapshots of an Iceberg table, without Spark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.config.connections import Connections
+from lakefeed.errors import ResourceMissing
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.iceberg import position_unknown
 from lakefeed.ledger.outcomes import Counts, counts_by_partition
 from lakefeed.ledger.snapshot_summary import (
     BACKFILL_OF,
@@ -13,6 +18,7 @@ from lakefeed.ledger.snapshot_summary import (
     COUNTS,
     FEED,
     FENCE_TAKEN,
+    POSITION,
     RANGES,
     REPLAY,
     REPLAY_OF,
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def ancestors(table: Table) -> tuple[list[Snapshot], bool]:
-    """The snapshots that the table's present state descends from, oldest first, and whether none is missing."""
+    """Return the snapshots that the table's present state descends from, oldest first, and whether none is missing."""
     by_id: dict[int, Snapshot] = {each.snapshot_id: each for each in table.metadata.snapshots}
     found: list[Snapshot] = []
     snapshot = table.current_snapshot()
@@ -42,12 +48,12 @@ def ancestors(table: Table) -> tuple[list[Snapshot], bool]:
 
 
 def summaries(table: Table) -> list[tuple[int, dict[str, str]]]:
-    """The same snapshots by their ids, with what each says of itself, newest first."""
+    """Return id and summary of the same snapshots, newest first."""
     return [(each.snapshot_id, dict(_summary(each))) for each in reversed(ancestors(table)[0])]
 
 
 def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
-    """The feed's commits."""
+    """Yield the feed's commits."""
     for snapshot in line:
         summary = _summary(snapshot)
         if summary.get(FEED) == feed and RANGES in summary:
@@ -55,14 +61,14 @@ def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
 
 
 def upserts_in(line: Sequence[Snapshot]) -> Iterator[Upserts]:
-    """What all MERGEs have done, of batches and of what came late."""
+    """Yield the row counts of all MERGEs: of batches, backfills and replays."""
     for snapshot in line:
         if upserts := Upserts.of(_summary(snapshot)):
             yield upserts
 
 
 def backfills_of(line: Sequence[Snapshot], feed: str) -> Iterator[Backfill]:
-    """The feed's backfills, each with how many of its commits came before."""
+    """Yield the feed's backfills, each with the number of the feed's commits before it."""
     after = 0
     for snapshot in line:
         summary = _summary(snapshot)
@@ -79,7 +85,7 @@ def backfills_of(line: Sequence[Snapshot], feed: str) -> Iterator[Backfill]:
 
 
 def replays_of(line: Sequence[Snapshot], feed: str) -> Iterator[ReplayCommit]:
-    """The replays of the feed's dead letters."""
+    """Yield the replays of the feed's dead letters."""
     for snapshot in line:
         summary = _summary(snapshot)
         if summary.get(REPLAY_OF) == feed and REPLAY in summary:
@@ -89,7 +95,7 @@ def replays_of(line: Sequence[Snapshot], feed: str) -> Iterator[ReplayCommit]:
 
 
 def rows_before(line: Sequence[Snapshot]) -> int:
-    """How many rows the table had before the oldest snapshot that is left."""
+    """Count the rows that the table had before the oldest snapshot that is left."""
     if not line or line[0].parent_snapshot_id is None:
         return 0
     summary = _summary(line[0])
@@ -98,7 +104,7 @@ def rows_before(line: Sequence[Snapshot]) -> int:
 
 
 def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
-    """Commits of no feed. Not compactions, which change no rows, nor the empty snapshots that come with a fence."""
+    """Yield commits of no feed, without compactions, which change no rows, and the empty snapshots of fences."""
     for snapshot in line:
         summary = _summary(snapshot)
         operation = snapshot.summary.operation.value if snapshot.summary is not None else ""
@@ -113,6 +119,35 @@ def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
             int(summary.get("added-records", 0)),
             sum(int(summary.get(name, 0)) for name in deleted),
         )
+
+
+def stored_position(table: str, feed: str, *, connections: Connections) -> Position | None:
+    """Read where a feed stands in a table of a catalog; None without the table, or without a commit of the feed."""
+    try:
+        return position_in(open_table(table, connections=connections), feed, where=table)
+    except ResourceMissing:
+        return None
+
+
+def position_in(table: Table, feed: str, *, where: str) -> Position | None:
+    """Return where a feed stands in a table, as ``IcebergLedger.position`` does; ``where`` is for messages.
+
+    Raises:
+        CheckpointMismatch: the table was rolled back, and its position is unknown.
+    """
+    text = table.properties.get(f"{POSITION}.{feed}")
+    recorded = Position.from_json(text) if text is not None else None
+    for snapshot_id, summary in summaries(table):
+        if summary.get(FEED) == feed and RANGES in summary:
+            if recorded is not None and recorded.snapshot_id == snapshot_id:
+                return recorded
+            # Another engine has moved the table, and left the property behind.
+            commit = Commit.of(snapshot_id, summary)
+            return Position(commit.ranges, snapshot_id, is_move=commit.move is not None)
+    _, whole = ancestors(table)
+    if text is None or (recorded is not None and not whole):
+        return recorded
+    raise position_unknown(feed, where=where)
 
 
 def _summary(snapshot: Snapshot) -> dict[str, str]:

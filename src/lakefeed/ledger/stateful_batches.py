@@ -1,9 +1,9 @@
-"""The log of a query's own batches, as if it were a topic: what a query with state is held to.
+"""Records a stateful query's batch ids in the ledger as a pseudo-topic, so that lost state is detected.
 
-Such a query cannot begin anywhere but where its state is, and it has batches that read no record: windows close when
-the watermark moves. So each of its commits carries, beside the topics' ranges, the range ``[batch, batch + 1)`` of
-partition 0 of a topic ``lakefeed.batches``, whose id is Spark's id of the query. The commit check then refuses a gap, a
-batch that comes twice, and a query whose checkpoint, and with it the state, was lost or recreated.
+Such a query can resume only where its state is, and it has batches that read no record: windows close when the
+watermark moves. So each of its commits has, beside the topics' ranges, the range ``[batch, batch + 1)`` of partition 0
+of a topic ``lakefeed.batches``, whose id is Spark's id of the query. The commit check then refuses a gap, a batch that
+comes twice, and a query whose checkpoint, and with it the state, was lost or recreated.
 """
 
 from __future__ import annotations
@@ -16,28 +16,26 @@ BATCHES = "lakefeed.batches"
 
 
 def with_batch(ranges: OffsetRanges, *, batch_id: int, query_id: str) -> OffsetRanges:
-    """The ranges of a batch of a query with state."""
+    """Return the ranges of a batch of a query with state."""
     batch = OffsetRange(BATCHES, 0, batch_id, batch_id + 1)
     return OffsetRanges((*ranges.ranges, batch), {**ranges.topic_ids, BATCHES: query_id})
 
 
 def without_batches(ranges: OffsetRanges) -> OffsetRanges:
-    """The topics' ranges alone."""
-    ids = {topic: each for topic, each in ranges.topic_ids.items() if topic != BATCHES}
+    """Return the topics' ranges alone."""
+    ids = {topic: topic_id for topic, topic_id in ranges.topic_ids.items() if topic != BATCHES}
     return OffsetRanges(tuple(each for each in ranges.ranges if each.topic != BATCHES), ids)
 
 
 def has_state(ranges: OffsetRanges) -> bool:
-    """Whether they are those of a query with state."""
+    """Return whether these are ranges of a query with state."""
     return any(each.topic == BATCHES for each in ranges.ranges)
 
 
 def is_landed_unlogged(commit: Commit, newest: Commit | None) -> bool:
-    """Whether an older version landed this batch of a query with state, without a log of its batches.
+    """Return whether an older version landed this batch of a query with state, without a log of its batches.
 
-    Args:
-        commit: the batch's.
-        newest: the table's newest commit of the feed; None if there is none, or it has expired.
+    ``newest`` is the table's newest commit of the feed; None if there is none, or it has expired.
     """
     return (
         newest is not None

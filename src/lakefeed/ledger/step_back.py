@@ -6,26 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 
 
 @dataclass(frozen=True)
 class StepBack:
-    """How the ledger of a feed's dead letters follows the feed.
-
-    Attributes:
-        commit: what it writes.
-        deleted: offsets whose letters go.
-    """
+    """The commit that moves the ledger of a feed's dead letters back, and the offsets whose letters it deletes."""
 
     commit: Commit
     deleted: Mapping[Partition, tuple[int, int]]
 
 
 def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -> StepBack | None:
-    """How dead letters follow a feed that has moved back, or entered a topic that was recreated.
+    """Plan how dead letters follow a feed that has moved back, or entered a topic that was recreated.
 
     Args:
         feed: its name.
@@ -35,43 +29,38 @@ def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -
     Returns:
         None if they are not ahead of it.
     """
-    stands = {} if position is None else {(each.topic, each.partition): each.end for each in position.ranges}
+    stands = {} if position is None else {(span.topic, span.partition): span.end for span in position.ranges}
     ids = {} if position is None else position.topic_ids
     moved: dict[Partition, tuple[int, int]] = {}
     ends: dict[Partition, int] = {}
     deleted: dict[Partition, tuple[int, int]] = {}
     left: dict[str, str] = {}
-    for each in letters.ranges:
-        key, before = (each.topic, each.partition), letters.topic_ids.get(each.topic, "")
-        now = ids.get(each.topic, before)
+    for span in letters.ranges:
+        key, before = (span.topic, span.partition), letters.topic_ids.get(span.topic, "")
+        now = ids.get(span.topic, before)
         if now != before:
             # These letters are of another topic; none of them is read again.
-            left[each.topic] = before
+            left[span.topic] = before
             if key not in stands:
                 continue
             ends[key] = stands[key]
         elif position is not None and key not in stands:
-            ends[key] = each.end
+            ends[key] = span.end
         else:
-            ends[key] = min(each.end, stands.get(key, 0))
-            if ends[key] < each.end:
-                deleted[key] = (ends[key], each.end)
-        if ends[key] != each.end:
-            moved[key] = (each.end, ends[key])
+            ends[key] = min(span.end, stands.get(key, 0))
+            if ends[key] < span.end:
+                deleted[key] = (ends[key], span.end)
+        if ends[key] != span.end:
+            moved[key] = (span.end, ends[key])
     if not moved and not left:
         return None
     topic_ids = {topic: ids.get(topic, letters.topic_ids.get(topic, "")) for topic, _ in ends}
     ranges = OffsetRanges(tuple(OffsetRange(*key, at, at) for key, at in ends.items()), topic_ids)
-    return StepBack(Commit(feed, 0, ranges, move=Move("rewind", moved, left)), deleted)
+    return StepBack(Commit(feed, 0, ranges, move=PositionReset("rewind", moved, left)), deleted)
 
 
 def letters_ahead(feed: str, *, where: str) -> CheckpointMismatch:
-    """Return the error for dead letters ahead of a feed that was not moved.
-
-    Args:
-        feed: its name.
-        where: the table of its dead letters.
-    """
+    """Return the error for dead letters ahead of a feed that was not moved; ``where`` is their table."""
     return CheckpointMismatch(
         f"the dead letters of feed '{feed}' are further than its rows: the rows' table was rolled back, recreated, "
         "or is another one",

@@ -15,15 +15,20 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedIdentity, collect_facts
 from lakefeed.feed.recovery import Facts, Start, decide, ends
-from lakefeed.ledger.checkpoint import Note, noted, owned
-from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
-from lakefeed.ledger.checkpoint_store import StoredCheckpoint
+from lakefeed.ledger.checkpoint import (
+    CheckpointState,
+    Note,
+    StoredCheckpoint,
+    checkpoint_state,
+    read_note,
+    require_owner,
+)
 from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.snapshots import stored_position
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.records.transform.plan import QueryPlan, keeps_no_state
 from lakefeed.sinks.factory import sink_of
-from lakefeed.sinks.stored import stored_letters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,8 +129,8 @@ def read_status(
     note, files = None, None
     if config.checkpoint:
         files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
-        note = noted(files, where=config.checkpoint)
-        owned(note, feed.owner, where=config.checkpoint)
+        note = read_note(files, where=config.checkpoint)
+        require_owner(note, feed.owner, where=config.checkpoint)
     stateless = keeps_no_state(config)
     state = checkpoint_state(files, with_query_id=not stateless) if files is not None else CheckpointState()
     topics = SourceTopics(config.kafka).describe()
@@ -139,7 +144,7 @@ def read_status(
     letters_table = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
     if letters_table is not None:
         try:
-            letters = stored_letters(letters_table, config.name, connections=connections)
+            letters = stored_position(letters_table, config.name, connections=connections)
         except (CheckpointMismatch, ConfigError) as unknown:
             letters_refusal = unknown
     stateful: bool | None = False

@@ -1,30 +1,27 @@
-"""What sinks without a ledger have in common.
-
-Guarantee: at-least-once. A batch's rows are computed and judged before any is written, so a batch that must not land
-leaves nothing. A crash between the write and Spark's commit of the batch lets the same batch come again, with the same
-records; where the checkpoint is lost, the feed begins where the pipeline file says.
-"""
+"""What sinks have in common: with a ledger (``LedgerBackedSink``), in a server, or without a ledger of their own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, Self
 
+from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.continuity import check_commit
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.protocol import CommitCheck
+from lakefeed.ledger.protocol import CommitCheck, Ledger
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.definition import Reread
+from lakefeed.sinks.definition import Reread, Settings, SinkContext
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -41,6 +38,129 @@ class BaseSink:
     def lagging(self) -> Mapping[str, str]:
         """Return nothing: a failure stops the feed."""
         return {}
+
+
+class LedgerBackedSink(BaseSink):
+    """A sink whose ledger answers where the feed stands: see ``lakefeed.ledger.protocol.Ledger``."""
+
+    keeps_ledger = True
+    keeps_log = False
+    ledger: Ledger
+
+    def take_fence(self) -> str | None:
+        """Make this driver the only one that can commit to the feed; None if the sink knows no fences."""
+        return self.ledger.take_fence()
+
+    def commits(self) -> Iterator[Commit]:
+        """Return the feed's commits that the sink still knows, newest first."""
+        return self.ledger.commits()
+
+    def position(self) -> Position | None:
+        """Return where the feed stands; None if the sink has no commit of it."""
+        return self.ledger.position()
+
+    def logged(self) -> int | None:
+        """Return None: batch ids prove nothing here."""
+        return None
+
+    def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commit a move of the feed's position: see ``Ledger.record_move``."""
+        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
+
+    def has(self, commit: Commit) -> bool:
+        """Return whether the sink has exactly these ranges already, from before a restart."""
+        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
+
+
+class ServerSink(LedgerBackedSink, Generic[Settings]):
+    """The rows of a feed in a server, with a ledger beside them.
+
+    Args:
+        spark: the session.
+        sink: its block in the pipeline file.
+        feed: the feed's name.
+        evolves: whether columns follow the rows'.
+        groups: with upsert, whether each batch has its groups' newest rows, as a query with state makes them; else each
+            row is a record's change.
+        patience: seconds to wait for an unavailable server.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: Settings,
+        *,
+        feed: str,
+        evolves: bool = True,
+        groups: bool = False,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._feed = feed
+        self._evolves = evolves
+        self._groups = groups
+        self._patience = patience
+        self._followed = False
+        self._open()
+
+    def _open(self) -> None:
+        """Open what the subclass needs, before anything else is called."""
+
+    @classmethod
+    def of(cls, spark: SparkSession, sink: Settings, context: SinkContext) -> Self:
+        """Open the sink of a pipeline."""
+        return cls(
+            spark,
+            sink,
+            feed=context.feed,
+            evolves=context.evolves,
+            groups=context.groups,
+            patience=context.patience,
+        )
+
+    def location(self) -> str:
+        """Return the address of the table or index."""
+        return self._sink.where
+
+
+class NewestBatchLedger:
+    """The ledger of a sink that knows its newest batch at most, and has no fences.
+
+    Args:
+        last: returns where the newest batch ends; None before the first one, or if the sink does not know.
+        where: returns the sink, as errors name it.
+    """
+
+    def __init__(self, last: Callable[[], Position | None], *, where: Callable[[], str]) -> None:
+        self._last = last
+        self._where = where
+
+    def position(self) -> Position | None:
+        """Return where the newest batch ends."""
+        return self._last()
+
+    def commits(self) -> Iterator[Commit]:
+        """Return nothing: the sink does not keep its commits."""
+        return iter(())
+
+    def take_fence(self) -> None:
+        """Do nothing: two drivers meet at the checkpoint."""
+
+    def check(self, commit: Commit) -> CommitCheck:
+        """Compare a batch with the newest one."""
+        # Without a position any batch is new: the sink may be named beside a running feed.
+        if (last := self.position()) is None:
+            return CommitCheck.NEW
+        return check_commit(commit, last, where=self._where())
+
+    def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Refuse: only batches change the position."""
+        raise ConfigError(
+            "this feed cannot be moved: its sink knows no offsets",
+            where=self._where(),
+            hint="name another checkpoint location, which reads the topics again",
+        )
 
 
 class LedgerlessSink:
@@ -77,6 +197,7 @@ class NotedSink(LedgerlessSink, BaseSink, ABC):
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
+        self.ledger = NewestBatchLedger(self.position, where=self.location)
 
     @abstractmethod
     def location(self) -> str:
@@ -89,25 +210,28 @@ class NotedSink(LedgerlessSink, BaseSink, ABC):
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Remember the reader's schema."""
         if stored is not None and stored.to_json() != self._claim.schema:
-            self._claim.note_schema(stored.to_json())
+            self._claim.note(schema=stored.to_json())
 
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Refuse, since there is no ledger to move in."""
-        raise cannot_move(self.location())
+    def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Refuse: only batches change the position."""
+        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
+
+    def has(self, commit: Commit) -> bool:
+        """Return whether the sink says that its newest batch is this one."""
+        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
 
 
 class StatelessSink(NotedSink):
-    """A sink that neither says which offsets it holds nor which batches.
+    """A sink that neither says which offsets it holds nor which batches. Subclasses implement ``write``.
 
-    Subclasses write: see ``write``.
-
-    Args:
-        claim: the feed's checkpoint, where the schema is noted.
+    Guarantee: at-least-once. A batch's rows are computed and judged before any is written, so a batch that must not
+    land leaves nothing. A crash between the write and Spark's commit of the batch lets the same batch come again, with
+    the same records; where the checkpoint is lost, the feed begins where the pipeline file says.
     """
 
     @abstractmethod
     def write(self, rows: DataFrame, commit: Commit) -> None:
-        """Writes the rows of one micro-batch, which may be read more than once.
+        """Write the rows of one micro-batch, which may be read more than once.
 
         Args:
             rows: computed already, and kept.
@@ -115,15 +239,11 @@ class StatelessSink(NotedSink):
         """
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
-        """What ``write`` is to get of these rows; computed and judged before it is called."""
+        """Return what ``write`` gets of these rows; computed and judged before it is called."""
         return rows
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Computes the rows of one micro-batch, looks whether they may land, and writes them.
-
-        Raises:
-            Py4JJavaError: Spark could not, or the batch was refused.
-        """
+        """Compute the rows of one micro-batch, look whether they may land, and write them."""
         if not isinstance(commit, Commit):
             raise ConfigError("this sink takes batches only", where=self.location())
         kept = self.prepared(rows, commit).persist()
@@ -150,40 +270,17 @@ class LedgerSink(StatelessSink):
         """Return the ranges of the newest batch; None before the first one."""
 
     def position(self) -> Position | None:
-        """Where the feed stands."""
+        """Return where the newest batch ended."""
         ranges = self.last_ranges()
         return None if ranges is None else Position(ranges, snapshot_id=0)
 
-    def has(self, commit: Commit) -> bool:
-        """Return whether the sink has this batch already.
 
-        Raises:
-            CheckpointMismatch: the batch does not continue where the newest one ended.
-        """
-        return is_newest(commit, self.position(), where=self.location())
-
-
-def is_newest(commit: Commit, position: Position | None, *, where: str) -> bool:
-    """Return whether a batch is the newest one of a sink.
-
-    Args:
-        commit: the batch.
-        position: where the feed stands in the sink.
-        where: the sink, as errors name it.
-
-    Raises:
-        CheckpointMismatch: it is neither that one nor the next one.
-    """
-    # Without a position any batch is new: the sink may be named beside a running feed.
-    if position is None:
-        return False
-    return check_commit(commit, position, where=where) is CommitCheck.ALREADY_COMMITTED
-
-
-def cannot_move(where: str) -> ConfigError:
-    """Return the error for a sink whose position only its batches change."""
-    return ConfigError(
-        "this feed cannot be moved: its sink knows no offsets",
-        where=where,
-        hint="name another checkpoint location, which reads the topics again",
-    )
+@contextmanager
+def spark_setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Set an option of Spark's session within a block."""
+    before = str(session.conf.get(name))
+    session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        session.conf.set(name, before)

@@ -86,7 +86,7 @@ class MovableSink(SinkState, Protocol):
     def location(self) -> str:
         """Return the place that errors name."""
 
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+    def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         """Commit a move of the feed; a ConfigError if the sink cannot be moved."""
 
 

@@ -10,16 +10,16 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakefeed.clients.iceberg.java_table import properties_of
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
 from lakefeed.sinks.base import LedgerlessSink
+from lakefeed.sinks.iceberg.layout import quoted_table
 from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed.sinks.iceberg.table_change import quoted_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -146,7 +146,7 @@ class PlainTable(Target):
         self._spark = spark
         self._name = name
         self._is_new = not spark.catalog.tableExists(name)
-        properties = {} if self._is_new else properties_of(spark, name)
+        properties = {} if self._is_new else IcebergLedger(spark, name, "").properties()
         if feeds := [key.removeprefix(POSITION) for key in properties if key.startswith(POSITION)]:
             raise ConfigError(
                 f"the table belongs to the feed {feeds[0]}: rows outside its ledger could not be proven, nor kept "

@@ -199,10 +199,10 @@ class SecondarySink:
             self.sink.land(rows, between, commit_id=outcomes.commit_id)
         self.failure = None
 
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None) -> None:
+    def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None) -> None:
         if self.sink.keeps_ledger and self.sink.position() is not None:
             fenced = replace(commit, fence=self._fence)
-            self.sink.land_move(fenced, commit_id=commit_id, delete_where=delete_where)
+            self.sink.commit_reset(fenced, commit_id=commit_id, delete_where=delete_where)
 
 
 class FanOutSink(BaseSink):
@@ -264,11 +264,11 @@ class FanOutSink(BaseSink):
     def logged(self) -> int | None:
         return self._main.logged()
 
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+    def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         """Move the feed's own sink, where records are given up; the others have the same gap."""
-        self._main.land_move(commit, commit_id=commit_id, delete_where=delete_where)
+        self._main.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
         for side in self._sides:
-            side.land_move(commit, commit_id=commit_id, delete_where=delete_where)
+            side.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
 
     def has(self, commit: Commit) -> bool:
         """Whether the feed's own sink has the batch; the others have it then."""

@@ -16,8 +16,7 @@ from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.config.sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError
-from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.checkpoint_store import StoredCheckpoint
+from lakefeed.ledger.checkpoint import Claim, StoredCheckpoint
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.records.schema.changes import Entry
@@ -92,7 +91,7 @@ class FileStreamSink(NotedSink):
         newest = int(self._files.logged())
         return None if newest < 0 else newest
 
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+    def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         """Refuse, since there is no ledger to move in."""
         raise ConfigError(
             "a feed of files cannot be moved: its log is numbered by batches and knows no offsets",

@@ -15,13 +15,12 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.sinks import EVERY_MODE, PythonSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.continuity import check_commit
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.protocol import CommitCheck, SinkState
+from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.transform.steps import load
-from lakefeed.sinks.base import StatelessSink, cannot_move
+from lakefeed.sinks.base import StatelessSink
 from lakefeed.sinks.definition import SinkDefinition, StoredState
 
 if TYPE_CHECKING:
@@ -95,39 +94,6 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
         return own
 
 
-class PythonLedger:
-    """The ledger of a user's class that has ``last``: the newest batch alone.
-
-    Args:
-        own: an object of the class.
-        where: the sink, as errors name it.
-    """
-
-    def __init__(self, own: Any, *, where: str) -> None:
-        self._own = own
-        self._where = where
-
-    def position(self) -> Position | None:
-        return last_position(self._own)
-
-    def commits(self) -> Iterator[Commit]:
-        """Return nothing: the class does not keep its commits."""
-        return iter(())
-
-    def take_fence(self) -> None:
-        """Do nothing: two drivers meet at the checkpoint."""
-
-    def check(self, commit: Commit) -> CommitCheck:
-        # Without a position any batch is new: the sink may be named beside a running feed.
-        if (last := self.position()) is None:
-            return CommitCheck.NEW
-        return check_commit(commit, last, where=self._where)
-
-    def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Refuse: only ``write`` changes what ``last`` returns."""
-        raise cannot_move(self._where)
-
-
 class PythonSink(StatelessSink):
     """Lands batches through an object of a user's class."""
 
@@ -136,16 +102,12 @@ class PythonSink(StatelessSink):
         self._own = own
         self._where = where
         self.keeps_ledger = keeps_ledger(own)
-        self.ledger = PythonLedger(own, where=where) if self.keeps_ledger else None
 
     def location(self) -> str:
         return self._where
 
     def position(self) -> Position | None:
         return last_position(self._own)
-
-    def has(self, commit: Commit) -> bool:
-        return self.ledger is not None and self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
         self._own.write(rows, Batch(commit.feed, commit.batch_id, commit.ranges.to_json()))

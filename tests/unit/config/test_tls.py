@@ -16,7 +16,7 @@ from lakefeed.clients.postgresql import CatalogDatabase
 from lakefeed.config import tls
 from lakefeed.config.jdbc import Address, JdbcSinkConfig
 from lakefeed.errors import ConfigError, Unreachable
-from lakefeed.sinks.jdbc.probe import problems
+from lakefeed.sinks.jdbc.definition import problems
 from lakefeed.sinks.jdbc.session import PythonDatabase
 
 # What MariaDB Connector/J 3.5 makes of a URL's parameters (Configuration.parse).

@@ -12,8 +12,7 @@ from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
 from lakefeed.feed.open import loss_commit
 from lakefeed.feed.recovery import Facts, Start, decide, find_data_loss, starting_offsets
-from lakefeed.ledger.checkpoint import Note, Owner, noted, owned
-from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
+from lakefeed.ledger.checkpoint import CheckpointState, Note, Owner, checkpoint_state, read_note, require_owner
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.ledger.stateful_batches import is_landed_unlogged, with_batch
@@ -96,7 +95,7 @@ def test_a_table_that_lacks_what_the_checkpoint_has_is_refused(state: Checkpoint
 
 def test_a_move_that_the_checkpoint_does_not_know_wins_over_it() -> None:
     moved = position(3, start=3)
-    assert (moved.moved_by, replace(moved, is_move=True).moved_by) == (None, 7)
+    assert (moved.reset_snapshot_id, replace(moved, is_move=True).reset_snapshot_id) == (None, 7)
     found = decide(facts(checkpoint(1, 9), moved, unknown_move=True))
     assert (found.reset_checkpoint, found.positions) == (True, {P0: 3})
     with pytest.raises(CheckpointMismatch):
@@ -264,20 +263,20 @@ def test_damage_of_a_checkpoint_is_seen(files: Files, damage: str | None) -> Non
 
 def test_a_note_of_an_older_or_newer_lakefeed_is_read() -> None:
     older = Files({"lakefeed.json": '{"feed": "f", "sink": "s"}'})
-    assert noted(older, where="x") == Note("f", "s")
+    assert read_note(older, where="x") == Note("f", "s")
     newer = Files({"lakefeed.json": '{"feed": "f", "sink": "s", "move": 3, "more": 1}'})
-    found = noted(newer, where="x")
+    found = read_note(newer, where="x")
     assert found == Note("f", "s", move=3)
     assert '"move": 3' in found.to_json()
-    assert noted(Files({}), where="x") is None
+    assert read_note(Files({}), where="x") is None
     for wrong in ({"metadata": ""}, {"lakefeed.json": "{}"}, {"lakefeed.json": "["}, {"lakefeed.json": "[]"}):
         with pytest.raises(CheckpointMismatch):
-            noted(Files(wrong), where="x")
+            read_note(Files(wrong), where="x")
 
 
 def test_another_pipeline_is_refused_with_what_differs() -> None:
     with pytest.raises(LakefeedError) as refused:
-        owned(Note("f", "iceberg a.b.c"), Owner("f", "iceberg a.b.d"), where="x")
+        require_owner(Note("f", "iceberg a.b.c"), Owner("f", "iceberg a.b.d"), where="x")
     assert "sink: iceberg a.b.c → iceberg a.b.d: what has landed is in the old one" in str(refused.value)
     assert "name: " not in str(refused.value)
 

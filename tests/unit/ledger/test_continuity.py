@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.continuity import check_commit, violations
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.protocol import CommitCheck
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 LAST = OffsetRanges((OffsetRange("a", 0, 0, 10), OffsetRange("a", 1, 0, 7)), {"a": "one"})
@@ -32,7 +31,9 @@ def batch(ranges: OffsetRanges) -> Commit:
     return Commit("feed", 1, ranges)
 
 
-def commit(*ranges: tuple[str, int, int, int], ids: dict[str, str] | None = None, move: Move | None = None) -> Commit:
+def commit(
+    *ranges: tuple[str, int, int, int], ids: dict[str, str] | None = None, move: PositionReset | None = None
+) -> Commit:
     spans = tuple(OffsetRange(*each) for each in ranges)
     return Commit("feed", 1, OffsetRanges(spans, ids or {"a": "one"}), move=move)
 
@@ -43,13 +44,13 @@ def commit(*ranges: tuple[str, int, int, int], ids: dict[str, str] | None = None
         commit(("a", 0, 10, 20), ("a", 1, 7, 7)),
         commit(("a", 0, 10, 10), ("a", 1, 7, 8), ("a", 2, 5, 9)),
         commit(("a", 0, 10, 10), ("a", 1, 7, 8), ("b", 0, 3, 9), ids={"a": "one", "b": "new"}),
-        commit(("a", 0, 30, 30), ("a", 1, 7, 7), move=Move("accepted-loss", {("a", 0): (10, 30)})),
+        commit(("a", 0, 30, 30), ("a", 1, 7, 7), move=PositionReset("accepted-loss", {("a", 0): (10, 30)})),
         commit(
             ("a", 0, 0, 0),
             ids={"a": "two"},
-            move=Move("accepted-loss", {("a", 0): (10, 0)}, left_ids={"a": "one"}),
+            move=PositionReset("accepted-loss", {("a", 0): (10, 0)}, left_ids={"a": "one"}),
         ),
-        commit(("b", 0, 0, 0), ids={"b": "new"}, move=Move("accepted-loss", {}, left_ids={"a": "one"})),
+        commit(("b", 0, 0, 0), ids={"b": "new"}, move=PositionReset("accepted-loss", {}, left_ids={"a": "one"})),
     ],
 )
 def test_what_follows(follows: Commit) -> None:
@@ -64,15 +65,19 @@ def test_what_follows(follows: Commit) -> None:
         (commit(("a", 0, 10, 20)), "a-1 is in the table but not in the batch"),
         (commit(("a", 0, 10, 20), ("a", 1, 7, 7), ids={"a": "two"}), "topic a was recreated (id two, was one)"),
         (
-            commit(("a", 0, 30, 30), ("a", 1, 7, 7), move=Move("accepted-loss", {("a", 0): (12, 30)})),
+            commit(("a", 0, 30, 30), ("a", 1, 7, 7), move=PositionReset("accepted-loss", {("a", 0): (12, 30)})),
             "a-0 is to be moved from 12, the table ends at 10",
         ),
         (
-            commit(("a", 0, 31, 31), ("a", 1, 7, 7), move=Move("accepted-loss", {("a", 0): (10, 30)})),
+            commit(("a", 0, 31, 31), ("a", 1, 7, 7), move=PositionReset("accepted-loss", {("a", 0): (10, 30)})),
             "a-0 is to be moved to 30 and begins at 31",
         ),
         (
-            commit(("a", 0, 0, 0), ids={"a": "two"}, move=Move("rewind", {("a", 0): (10, 0)}, left_ids={"a": "zero"})),
+            commit(
+                ("a", 0, 0, 0),
+                ids={"a": "two"},
+                move=PositionReset("rewind", {("a", 0): (10, 0)}, left_ids={"a": "zero"}),
+            ),
             "topic a was recreated (id two, was one)",
         ),
     ],

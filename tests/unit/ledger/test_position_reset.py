@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.errors import ConfigError
-from lakefeed.ledger.feed_position import Covered, Position
+from lakefeed.ledger.feed_position import CommittedOffsets, Position
 from lakefeed.ledger.outcomes import Counts
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.audit_rows import renamed_topics
@@ -53,8 +52,8 @@ def test_moves_survive_json(
 ) -> None:
     ids = {"a": "id-a", "b.c": "id-b"}
     left = {topic: ids[topic] for topic, _ in positions}
-    move = Move(reason, positions, left, deleted, unknown)  # type: ignore[arg-type]
-    assert Move.from_json(move.to_json(OffsetRanges((), ids))) == move
+    move = PositionReset(reason, positions, left, deleted, unknown)  # type: ignore[arg-type]
+    assert PositionReset.from_json(move.to_json(OffsetRanges((), ids))) == move
 
 
 @pytest.mark.parametrize(
@@ -62,11 +61,11 @@ def test_moves_survive_json(
 )
 def test_what_is_no_move_says_so(text: str) -> None:
     with pytest.raises(ConfigError, match="not a move"):
-        Move.from_json(text)
+        PositionReset.from_json(text)
 
 
 def test_a_move_reaches_where_it_goes_and_leaves_the_rest() -> None:
-    assert Move("rewind", {("t", 1): (7, 3)}).reaches(at(5, 7, start=1)) == at(5, 3)
+    assert PositionReset("rewind", {("t", 1): (7, 3)}).reaches(at(5, 7, start=1)) == at(5, 3)
 
 
 @given(bounds, st.integers(0, 60), st.integers(0, 20))
@@ -74,7 +73,9 @@ def test_what_is_missing_and_what_is_there_make_up_the_range(marks: list[int], s
     intervals = tuple(zip(marks[::2], marks[1::2], strict=False))
     expected = OffsetRange("t", 0, start, start + length)
     missing = [
-        number for each in Covered({("t", 0): intervals}).missing(expected) for number in range(each.start, each.end)
+        number
+        for each in CommittedOffsets({("t", 0): intervals}).missing(expected)
+        for number in range(each.start, each.end)
     ]
     there = {number for first, last in intervals for number in range(first, last)}
     assert missing == [number for number in range(start, start + length) if number not in there]
@@ -90,45 +91,47 @@ def test_a_position_is_read_as_the_jvm_module_writes_it() -> None:
             "covered": {"t": {"id": "one", "offsets": {"0": [0, 2, 4, 5]}}},
         }
     )
-    covered = Covered({("t", 0): ((0, 2), (4, 5))}, {"t": "one"})
+    covered = CommittedOffsets({("t", 0): ((0, 2), (4, 5))}, {"t": "one"})
     assert Position.from_json(text) == Position(at(5, start=1), 7, "c", covered)
     kept = json.loads(text) | {"kept": {"t": {"id": "one", "offsets": {"0": [2, 9], "1": []}}}}
     position = Position.from_json(json.dumps(kept))
     assert position is not None
-    assert position.kept == Covered({("t", 0): ((2, 9),), ("t", 1): ()}, {"t": "one"})
+    assert position.kept == CommittedOffsets({("t", 0): ((2, 9),), ("t", 1): ()}, {"t": "one"})
     assert Position.from_json("rolled-back") is None
     # A batch may be without records. A position of an older version says nothing else of a move.
     empty = {"snapshot-id": 7, "ranges": json.loads(at(5).to_json())}
     found = [Position.from_json(json.dumps({**empty, **each})) for each in ({}, {"moved": False}, {"moved": True})]
-    assert [each.moved_by for each in found if each] == [7, None, 7]
+    assert [each.reset_snapshot_id for each in found if each] == [7, None, 7]
     with pytest.raises(ConfigError, match="not the position"):
         Position.from_json("{}")
 
 
 def test_an_auditor_sees_moves_as_notes() -> None:
-    rewind = Commit("f", 0, at(2), snapshot_id=9, move=Move("rewind", {("t", 0): (4, 2)}, {"t": "one"}, {("t", 0): 2}))
+    rewind = Commit(
+        "f", 0, at(2), snapshot_id=9, move=PositionReset("rewind", {("t", 0): (4, 2)}, {"t": "one"}, {("t", 0): 2})
+    )
     assert kinds(batch(0, 0, 4), rewind, batch(1, 2, 6), fault=True) == []
     assert "rewind" in kinds(batch(0, 0, 4), rewind, batch(1, 2, 6), fault=False)
-    given_up = Commit("f", 0, at(9), move=Move("accepted-loss", {("t", 0): (4, 9)}, {"t": "one"}))
+    given_up = Commit("f", 0, at(9), move=PositionReset("accepted-loss", {("t", 0): (4, 9)}, {"t": "one"}))
     assert kinds(batch(0, 0, 4), given_up, batch(1, 9, 10), fault=True) == []
     assert "accepted-loss" in kinds(batch(0, 0, 4), given_up, batch(1, 9, 10), fault=False)
 
 
 def test_a_move_excuses_nothing_but_itself() -> None:
-    rewind = Commit("f", 0, at(2), move=Move("rewind", {("t", 0): (4, 2)}, {"t": "one"}))
+    rewind = Commit("f", 0, at(2), move=PositionReset("rewind", {("t", 0): (4, 2)}, {"t": "one"}))
     assert kinds(batch(0, 0, 4), rewind, batch(1, 3, 6), fault=True) == ["gap"]
     assert kinds(batch(0, 0, 5), rewind, batch(1, 2, 6), fault=True) == ["overlap"]
-    elsewhere = Commit("f", 0, at(3), move=Move("rewind", {("t", 0): (4, 2)}, {"t": "one"}))
+    elsewhere = Commit("f", 0, at(3), move=PositionReset("rewind", {("t", 0): (4, 2)}, {"t": "one"}))
     assert kinds(batch(0, 0, 4), elsewhere, fault=True) == ["gap"]
 
 
 def test_another_topic_is_a_fault_unless_a_move_has_left_the_old_one() -> None:
-    left = Commit("f", 0, at(0, topic_id="two"), move=Move("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"}))
+    left = Commit("f", 0, at(0, topic_id="two"), move=PositionReset("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"}))
     assert kinds(batch(0, 0, 4), left, batch(1, 0, 3, topic_id="two"), fault=True) == []
     assert kinds(batch(0, 0, 4), batch(1, 0, 3, topic_id="two"), fault=True) == ["topic-changed"]
 
 
-def moved(move: Move, ranges: OffsetRanges) -> list[Finding]:
+def moved(move: PositionReset, ranges: OffsetRanges) -> list[Finding]:
     """The notes on a move after a batch of four records."""
     commits = (batch(0, 0, 4), Commit("f", 0, ranges, snapshot_id=9, move=move))
     return [each for each in findings(Evidence(commits=commits)) if each.kind == move.reason]
@@ -136,7 +139,7 @@ def moved(move: Move, ranges: OffsetRanges) -> list[Finding]:
 
 @pytest.mark.parametrize("begin", [0, 2])
 def test_a_recreated_topic_gives_up_no_committed_offset(begin: int) -> None:
-    move = Move("accepted-loss", {("t", 0): (4, begin)}, {"t": "one"})
+    move = PositionReset("accepted-loss", {("t", 0): (4, begin)}, {"t": "one"})
     found = moved(move, at(begin, topic_id="two"))
     assert not [each for each in found if "given up" in each.what]
     [partition] = [each for each in found if each.partition == 0]
@@ -147,15 +150,15 @@ def test_a_recreated_topic_gives_up_no_committed_offset(begin: int) -> None:
 
 
 def test_a_topic_that_ends_before_the_position_gives_up_no_committed_offset() -> None:
-    [found] = moved(Move("accepted-loss", {("t", 0): (4, 3)}, {"t": "one"}), at(3))
+    [found] = moved(PositionReset("accepted-loss", {("t", 0): (4, 3)}, {"t": "one"}), at(3))
     assert "given up" not in found.what
     assert "t-0 went back from 4 to 3; the rows of the offsets [3, 4) were kept" in found.what
-    [forward] = moved(Move("accepted-loss", {("t", 0): (4, 9)}, {"t": "one"}), at(9))
+    [forward] = moved(PositionReset("accepted-loss", {("t", 0): (4, 9)}, {"t": "one"}), at(9))
     assert "5 offsets of t-0, [4, 9), were given up" in forward.what
 
 
 def test_rows_of_a_recreated_topic_are_not_distinguished_although_its_commits_have_expired() -> None:
-    move = Move("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"})
+    move = PositionReset("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"})
     left = Commit("f", 0, at(0, topic_id="two"), move=move)
     after = batch(1, 0, 3, topic_id="two")
     rows = {("t", 0): RowCoverage(rows=3, offsets=3, outside=4)}
@@ -163,5 +166,5 @@ def test_rows_of_a_recreated_topic_are_not_distinguished_although_its_commits_ha
     assert [each.kind for each in found if each.fault] == []
     assert "renamed" in [each.kind for each in found]
     # A topic that the pipeline does not read any more has no new one of its name.
-    dropped = Commit("f", 0, at(4), move=Move("accepted-loss", {}, {"other": "o"}))
+    dropped = Commit("f", 0, at(4), move=PositionReset("accepted-loss", {}, {"other": "o"}))
     assert renamed_topics((dropped,)) == set()

@@ -8,11 +8,11 @@ import pytest
 
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.protocol import Ledger
+from lakefeed.sinks.base import NewestBatchLedger
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
-from lakefeed.sinks.python import PythonLedger
 
-LEDGERS: tuple[type[Ledger], ...] = (IcebergLedger, JdbcLedger, ElasticsearchLedger, PythonLedger)
+LEDGERS: tuple[type[Ledger], ...] = (IcebergLedger, JdbcLedger, ElasticsearchLedger, NewestBatchLedger)
 
 
 @pytest.mark.parametrize("ledger", LEDGERS)

@@ -8,8 +8,16 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import BACKFILL_OF, BATCH_ID, FEED, MOVED, RANGES, REPLAY, REPLAY_OF
+from lakefeed.ledger.snapshot_summary import (
+    BACKFILL_OF,
+    BATCH_ID,
+    FEED,
+    MOVED,
+    RANGES,
+    REPLAY,
+    REPLAY_OF,
+    PositionReset,
+)
 from lakefeed.ledger.snapshots import ancestors, backfills_of, commits_of, replays_of, rows_before
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
@@ -29,7 +37,7 @@ def test_rows_of_the_commits_are_the_rows_of_the_table(catalog: Catalog) -> None
     table = catalog.create_table("ns.rows", schema=SCHEMA)
     table.append(rows(0, 20), snapshot_properties=summary(0, 20))
     table.append(rows(20, 30), snapshot_properties=summary(20, 30))
-    rewind = Move("rewind", {("t", 0): (30, 20)}, {"t": "one"}, {("t", 0): 10})
+    rewind = PositionReset("rewind", {("t", 0): (30, 20)}, {"t": "one"}, {("t", 0): 10})
     moved = rewind.to_json(OffsetRanges((OffsetRange("t", 0, 20, 20),), {"t": "one"}))
     table.delete("id >= 20", snapshot_properties=summary(20, 20, **{MOVED: moved}))
     table.append(rows(20, 40), snapshot_properties=summary(20, 40))

@@ -7,7 +7,7 @@ import pytest
 from lakefeed.clients.spark.errors import translate
 from lakefeed.feed.failing_records import kind_of_failure
 from lakefeed.messages.record_values import without_values
-from lakefeed.sinks.elasticsearch.server import Answer, refused
+from lakefeed.sinks.elasticsearch.server import Answer, refusal
 from lakefeed.sinks.jdbc.session import StatementRefusal
 
 CANARY = 'J. Doe\'s "card"\n4111'
@@ -142,6 +142,6 @@ def test_messages_of_databases(state: str, text: str, shown: str) -> None:
 def test_messages_of_search_servers() -> None:
     reason = f"failed to parse field [n] of type [long] in document with id '7'. Preview of field's value: '{CANARY}'"
     answer = Answer(400, {"error": {"type": "mapper_parsing_exception", "reason": reason}})
-    message = str(refused(answer, where="index trips"))
+    message = str(refusal(answer, where="index trips"))
     assert "failed to parse field [n] of type [long]" in message
     assert "Doe" not in message

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
-from lakefeed.ledger.feed_position import Covered, Position
+from lakefeed.ledger.feed_position import CommittedOffsets, Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.offsets.sets import united
 from lakefeed.operations.backfill import BackfillPlan, BackfillRequest, find_missing
@@ -25,7 +25,7 @@ def position(ends: dict[int, int], has: Iterable[tuple[int, int, int]], *, topic
         key = (each.topic, each.partition)
         intervals[key] = (*intervals.get(key, ()), (each.start, each.end))
     ranges = OffsetRanges(tuple(OffsetRange(TOPIC, at, end, end) for at, end in ends.items()), {TOPIC: topic_id})
-    return Position(ranges, snapshot_id=1, covered=Covered(intervals, {TOPIC: topic_id}))
+    return Position(ranges, snapshot_id=1, covered=CommittedOffsets(intervals, {TOPIC: topic_id}))
 
 
 def described(held: dict[int, tuple[int, int]], *, topic_id: str = ID) -> dict[str, TopicDescription]:

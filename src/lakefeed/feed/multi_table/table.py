@@ -258,7 +258,7 @@ class TableTask:
             # Recorded before the first batch: a restart must not begin at a later end.
             self._reached = OffsetRanges.between({self.topic: ends}, {self.topic: ends}, {self.topic: topic.topic_id})
             commit = Commit(self.feed.config.name, 0, self._reached, fence=writer.fence)
-            sink.land_move(commit, commit_id=uuid.uuid4().hex)
+            sink.commit_reset(commit, commit_id=uuid.uuid4().hex)
             self._batch_id = 1
         self._writer = writer
         return writer

@@ -15,7 +15,7 @@ from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.models import PipelineConfig
 from lakefeed.feed.multi_table.table import next_ranges
 from lakefeed.feed.recovery import Start, ends
-from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.ledger.checkpoint import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.operations.plan.history import Past, Sample

@@ -35,7 +35,7 @@ from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
-from lakefeed.sinks.table_kinds import require_dead_letters, require_rows
+from lakefeed.sinks.iceberg.layout import require_dead_letters, require_rows
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

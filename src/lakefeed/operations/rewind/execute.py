@@ -22,7 +22,7 @@ from lakefeed.feed.recovery import ends
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.snapshot_summary import POSITION
-from lakefeed.ledger.snapshots import ancestors, commits_of
+from lakefeed.ledger.snapshots import ancestors, commits_of, position_in
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.rewind.plan import PartitionMove, find_targets, move_commit, plan_moves
@@ -31,7 +31,6 @@ from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import TableReader
 from lakefeed.sinks.definition import MovableSink
-from lakefeed.sinks.stored import position_in
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -180,13 +179,13 @@ def execute_rewind(
         ranges = before.ranges if before is not None else None
         commit = move_commit(agreed.feed, ranges, agreed.moves, agreed.status.topics, deletes=agreed.delete_rows)
         where = rows_where(_spans(agreed.moves), columns=agreed.columns) if agreed.delete_rows else None
-        sink.land_move(replace(commit, fence=fence), commit_id=uuid.uuid4().hex, delete_where=where)
+        sink.commit_reset(replace(commit, fence=fence), commit_id=uuid.uuid4().hex, delete_where=where)
     position = sink.position()
     if letters is not None:
         letters.follow(position.ranges if position is not None else None, moved=True)
     if claim is not None:
         claim.discard()
-        claim.note(move=position.moved_by if position is not None else None)
+        claim.note(move=position.reset_snapshot_id if position is not None else None)
     if position is None or config.kafka.monitoring_group is None:
         return None
     return MonitoringGroup(config.kafka, config.kafka.monitoring_group).publish(position.ranges.ranges)

@@ -13,8 +13,7 @@ from lakefeed.clients.kafka.selection import moment
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription, Topics
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.operations.status import FeedStatus
@@ -205,11 +204,11 @@ def move_commit(
         ids = {name: found.topic_id for name, found in topics.items() if found is not None}
         ranges = tuple(OffsetRange(move.topic, move.partition, move.to, move.to) for move in moves)
         reached = OffsetRanges(ranges, {move.topic: ids[move.topic] for move in moves})
-        return Commit(feed, 0, reached, move=Move(reason="rewind", unknown=True))
+        return Commit(feed, 0, reached, move=PositionReset(reason="rewind", unknown=True))
     again = [move for move in moves if move.again]
     # Where there are no rows to keep, none is kept: a later duplicate of these offsets is a fault then.
     deletes = deletes or (bool(again) and all(move.rows == 0 for move in again))
-    reset = Move(
+    reset = PositionReset(
         reason="accepted-loss" if any(move.given_up for move in moves) else "rewind",
         positions={(move.topic, move.partition): (move.start or 0, move.to) for move in moves},
         deleted_rows={(move.topic, move.partition): move.rows or 0 for move in again} if deletes else None,

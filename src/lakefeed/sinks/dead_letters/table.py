@@ -30,8 +30,7 @@ from lakefeed.sinks.dead_letters.store import (
     with_bad_timestamp,
 )
 from lakefeed.sinks.definition import TableChange
-from lakefeed.sinks.iceberg.table_change import carry_out, creation
-from lakefeed.sinks.table_kinds import require_dead_letters
+from lakefeed.sinks.iceberg.layout import carry_out, creation, require_dead_letters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,7 +1,7 @@
-"""Rows as documents: what each is called, and its JSON.
+"""Makes documents of rows: the id and the JSON of each.
 
-A document's id is made of what makes the row: its keys, or the record that it comes from. It is the same whenever the
-row is written, in whichever session, so that a batch that is written twice leaves what it left once.
+A document's id is made of the row's keys, or of the record that the row comes from. It is the same whenever the row is
+written, in any session, so that a batch that is written twice leaves the same documents.
 """
 
 from __future__ import annotations
@@ -29,13 +29,7 @@ NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
 
 
 class IndexDocuments:
-    """How a sink's rows become documents.
-
-    Args:
-        sink: the sink's block in the pipeline file.
-        groups: with upsert, whether each batch has its groups' newest rows, as a query with state makes them; else each
-            row is a record's change.
-    """
+    """How a sink's rows become documents; ``groups`` as in ``ServerSink``."""
 
     def __init__(self, sink: ElasticsearchSinkConfig, *, groups: bool) -> None:
         self._sink = sink
@@ -43,11 +37,7 @@ class IndexDocuments:
         self._removes = self.has_changes and sink.on_delete == "remove"
 
     def require(self, rows: StructType) -> None:
-        """Looks whether rows of this schema have what makes a document's id.
-
-        Raises:
-            ConfigError: naming the column.
-        """
+        """Refuse rows without a column that a document's id needs."""
         if self.has_changes:
             in_rows(self._sink, rows)
         keys_in_rows(self._sink, rows)
@@ -69,15 +59,7 @@ class IndexDocuments:
             )
 
     def require_records(self, rows: DataFrame, *, stateful: bool) -> None:
-        """Looks whether each row is made of one record, and of each record one row, where that makes the id.
-
-        Args:
-            rows: not computed.
-            stateful: whether a query with state makes them.
-
-        Raises:
-            ConfigError: they are not.
-        """
+        """Refuse rows that are not one for each record, where the record makes the id; computes nothing."""
         if self._sink.mode != "append":
             return
         if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):
@@ -89,12 +71,12 @@ class IndexDocuments:
             )
 
     def keys(self, rows: DataFrame) -> list[str]:
-        """The sink's keys as the rows spell them."""
+        """Return the sink's keys as the rows spell them."""
         spelt = {each.lower(): each for each in rows.columns}
         return [spelt[key.lower()] for key in self._sink.keys]
 
-    def counted(self, rows: DataFrame) -> tuple[int, int]:
-        """How many rows there are, and how many of them tell no record that an id could be made of."""
+    def count_rows(self, rows: DataFrame) -> tuple[int, int]:
+        """Count the rows, and those without the record that makes an id."""
         from pyspark.sql import functions as sf
 
         unknown = sf.lit(False)
@@ -104,14 +86,14 @@ class IndexDocuments:
         return int(row["rows"]), int(row["unknown"])
 
     def columns(self, rows: StructType) -> StructType:
-        """What the documents of such rows have: what their id says is left out."""
+        """Return the columns that documents have: all but those in the id."""
         from pyspark.sql.types import StructType
 
         in_the_id = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
         return StructType([each for each in rows.fields if each.name.lower() not in in_the_id])
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """Id and JSON of each row; no JSON where the document is to be removed."""
+        """Return id and JSON of each row; no JSON where the document is to be removed."""
         from pyspark.sql import functions as sf
 
         names = self.columns(rows.schema).names
@@ -130,7 +112,7 @@ class IndexDocuments:
 
 
 def id_of(keys: list[tuple[Column, DataType]]) -> Column:
-    r"""One text for one key, and another for each other key of the same columns.
+    r"""Make one text for one key, and another for each other key of the same columns.
 
     Values are joined by ``/``; within them ``\`` is ``\\`` and ``/`` is ``\/``; null is ``\N``, an empty text ``\E``.
     What is longer than 512 bytes is ``\#`` and its SHA-256.
@@ -149,7 +131,7 @@ def id_of(keys: list[tuple[Column, DataType]]) -> Column:
 
 
 def _text(key: Column, type_: DataType) -> Column:
-    """A value's text, whatever the session's time zone."""
+    # The same in each time zone of a session.
     from pyspark.sql import functions as sf
     from pyspark.sql import types as t
 

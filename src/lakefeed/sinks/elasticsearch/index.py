@@ -11,24 +11,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.retry import PATIENCE_SECONDS, retry_until
+from lakefeed.clients.retry import retry_until
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.keyed import POSITION_COLUMNS, keyed
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
-from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.outcomes import checked
-from lakefeed.ledger.protocol import CommitCheck
+from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.base import ServerSink
 from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.elasticsearch.documents import IndexDocuments
 from lakefeed.sinks.elasticsearch.layout import IndexLayout
@@ -37,66 +35,34 @@ from lakefeed.sinks.elasticsearch.server import Server, authority, authorization
 from lakefeed.sinks.iceberg.changes import MEASURED, counted_groups, deleting, latest_per_key, summarize_changes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 # How the JVM module says why documents were not written (io.lakefeed.elasticsearch.BulkFailure).
 FAILURE = re.compile(r"lakefeed bulk \[(\w+)\]: (.*)")
 
 
-class ElasticsearchIndex(BaseSink):
-    """One feed's index in a search server.
+class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
+    """One feed's index in a search server."""
 
-    Args:
-        spark: the session.
-        sink: its block in the pipeline file.
-        feed: the feed's name.
-        evolves: whether the mapping follows the rows.
-        groups: see ``IndexDocuments``.
-    """
+    ledger: ElasticsearchLedger
 
-    keeps_ledger = True
-    keeps_log = False
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        sink: ElasticsearchSinkConfig,
-        *,
-        feed: str,
-        evolves: bool = True,
-        groups: bool = False,
-        patience: float = PATIENCE_SECONDS,
-    ) -> None:
-        self._spark = spark
-        self._sink = sink
-        self._patience = patience
-        self._evolves = evolves
-        self._documents = IndexDocuments(sink, groups=groups)
-        self._server = Server(sink)
-        self._layout = IndexLayout(self._server, sink)
-        self.ledger = ElasticsearchLedger(self._server, sink, feed)
-        self._followed = False
-
-    def location(self) -> str:
-        """What to call it."""
-        return self._sink.where
+    def _open(self) -> None:
+        self._documents = IndexDocuments(self._sink, groups=self._groups)
+        self._server = Server(self._sink)
+        self._layout = IndexLayout(self._server, self._sink)
+        self.ledger = ElasticsearchLedger(self._server, self._sink, self._feed)
 
     def stored_schema(self) -> StoredSchema | None:
-        """The reader's schema that the feed had when it last changed the index."""
-        standing = self.ledger.standing() if self._layout.described() is not None else None
+        """Return the reader's schema that the feed had when it last changed the index."""
+        standing = self.ledger.standing() if self._layout.describe() is not None else None
         return None if standing is None or standing.reader is None else StoredSchema.of_json(standing.reader)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Creates the index for rows of this schema, or adds what its mapping lacks.
-
-        Raises:
-            ConfigError: the rows lack a key, or the index cannot serve.
-            CheckpointMismatch: the index was removed while the feed runs.
-        """
+        """Create the index for rows of this schema, or add what its mapping lacks."""
         self._documents.require(rows)
         self.ledger.ensure()
-        if self._layout.described() is None:
+        if self._layout.describe() is None:
             if self._followed:
                 raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where)
             # The start has found that the feed starts over.
@@ -110,9 +76,9 @@ class ElasticsearchIndex(BaseSink):
     def changes(
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """What ``apply_schema`` would do, which raises what that would raise."""
+        """Return what ``apply_schema`` would do; raises what that would raise."""
         self._documents.require(rows)
-        is_new = self._layout.described() is None
+        is_new = self._layout.describe() is None
         if not is_new:
             self._require_same_keys()
         text = tuple(f"{method} {path} {json.dumps(document)}" for method, path, document in self._requests(rows))
@@ -131,44 +97,8 @@ class ElasticsearchIndex(BaseSink):
                 hint="land the feed in a new index, under another checkpoint location",
             )
 
-    def take_fence(self) -> str:
-        """Makes this driver the only one that can commit to the feed."""
-        return self.ledger.take_fence()
-
-    def commits(self) -> Iterator[Commit]:
-        """The feed's newest commit; earlier ones are not kept."""
-        return self.ledger.commits()
-
-    def position(self) -> Position | None:
-        """Where the feed stands; None if there is no index, or no commit of the feed."""
-        return self.ledger.position()
-
-    def logged(self) -> None:
-        """Batch ids say nothing here."""
-
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position: see ``Ledger.record_move``."""
-        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
-
-    def has(self, commit: Commit) -> bool:
-        """Whether the index has exactly these ranges already, from before a restart.
-
-        Raises:
-            CheckpointMismatch: if the batch does not continue where the last commit of this feed ended.
-        """
-        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
-
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Computes and judges the rows of one micro-batch, writes their documents, and then the ledger.
-
-        Returns:
-            How many documents were written; with deletes those, too.
-
-        Raises:
-            ConfigError: it is no batch, or the server refuses a document.
-            CheckpointMismatch: another driver has taken over, or the batch does not continue where the last one ended.
-            Unreachable: the server does not come back.
-        """
+        """Compute and judge the rows of one micro-batch, write their documents, and then the ledger."""
         if not isinstance(commit, Commit):
             raise ConfigError("a feed into a search server takes batches only", where=self._sink.where)
         self._documents.require_records(rows, stateful=has_state(commit.ranges))
@@ -176,29 +106,27 @@ class ElasticsearchIndex(BaseSink):
             rows = latest_per_key(deleting(rows), keys=self._documents.keys(rows), order_by=())
         kept = rows.persist()
         try:
-            counted = replace(commit, rows=self._judged(kept, commit_id))
-            counts = checked(self._spark, commit_id)
-
-            def attempt() -> int:
-                return self._written(kept, counted, commit_id=commit_id, counts=counts)
-
+            counted = replace(commit, rows=self._count_rows(kept, commit_id))
+            counts = check_outcomes(self._spark, commit_id)
             return retry_until(
-                attempt, is_transient=lambda error: isinstance(error, Unreachable), seconds=self._patience
+                lambda: self._write_batch(kept, counted, commit_id=commit_id, counts=counts),
+                is_transient=lambda error: isinstance(error, Unreachable),
+                seconds=self._patience,
             )
         finally:
             kept.unpersist()
 
-    def _judged(self, kept: DataFrame, commit_id: str) -> int:
-        """Computes the rows, and how many they are; nothing is written of a batch that must not land."""
+    def _count_rows(self, kept: DataFrame, commit_id: str) -> int:
+        """Compute and count the rows, and refuse those that must not land, before any is written."""
         keys = self._documents.keys(kept)
         if self._documents.has_changes:
             changes = summarize_changes(kept, keys=keys)
-            # Before what is wrong with the rows: they may be of a schema that is yet to be met.
-            checked(self._spark, commit_id)
+            # Before mistakes in the rows: their schema may still have to be merged.
+            check_outcomes(self._spark, commit_id)
             changes.check(keys=keys, table=self._sink.index, orders=False)
             return changes.upserts.keys
-        count, without_record = self._documents.counted(kept)
-        checked(self._spark, commit_id)
+        count, without_record = self._documents.count_rows(kept)
+        check_outcomes(self._spark, commit_id)
         if without_record:
             raise ConfigError(
                 f"{without_record:,} rows of the batch have no {' or '.join(POSITION_COLUMNS)}, by which a document "
@@ -210,8 +138,7 @@ class ElasticsearchIndex(BaseSink):
             return counted_groups(kept, keys=keys, where=self._sink.where, kind="elasticsearch")
         return count
 
-    def _written(self, kept: DataFrame, commit: Commit, *, commit_id: str, counts: str) -> int:
-        """One attempt: all documents, and then the commit."""
+    def _write_batch(self, kept: DataFrame, commit: Commit, *, commit_id: str, counts: str) -> int:
         while (standing := self.ledger.begin(commit, commit_id=commit_id)) is not None:
             if self._sink.mode == "append":
                 self.ledger.require_same_topics(standing, commit)
@@ -223,7 +150,6 @@ class ElasticsearchIndex(BaseSink):
         return commit.rows
 
     def _write(self, documents: DataFrame, *, fence: str, version: int) -> None:
-        """Lets the tasks write, and returns when all is acknowledged."""
         java, secret = jvm.java(self._spark).elasticsearch, None
         if (login := authorization(self._sink)) is not None:
             from pydantic import SecretStr
@@ -244,10 +170,9 @@ class ElasticsearchIndex(BaseSink):
         except Exception as error:
             if (found := FAILURE.search(str(error))) is None:
                 raise
-            raise self._failed(found[1], found[2].strip(), fence=fence) from None
+            raise self._bulk_error(found[1], found[2].strip(), fence=fence) from None
 
-    def _failed(self, kind: str, text: str, *, fence: str) -> Exception:
-        """What the user should hear of documents that were not written."""
+    def _bulk_error(self, kind: str, text: str, *, fence: str) -> Exception:
         where = self._sink.where
         if kind == "AWAY":
             return Unreachable(f"the search server does not take the documents: {text}", where=where)

@@ -1,4 +1,4 @@
-"""The index that rows of a schema are to have: its mapping, and whether one that is there can serve.
+"""Derives the mapping of an index from the rows' columns, and refuses an index that cannot serve.
 
 Whole numbers are ``long`` and fractions ``double``, so that a wider type later needs no other field, which a server
 does not change; the document keeps each digit. Texts can be searched and sorted, as the server's own mapping has it,
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.sinks.elasticsearch.server import Server, path_of, refused
+from lakefeed.sinks.elasticsearch.server import Server, path_of, refusal
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -24,7 +24,7 @@ _TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above
 
 
 def fields(rows: StructType) -> dict[str, Any]:
-    """``properties`` of a mapping for rows of this schema; what the server is to find out by itself is left out."""
+    """Return ``properties`` of a mapping for rows; types that the server finds out by itself are left out."""
     return {each.name: found for each in rows.fields if (found := _field(each.dataType)) is not None}
 
 
@@ -55,28 +55,19 @@ def _field(type_: DataType) -> dict[str, Any] | None:
 
 
 class IndexLayout:
-    """The index of a sink: what it has, and what it is to have.
-
-    Args:
-        server: where it is.
-        sink: the sink's block in the pipeline file.
-    """
+    """Compares the index of a sink with the rows' columns, and changes it."""
 
     def __init__(self, server: Server, sink: ElasticsearchSinkConfig) -> None:
         self._server = server
         self._sink = sink
 
-    def described(self) -> Mapping[str, Any] | None:
-        """Mapping and settings; None if there is no such index.
-
-        Raises:
-            ConfigError: it cannot serve.
-        """
+    def describe(self) -> Mapping[str, Any] | None:
+        """Return mapping and settings; None if there is no such index. Refuses one that cannot serve."""
         answer = self._server.ask("GET", path_of(self._sink.index))
         if answer.status == 404:
             return None
         if answer.status != 200:
-            raise refused(answer, where=self._sink.where)
+            raise refusal(answer, where=self._sink.where)
         if len(answer.document) != 1:
             raise ConfigError(
                 f"{self._sink.index} stands for {len(answer.document)} indexes: a document's newer version would not "
@@ -102,11 +93,7 @@ class IndexLayout:
         return dict(found)
 
     def require(self) -> None:
-        """Looks whether it is still there.
-
-        Raises:
-            ResourceMissing: it was removed, and a write would make an empty one.
-        """
+        """Refuse an index that was removed: a write would make an empty one."""
         if self._server.ask("HEAD", path_of(self._sink.index)).status == 404:
             raise ResourceMissing(
                 "the index was removed while the feed runs",
@@ -115,14 +102,9 @@ class IndexLayout:
             )
 
     def changes(self, rows: StructType, *, evolves: bool) -> list[tuple[str, str, dict[str, Any]]]:
-        """The requests that make the index ready for rows of this schema: method, path and document; none if it is.
-
-        Args:
-            rows: what the documents have.
-            evolves: whether fields are added to an index that lakefeed has made; others are left as they are.
-        """
+        """Return the requests that make the index ready for rows: method, path and document."""
         requested, path = fields(rows), path_of(self._sink.index)
-        found = self.described()
+        found = self.describe()
         if found is None:
             document = {"mappings": {"_meta": MADE_BY, "properties": requested}}
             return [("PUT", path, {"settings": self._sink.settings, **document} if self._sink.settings else document)]
@@ -134,18 +116,14 @@ class IndexLayout:
         return [("PUT", f"{path}/_mapping", {"properties": missing})] if missing else []
 
     def change(self, method: str, path: str, document: Mapping[str, Any]) -> None:
-        """Does one of ``changes``.
-
-        Raises:
-            ConfigError: the server refuses it.
-        """
+        """Send one of ``changes``."""
         answer = self._server.ask(method, path, document)
         if answer.status >= 300 and "resource_already_exists" not in answer.reason:
-            raise refused(answer, where=self._sink.where)
+            raise refusal(answer, where=self._sink.where)
 
 
 def _missing(requested: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are not there yet, also within objects."""
+    # Within objects too.
     found: dict[str, Any] = {}
     for name, field in requested.items():
         if name not in have:

@@ -16,17 +16,14 @@ from typing import Any
 from lakefeed.clients.spark.errors import ONE_PLACE
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, TableBusy
-from lakefeed.ledger.continuity import recreated_topic
+from lakefeed.ledger.continuity import ServerLedger, StoredCommit, next_fence, recreated_topic
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.fence import next_fence
 from lakefeed.ledger.outcomes import counts_by_partition
-from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.protocol import CommitCheck
-from lakefeed.ledger.server_ledger import ServerLedger, StoredCommit
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.sinks.elasticsearch.layout import IndexLayout
-from lakefeed.sinks.elasticsearch.server import Server, path_of, refused
+from lakefeed.sinks.elasticsearch.server import Server, path_of, refusal
 
 FEEDS = "lakefeed_feeds"
 TRIES = 20
@@ -45,15 +42,11 @@ INDEX = {
 
 @dataclass(frozen=True)
 class LedgerDocument:
-    """The feed's document, as one saw it.
-
-    Attributes:
-        document: what is in it.
-        seen: what distinguishes this state of it from all others.
-    """
+    """The feed's document as it was read."""
 
     document: Mapping[str, Any]
     seen: str
+    """The condition that this state of it is still the newest."""
 
     @property
     def number(self) -> int:
@@ -62,27 +55,23 @@ class LedgerDocument:
 
     @property
     def fence(self) -> str | None:
-        """That was taken last."""
         return self.document.get("fence")
 
     @property
     def reader(self) -> str | None:
-        """The reader's schema that ``apply_schema`` got last."""
         return self.document.get("reader")
 
     @property
     def keyed(self) -> str | None:
-        """What makes a document; None where none was made yet."""
         return self.document.get("keyed")
 
     @property
     def topics(self) -> Mapping[str, str]:
-        """The topics whose records the documents are named by, and their ids."""
+        """The topics whose records make the ids of documents, and the topics' ids."""
         return dict(json.loads(self.document.get("topics") or "{}"))
 
     @property
     def last(self) -> StoredCommit | None:
-        """The newest commit; None without any."""
         if (found := self.document.get("commit")) is None:
             return None
         commit = Commit(
@@ -94,19 +83,13 @@ class LedgerDocument:
             rows=int(found["rows"]),
             counts=counts_by_partition(found["counts"]),
             committed_at=float(found["committed_at"]),
-            move=None if found["moved"] is None else Move.from_json(found["moved"]),
+            move=None if found["moved"] is None else PositionReset.from_json(found["moved"]),
         )
         return StoredCommit(commit, str(found["commit_id"]))
 
 
 class ElasticsearchLedger(ServerLedger):
-    """The newest commit of one feed into one index.
-
-    Args:
-        server: where it is.
-        sink: the sink's block in the pipeline file.
-        feed: the feed's name.
-    """
+    """The newest commit of one feed into one index."""
 
     def __init__(self, server: Server, sink: ElasticsearchSinkConfig, feed: str) -> None:
         super().__init__(feed, where=sink.where)
@@ -116,38 +99,38 @@ class ElasticsearchLedger(ServerLedger):
         self.path = path_of(FEEDS, "_doc", f"{sink.index}:{feed}")
 
     def ensure(self) -> None:
-        """Makes the ledger's index and the feed's document, if they are missing."""
+        """Create the ledger's index and the feed's document, if they are missing."""
         if self._server.ask("HEAD", path_of(FEEDS)).status == 404:
             made = self._server.ask("PUT", path_of(FEEDS), INDEX)
             if made.status >= 300 and "resource_already_exists" not in made.reason:
-                raise refused(made, where=self.where)
+                raise refusal(made, where=self.where)
         if self.standing() is None:
             # As a clock has it: above all versions of documents whose ledger was lost.
             first = {"feed": self.feed, "target": self._target, "number": int(time.time() * 1000)}
             self._put(first, "op_type=create")
 
     def standing(self) -> LedgerDocument | None:
-        """The feed's document; None if it has none."""
+        """Return the feed's document; None if it has none."""
         answer = self._server.ask("GET", self.path)
         if answer.status == 404:
             return None
         if answer.status != 200:
-            raise refused(answer, where=self.where)
+            raise refusal(answer, where=self.where)
         found = answer.document
         return LedgerDocument(
             found["_source"], f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}"
         )
 
     def note(self, **entries: str | None) -> None:
-        """Changes entries of the feed's document."""
+        """Change entries of the feed's document."""
         self._change(lambda document: {**document, **entries})
 
     def forget(self) -> None:
-        """Removes what was noted of an index that is no more."""
+        """Remove the entries about an index that was removed."""
         self.note(commit=None, reader=None, keyed=None, topics=None)
 
     def take_fence(self) -> str:
-        """Takes the next fence: a driver that had the one before can commit nothing, and its documents are late."""
+        """Take the next fence: a driver that had the one before can commit nothing, and its documents are late."""
         taken = self._change(
             lambda document: {
                 **document,
@@ -159,7 +142,7 @@ class ElasticsearchLedger(ServerLedger):
 
     def position(self) -> Position | None:
         """Return where the feed stands; None if there is no index, or no commit of the feed."""
-        if self._layout.described() is None:
+        if self._layout.describe() is None:
             return None
         standing = self.standing()
         last = standing.last if standing is not None else None
@@ -172,12 +155,7 @@ class ElasticsearchLedger(ServerLedger):
             yield last.commit
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position.
-
-        Raises:
-            CheckpointMismatch: see ``begin``.
-            ConfigError: documents are to be deleted with it.
-        """
+        """Commit a move of the feed's position: see ``Ledger.record_move``."""
         if delete_where is not None:
             raise ConfigError("documents are not deleted with a move", where=self.where)
         while (standing := self.begin(commit, commit_id=commit_id)) is not None:
@@ -197,11 +175,7 @@ class ElasticsearchLedger(ServerLedger):
         return standing if admitted is CommitCheck.NEW else None
 
     def require_same_topics(self, standing: LedgerDocument, commit: Commit) -> None:
-        """Refuses records whose documents would take the ids of other ones.
-
-        Raises:
-            CheckpointMismatch: a topic was recreated, and counts its offsets from 0 again.
-        """
+        """Refuse records of a recreated topic: their documents would take the ids of older ones."""
         if (topic := recreated_topic(standing.topics, commit.ranges)) is not None:
             raise CheckpointMismatch(
                 f"topic {topic} was recreated: its documents would take the ids, and the place, of those of the topic "
@@ -211,14 +185,7 @@ class ElasticsearchLedger(ServerLedger):
             )
 
     def write(self, standing: LedgerDocument, commit: Commit, *, commit_id: str, counts: str = "{}") -> bool:
-        """Writes a commit; False if the document was changed since, so that it has to begin again.
-
-        Args:
-            standing: as ``begin`` saw it.
-            commit: with the rows that have landed.
-            commit_id: known to it alone.
-            counts: what became of the records, as JSON.
-        """
+        """Write a commit; False if the document has changed since ``begin``, so that it has to begin again."""
         written = {
             "batch_id": commit.batch_id,
             "commit_id": commit_id,
@@ -241,7 +208,6 @@ class ElasticsearchLedger(ServerLedger):
         return self._put(document, standing.seen)
 
     def _change(self, change: Any) -> Mapping[str, Any]:
-        """The feed's document after a change that no other writer has interrupted."""
         for _ in range(TRIES):
             standing = self.standing()
             assert standing is not None  # ensure() comes first.
@@ -251,10 +217,10 @@ class ElasticsearchLedger(ServerLedger):
         raise TableBusy("others keep changing the ledger of the feed", where=self.where, hint=ONE_PLACE)
 
     def _put(self, document: Mapping[str, Any], condition: str) -> bool:
-        """Writes the document; False if the condition does not hold."""
+        """Write the document; False if the condition does not hold."""
         answer = self._server.ask("PUT", f"{self.path}?{condition}", document)
         if answer.status == 409:
             return False
         if answer.status >= 300:
-            raise refused(answer, where=self.where)
+            raise refusal(answer, where=self.where)
         return True

@@ -1,4 +1,4 @@
-"""The server as the control plane asks it: indexes and the ledger. Documents are ``io.lakefeed.elasticsearch``'s.
+"""Sends requests about indexes and the ledger to a search server; ``io.lakefeed.elasticsearch`` sends documents.
 
 The API is what Elasticsearch 7 to 9 and OpenSearch have in common: create index, get and put mapping, get and index
 document with ``if_seq_no`` and ``if_primary_term``.
@@ -26,24 +26,19 @@ TIMEOUT_SECONDS = 10
 MOST_BYTES = 16 << 20
 CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 PASSING = (429, 502, 503, 504)
-"""What a server answers that has too much to do, or is on its way up or down."""
+"""Statuses of a server that has too much to do, or starts or stops."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server has answered.
-
-    Attributes:
-        status: of HTTP.
-        document: its JSON; empty if it has none.
-    """
+    """The status and the JSON of an answer; the document is empty if there is no JSON."""
 
     status: int
     document: Mapping[str, Any]
 
     @property
     def reason(self) -> str:
-        """Why it does not do what was asked."""
+        """The reason of a refusal, without values of records."""
         error = self.document.get("error")
         if isinstance(error, dict):
             return without_values(f"{error.get('type')}: {error.get('reason')}")
@@ -51,11 +46,7 @@ class Answer:
 
 
 class Server:
-    """A cluster that is reached by one of its nodes.
-
-    Args:
-        sink: the sink's block in the pipeline file.
-    """
+    """A cluster that is reached by one of its nodes."""
 
     def __init__(self, sink: ElasticsearchSinkConfig) -> None:
         self._sink = sink
@@ -64,29 +55,24 @@ class Server:
             self._headers["authorization"] = login
 
     def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
-        """Asks the first node that answers.
-
-        Args:
-            method: of HTTP.
-            path: begins with a slash.
-            document: sent as JSON.
+        """Send a request to the first node that answers.
 
         Raises:
             Unreachable: none answers, or with an error that may pass.
             AccessDenied: the login is wrong, or may not do that.
-            ConfigError: what answers is no such server.
+            ConfigError: another kind of server answers.
         """
         failed: LakefeedError | None = None
         for url in self._sink.urls:
             try:
-                return self._asked(url, method, path, document)
+                return self._ask_node(url, method, path, document)
             except Unreachable as error:
                 failed = error
         assert failed is not None  # There is at least one address.
         raise failed
 
-    def _asked(self, url: str, method: str, path: str, document: Mapping[str, Any] | None) -> Answer:
-        context = self._trusted() if url.startswith("https:") else None
+    def _ask_node(self, url: str, method: str, path: str, document: Mapping[str, Any] | None) -> Answer:
+        context = self._tls_context() if url.startswith("https:") else None
         try:
             found = exchange(
                 method,
@@ -128,7 +114,7 @@ class Server:
             )
         return answer
 
-    def _trusted(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         trusted = authority(self._sink)
         try:
             return ssl.create_default_context(cadata=trusted)
@@ -138,7 +124,7 @@ class Server:
 
 
 def authorization(sink: ElasticsearchSinkConfig) -> str | None:
-    """The header that logs in; None without a login."""
+    """Return the header that logs in; None without a login."""
     if sink.api_key is not None:
         return f"ApiKey {sink.api_key.get_secret_value()}"
     if sink.username is None or sink.password is None:
@@ -148,11 +134,7 @@ def authorization(sink: ElasticsearchSinkConfig) -> str | None:
 
 
 def authority(sink: ElasticsearchSinkConfig) -> str | None:
-    """The certificates that the server's is to be signed by; None for those that are trusted anyway.
-
-    Raises:
-        ConfigError: the file cannot be read, or has none.
-    """
+    """Return the certificates that sign the server's, as PEM; None for those that are trusted by default."""
     if sink.ca_file is None:
         return None
     try:
@@ -167,12 +149,12 @@ def authority(sink: ElasticsearchSinkConfig) -> str | None:
 
 
 def path_of(*parts: str) -> str:
-    """A path whose parts may have any letters."""
+    """Build a path whose parts may have any letters."""
     return "".join(f"/{quote(each, safe='')}" for each in parts)
 
 
-def refused(answer: Answer, *, where: str, hint: str | None = None) -> ConfigError:
-    """The error for an answer that says no."""
+def refusal(answer: Answer, *, where: str, hint: str | None = None) -> ConfigError:
+    """Return the error for an answer that refuses."""
     return ConfigError(f"the search server refuses: {answer.reason}", where=where, hint=hint)
 
 

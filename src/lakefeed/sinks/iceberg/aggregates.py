@@ -1,8 +1,7 @@
-"""An Iceberg table that shows the present result of a query with state: groups as they now are.
+"""Iceberg tables with the present result of a query with state: ``update`` merges groups, ``complete`` replaces all.
 
 Guarantee: exactly-once, as for appends: a batch's changes and its ranges become visible in one commit, which is refused
-unless it is the next one. ``output_mode: update`` merges the groups that have changed, by key; ``complete`` replaces
-all rows.
+unless it is the next one.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
-from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
 from lakefeed.records.schema.changes import Entry
@@ -19,10 +17,11 @@ from lakefeed.records.schema.fit import align_columns
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.changes import counted_groups
-from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed.sinks.iceberg.layout import quoted_table
+from lakefeed.sinks.iceberg.table import IcebergTable, write_modes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 VIEW = "lakefeed_results"
@@ -32,43 +31,26 @@ class OverwriteTable(IcebergTable):
     """A table whose rows each batch replaces, in one commit."""
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Replaces all rows by the batch's, and returns how many these are.
-
-        Raises:
-            Py4JJavaError: Spark could not, or the commit was refused.
-        """
+        """Replace all rows by the batch's, and return how many these are."""
         from pyspark.sql import functions as sf
 
-        writer = align_columns(rows, self._spark.table(self.name).schema).writeTo(self.name)
         properties = {**commit.properties(), COMMIT_ID: commit_id}
-        for key, value in properties.items():
-            writer = writer.option(f"snapshot-property.{key}", value)
-        writer.overwrite(sf.lit(True))
-        if self.ledger.rows_of(commit_id) is None:
-            # Nothing was there and nothing has come: the ledger must know of the batch.
-            self.ledger.land_empty(properties)
+        self._writer(rows, properties).overwrite(sf.lit(True))
+        # Also where an empty batch replaces no rows.
+        self.ledger.ensure_commit(properties)
         return self.ledger.rows_of(commit_id)
 
 
 class MergeTable(IcebergTable):
-    """A table with one row for each key, which the newest batch that has the key has written.
+    """A table with one row for each key, which the newest batch that has the key has written."""
 
-    Args:
-        spark: the session.
-        sink: its block in the pipeline file.
-        feed: the feed's name.
-        evolves: whether its columns follow the rows'.
-    """
-
-    def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool = True) -> None:
-        merging = {f"write.{statement}.mode": sink.write for statement in ("merge", "update", "delete")}
-        made_with = sink.model_copy(update={"properties": {**merging, **sink.properties}})
-        super().__init__(spark, made_with, feed=feed, evolves=evolves)
+    def _own_properties(self) -> dict[str, str]:
+        return write_modes(self._sink)
 
     def changes(
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """What ``apply_schema`` does with the same arguments; raises ``ConfigError`` too if the rows lack a key."""
+        """Return what ``apply_schema`` does; refuses rows that lack a key."""
         have = {each.lower() for each in rows.names}
         for key in self._sink.keys:
             if key.lower() not in have:
@@ -80,12 +62,7 @@ class MergeTable(IcebergTable):
         return super().changes(rows, stored, entries)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Merges the rows in one commit, and returns how many they are.
-
-        Raises:
-            ConfigError: two of them have the same key.
-            Py4JJavaError: Spark could not, or the commit was refused.
-        """
+        """Merge the rows in one commit, and return how many they are; refuses two of the same key."""
         columns = self._spark.table(self.name).schema
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         changed = align_columns(rows, columns).persist()
@@ -97,8 +74,7 @@ class MergeTable(IcebergTable):
         finally:
             session.catalog.dropTempView(VIEW)
             changed.unpersist()
-        if self.ledger.rows_of(commit_id) is None:
-            self.ledger.land_empty(properties)
+        self.ledger.ensure_commit(properties)
         return count
 
     def _statement(self, columns: Sequence[str]) -> str:
@@ -109,7 +85,7 @@ class MergeTable(IcebergTable):
         values = ", ".join(f"s.{quoted((each,))}" for each in columns)
         return "\n".join(
             [
-                f"MERGE INTO {quoted(tuple(self.name.split('.')))} t USING {VIEW} s",
+                f"MERGE INTO {quoted_table(self.name)} t USING {VIEW} s",
                 f"ON {on}",
                 f"WHEN MATCHED THEN UPDATE SET {updates}",
                 f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})",  # noqa: S608

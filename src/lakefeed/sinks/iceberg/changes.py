@@ -1,4 +1,4 @@
-"""The changes of one micro-batch: which of them is the newest of its key, and what can be said of all of them."""
+"""Finds the newest change of each key in a micro-batch, checks all of them, and writes the MERGE that lands them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.snapshot_summary import Upserts
 from lakefeed.records.schema.ddl import type_sql
-from lakefeed.sinks.iceberg.merge import KEY_MOVED, OFFSET, PARTITION, TOPIC, Bound, name
+from lakefeed.sinks.iceberg.layout import quoted_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
+
+TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
+KEY_MOVED = "lakefeed: a key has changes in more than one partition"
+"""Spark's error where offsets do not show which change is newer."""
+
+PLACE = "topic %s, partition %d, offset %d"
+"""The change's place, for Spark's ``format_string``."""
 
 _RANK, _OF_KEY, _MOVED = "_lakefeed_rank", "_lakefeed_of_key", "_lakefeed_moved"
 MEASURED = (_OF_KEY, _MOVED)
@@ -24,24 +32,14 @@ MEASURED = (_OF_KEY, _MOVED)
 
 
 def deleting(changes: DataFrame) -> DataFrame:
-    """Changes of which each says whether it deletes; a transform may have made that of something that can be null."""
+    """Replace null in the column that marks deletes: a transform may compute it from nullable columns."""
     from pyspark.sql import functions as sf
 
     return changes.withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
 
 
 def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: str) -> int:
-    """How many rows a batch of groups has.
-
-    Args:
-        groups: may be computed.
-        keys: of the sink.
-        where: the sink, as errors name it.
-        kind: of the sink, as the pipeline file has it.
-
-    Raises:
-        ConfigError: two of them have the same key.
-    """
+    """Count the rows of a batch of groups, and refuse two of one key; ``kind`` is the sink's in the pipeline file."""
     from pyspark.sql import functions as sf
 
     of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).count()
@@ -56,7 +54,7 @@ def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: 
 
 
 def latest_per_key(changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
-    """The newest change of each key, with what ``summarize_changes`` needs from the others."""
+    """Return the newest change of each key, with the columns that ``summarize_changes`` needs."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sf
 
@@ -73,32 +71,30 @@ def latest_per_key(changes: DataFrame, *, keys: Sequence[str], order_by: Sequenc
     return ranked.filter(sf.col(_RANK) == 1).drop(_RANK)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """The smallest and the greatest value of a key column in a batch, as SQL."""
+
+    column: str
+    lowest: str
+    highest: str
+
+
 @dataclass(frozen=True)
 class ChangeSummary:
-    """What is known of a batch's changes before any is written.
-
-    Attributes:
-        upserts: how many they are.
-        bounds: of their keys.
-        without_key: where a change is that has none; None if all have one.
-        moved: where a key is that offsets cannot order; None if they order all.
-    """
+    """A batch's changes before any is written."""
 
     upserts: Upserts
     bounds: tuple[Bound, ...]
     without_key: str | None
+    """The place of a change without a key."""
     moved: str | None
+    """The place of a key whose changes offsets cannot order."""
 
     def check(self, *, keys: Sequence[str], table: str, orders: bool = True) -> None:
-        """Refuses changes that cannot be landed.
+        """Refuse a change without a key, and a key whose changes offsets cannot order.
 
-        Args:
-            keys: of the sink.
-            table: as errors name it.
-            orders: whether the sink takes ``order_by``.
-
-        Raises:
-            ConfigError: a change without a key, or a key with changes in two partitions that offsets cannot order.
+        ``orders`` says whether the sink takes ``order_by``.
         """
         if self.without_key is not None:
             raise ConfigError(
@@ -112,7 +108,7 @@ class ChangeSummary:
 
 
 def summarize_changes(newest_changes: DataFrame, *, keys: Sequence[str]) -> ChangeSummary:
-    """Counts what ``latest_per_key`` returned, and finds the bounds of the keys, in one pass."""
+    """Count what ``latest_per_key`` returned, and find the bounds of the keys, in one pass."""
     from pyspark.sql import functions as sf
 
     null_key = reduce(or_, (sf.col(name(key)).isNull() for key in keys))
@@ -138,7 +134,7 @@ def summarize_changes(newest_changes: DataFrame, *, keys: Sequence[str]) -> Chan
 
 
 def key_moved(table: str, message: str | None = None, *, orders: bool = True) -> ConfigError:
-    """The error for a key whose changes offsets cannot order."""
+    """Return the error for a key whose changes offsets cannot order."""
     return ConfigError(
         KEY_MOVED.removeprefix("lakefeed: ") + ", so offsets do not tell which of them is newer",
         where=f"table {table}{f'; {message}' if message else ''}",
@@ -156,7 +152,7 @@ def _place_text(place: Any) -> str | None:
 
 
 def _has_bounds(type_: DataType) -> bool:
-    """Whether a text of the value is the value again, and files are ordered as Spark orders it."""
+    # A text of the value is the value again, and files are ordered as Spark orders it.
     from pyspark.sql import types as t
 
     whole = t.ByteType, t.ShortType, t.IntegerType, t.LongType
@@ -166,3 +162,82 @@ def _has_bounds(type_: DataType) -> bool:
 def _literal(text: str, sql_type: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"CAST('{escaped}' AS {sql_type})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeStatement:
+    """Builds the MERGE that lands the newest change of each key.
+
+    ``order_by`` names the columns that say what is newer; none for the offset.
+    """
+
+    table: str
+    columns: Sequence[str]
+    keys: Sequence[str]
+    order_by: Sequence[str] = ()
+    on_delete: Literal["remove", "mark"] = "remove"
+
+    def statement(self, source: str, *, bounds: Sequence[Bound] = ()) -> str:
+        """Return the statement; it changes nothing if it is run a second time.
+
+        Args:
+            source: a view with the table's columns and ``lakefeed_deleted``, one row for each key.
+            bounds: of the keys in it, so that Iceberg reads no file that can have none of them.
+        """
+        where = [f"t.{name(key)} = s.{name(key)}" for key in self.keys]
+        where += [
+            f"t.{name(each.column)} BETWEEN {each.lowest} AND {each.highest}"
+            for each in bounds
+            if each.column in self.keys
+        ]
+        newer = self._newer()
+        updates = ", ".join(f"t.{name(column)} = s.{name(column)}" for column in self.columns)
+        listed = ", ".join(map(name, self.columns))
+        values = ", ".join(f"s.{name(column)}" for column in self.columns)
+        removes = self.on_delete == "remove"
+        inserts = f"AND NOT s.{DELETED} " if removes else ""
+        return "\n".join(
+            [
+                f"MERGE INTO {quoted_table(self.table)} t USING {name(source)} s",
+                f"ON {' AND '.join(where)}",
+                *([f"WHEN MATCHED AND s.{DELETED} AND {newer} THEN DELETE"] if removes else []),
+                f"WHEN MATCHED AND {newer} THEN UPDATE SET {updates}",
+                f"WHEN NOT MATCHED {inserts}THEN INSERT ({listed}) VALUES ({values})",  # noqa: S608
+            ]
+        )
+
+    def _newer(self) -> str:
+        """Return the condition that a change is newer than the row; one without a position is older."""
+        if self.order_by:
+            # With the position it is a total order: the result must not depend on the order of arrival.
+            order = (*self.order_by, *POSITION_COLUMNS)
+            return f"{_struct('s', order)} > {_struct('t', order)}"
+        return (
+            f"(t.{OFFSET} IS NULL OR CASE WHEN s.{TOPIC} = t.{TOPIC} AND s.{PARTITION} = t.{PARTITION} "
+            f"THEN s.{OFFSET} > t.{OFFSET} ELSE CAST(raise_error(format_string('{KEY_MOVED}: {PLACE}', "
+            f"s.{TOPIC}, s.{PARTITION}, s.{OFFSET})) AS BOOLEAN) END)"
+        )
+
+
+def history_statement(table: str, source: str, *, columns: Sequence[str], keys: Sequence[str]) -> str:
+    """Return the MERGE that adds missing changes to the history, compared by position and key."""
+    same = " AND ".join(f"h.{name(column)} <=> s.{name(column)}" for column in (*POSITION_COLUMNS, *keys))
+    listed = ", ".join(map(name, columns))
+    values = ", ".join(f"s.{name(column)}" for column in columns)
+    return "\n".join(
+        [
+            f"MERGE INTO {quoted_table(table)} h USING {name(source)} s",
+            f"ON {same}",
+            f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})",  # noqa: S608
+        ]
+    )
+
+
+def name(column: str) -> str:
+    """Quote the name of a column or view."""
+    return quoted((column,))
+
+
+def _struct(alias: str, columns: Sequence[str]) -> str:
+    fields = (f"'{index}', {alias}.{name(column)}" for index, column in enumerate(columns))
+    return f"named_struct({', '.join(fields)})"

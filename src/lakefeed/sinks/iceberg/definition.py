@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.base import validated
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import catalog_of
-from lakefeed.errors import ResourceMissing
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
+from lakefeed.ledger.snapshots import stored_position
 from lakefeed.sinks.definition import LedgerTable, SinkDefinition, StoredState
 from lakefeed.sinks.iceberg.aggregates import MergeTable, OverwriteTable
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.iceberg.upsert import UpsertTable
-from lakefeed.sinks.stored import position_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,19 +31,10 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
     """An Iceberg table whose snapshots are the ledger."""
 
     def open(self, spark: SparkSession, claim: Claim) -> IcebergTable:
-        """Open the table.
-
-        Raises:
-            ConfigError: its catalog is not declared.
-        """
         return self.open_table(spark)
 
     def open_table(self, spark: SparkSession) -> IcebergTable:
-        """Open the table.
-
-        Raises:
-            ConfigError: its catalog is not declared.
-        """
+        """Open the table; refuses a catalog that is not declared."""
         settings, context = self.settings, self.context
         context.connections.catalog(catalog_of(settings.table))
         if settings.history is not None:
@@ -55,19 +43,13 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
         return table(spark, settings, feed=context.feed, evolves=context.evolves)
 
     def schema_planner(self, spark: SparkSession, noted: str | None) -> IcebergTable:
-        """Return the table, which plans its own changes."""
         return self.open_table(spark)
 
     def state(self) -> SinkState:
-        """Read the feed's position from the table's metadata."""
-        return StoredState(keeps_ledger=True, read_position=self._position)
-
-    def _position(self) -> Position | None:
-        table, connections = self.settings.table, self.context.connections
-        try:
-            return position_in(open_table(table, connections=connections), self.context.feed, where=table)
-        except ResourceMissing:
-            return None
+        table, feed, connections = self.settings.table, self.context.feed, self.context.connections
+        return StoredState(
+            keeps_ledger=True, read_position=lambda: stored_position(table, feed, connections=connections)
+        )
 
 
 def append_table(
@@ -75,15 +57,7 @@ def append_table(
 ) -> LedgerTable:
     """Open a table that rows are appended to, for a feed without a pipeline file.
 
-    Args:
-        spark: the session.
-        table: catalog.namespace.table
-        feed: the feed's name.
-        partition_by: partition transforms of a new table.
-        properties: of a new table.
-
-    Raises:
-        ConfigError: the name or a partition transform is invalid.
+    ``partition_by`` and ``properties`` are for a new table.
     """
     settings = validated(
         IcebergSinkConfig, "write_table", table=table, partition_by=list(partition_by), properties=dict(properties)

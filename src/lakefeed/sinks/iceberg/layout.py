@@ -1,38 +1,51 @@
-"""How a table's files are laid out: its partitions and the order within files, changed where the pipeline file was.
+"""Creates tables, and changes their partitions and the order within files when the pipeline file has changed.
 
-Changing either is a commit of metadata alone (partition evolution): files that are there stay as they are, new ones are
-written the new way, and both are read by their own.
+Such a change is a commit of metadata alone (partition evolution): existing files stay as they are, new ones are written
+the new way, and each is read by its own layout.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.iceberg.sql import listed, quoted
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import PartitionTransform, SortColumn
+from lakefeed.errors import ConfigError
+from lakefeed.sinks.definition import TableChange
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.spark.fanout.enabled": "true",
+    # Old metadata files are of no use to a feed, and one is written with every commit.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    # Others commit to the table too: upkeep, replays, other feeds' dead letters. Iceberg's default is 4.
+    "commit.retry.num-retries": "20",
+}
+
+DEAD_LETTER_COLUMNS = frozenset(("feed", "batch_id", "topic", "partition", "offset", "reason", "failed_at", "replay"))
 UNITS = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 
 
 @dataclass(frozen=True)
 class FileLayout:
-    """Partitions and order.
-
-    Attributes:
-        partitions: column and transform of each, as Iceberg writes it: ``("id", "bucket[16]")``.
-        order: of the rows in a file.
-    """
+    """The partitions of a table, and the order of the rows in a file."""
 
     partitions: tuple[tuple[str, str], ...] = ()
+    """Column and transform of each, as Iceberg writes it: ``("id", "bucket[16]")``."""
     order: tuple[SortColumn, ...] = ()
 
     @classmethod
     def of_table(cls, table: Any) -> FileLayout:
-        """What an Iceberg table has, by its Java object."""
+        """Read an Iceberg table, by its Java object."""
         schema = table.schema()
         partitions = [
             (str(schema.findColumnName(each.sourceId())), str(each.transform().toString()))
@@ -52,11 +65,11 @@ class FileLayout:
 
     @classmethod
     def of_sink(cls, sink: IcebergSinkConfig) -> FileLayout:
-        """The layout that a pipeline file requests."""
+        """Return the layout that a pipeline file requests."""
         return cls(tuple((each.column, _text(each)) for each in sink.partition_by), tuple(sink.sort_by))
 
-    def renamed(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> FileLayout:
-        """The same after columns have got other names, one after the other: path and new last name of each."""
+    def rename_columns(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> FileLayout:
+        """Return the layout after columns were renamed one by one: path and new last name of each."""
 
         def now(column: str) -> str:
             parts = column.split(".")
@@ -72,23 +85,18 @@ class FileLayout:
 
 
 def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bool, order: bool) -> Iterator[str]:
-    """The statements after which new files are laid out as requested; none if they are.
+    """Yield the statements after which new files are laid out as requested.
 
-    Args:
-        table: catalog.namespace.table
-        have: the table's.
-        want: the pipeline file's.
-        partitions: whether the file says something of partitions.
-        order: whether it says something of order.
+    ``partitions`` and ``order`` say whether the pipeline file names them.
     """
-    alter = f"ALTER TABLE {quoted(tuple(table.split('.')))}"
+    alter = f"ALTER TABLE {quoted_table(table)}"
     if partitions and have.partitions != want.partitions:
-        for each in have.partitions:
-            if each not in want.partitions:
-                yield f"{alter} DROP PARTITION FIELD {_sql(*each)}"
-        for each in want.partitions:
-            if each not in have.partitions:
-                yield f"{alter} ADD PARTITION FIELD {_sql(*each)}"
+        for partition in have.partitions:
+            if partition not in want.partitions:
+                yield f"{alter} DROP PARTITION FIELD {_sql(*partition)}"
+        for partition in want.partitions:
+            if partition not in have.partitions:
+                yield f"{alter} ADD PARTITION FIELD {_sql(*partition)}"
     if order and have.order != want.order:
         # Within each file: a global order would shuffle each batch by ranges.
         yield f"{alter} WRITE LOCALLY ORDERED BY {_order_sql(want.order)}" if want.order else f"{alter} WRITE UNORDERED"
@@ -100,7 +108,7 @@ def _text(transform: PartitionTransform) -> str:
 
 
 def _sql(column: str, transform: str) -> str:
-    path = quoted(tuple(column.split(".")))
+    path = quoted_table(column)
     if transform == "identity":
         return path
     if match := re.fullmatch(r"(\w+)\[(\d+)\]", transform):
@@ -110,7 +118,71 @@ def _sql(column: str, transform: str) -> str:
 
 def _order_sql(order: Sequence[SortColumn]) -> str:
     return ", ".join(
-        f"{quoted(tuple(each.column.split('.')))} {'DESC' if each.descending else 'ASC'} NULLS "
+        f"{quoted_table(each.column)} {'DESC' if each.descending else 'ASC'} NULLS "
         f"{'FIRST' if each.nulls_first else 'LAST'}"
         for each in order
     )
+
+
+def creation(
+    table: str, *, columns: str, partitioned_by: str = "", properties: Mapping[str, str] | None = None
+) -> tuple[str, str]:
+    """Return the statements that create a table and its namespace, with settings that suit many small commits.
+
+    Columns and partition transforms are as SQL lists them; ``properties`` win over the settings.
+    """
+    partitioning = f" PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
+    return (
+        f"CREATE NAMESPACE IF NOT EXISTS {quoted_table(table.rpartition('.')[0])}",
+        f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}) USING iceberg{partitioning} "
+        f"TBLPROPERTIES ({listed({**TABLE_PROPERTIES, **(properties or {})})})",
+    )
+
+
+def carry_out(spark: SparkSession, change: TableChange) -> None:
+    """Run the statements. Each is one commit of metadata; after a crash the rest follows from the table."""
+    statements = change.statements
+    if change.is_new:
+        namespace = change.table.rpartition(".")[0]
+        _make(spark, statements[0], is_there=lambda: spark.catalog.databaseExists(namespace))
+        _make(spark, statements[1], is_there=lambda: spark.catalog.tableExists(change.table))
+        statements = statements[2:]
+    for statement in statements:
+        spark.sql(statement)
+
+
+def quoted_table(identifier: str) -> str:
+    """Quote the name of a table, namespace or column."""
+    return quoted(tuple(identifier.split(".")))
+
+
+def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) -> None:
+    # IF NOT EXISTS looks first: of two drivers that look at once, one fails.
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.sql(statement)
+    except (Py4JError, PySparkException):
+        if not is_there():
+            raise
+
+
+def require_dead_letters(table: str, columns: Iterable[str]) -> None:
+    """Refuse a place for dead letters that is a table of something else."""
+    if missing := sorted(DEAD_LETTER_COLUMNS - set(columns)):
+        raise ConfigError(
+            f"{table} is no table of dead letters: it lacks the columns {', '.join(missing)}",
+            where=table,
+            hint="name another table in dead_letters.table; lakefeed creates it",
+        )
+
+
+def require_rows(table: str, columns: Iterable[str]) -> None:
+    """Refuse a place for rows that is a table of dead letters."""
+    if set(columns) >= DEAD_LETTER_COLUMNS:
+        raise ConfigError(
+            f"{table} is a table of dead letters, which rows would mix with",
+            where=table,
+            hint="name another table for the rows",
+        )

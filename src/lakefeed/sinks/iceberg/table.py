@@ -15,22 +15,19 @@ from lakefeed.config.values import PartitionTransform
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.records.schema import ddl
 from lakefeed.records.schema.changes import Entry, history_properties, renames
 from lakefeed.records.schema.ddl import type_sql
 from lakefeed.records.schema.fit import align_columns, carries_data, find_field
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.adaptive import adaptive
-from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.base import LedgerBackedSink, spark_setting
 from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg import layout
-from lakefeed.sinks.iceberg.table_change import carry_out, creation, quoted_table
-from lakefeed.sinks.table_kinds import require_rows
+from lakefeed.sinks.iceberg.layout import carry_out, creation, quoted_table, require_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -38,18 +35,14 @@ CREATED_BY = "lakefeed.created-by"
 """Table property: the feed that has created the table."""
 
 
-class IcebergTable(BaseSink):
-    """One feed's table.
+# Spark fits the shuffles of a batch to its size, which it does not do in a stream's session by default.
+ADAPTIVE = ("spark.sql.adaptive.enabled", "true")
 
-    Args:
-        spark: the session.
-        sink: its block in the pipeline file.
-        feed: the feed's name.
-        evolves: whether its columns follow the rows'.
-    """
 
-    keeps_ledger = True
-    keeps_log = False
+class IcebergTable(LedgerBackedSink):
+    """One feed's table; ``evolves`` says whether its columns follow the rows'."""
+
+    ledger: IcebergLedger
 
     def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool = True) -> None:
         self._evolves = evolves
@@ -64,27 +57,16 @@ class IcebergTable(BaseSink):
         return self._sink.table
 
     def stored_schema(self) -> StoredSchema | None:
-        """The reader's schema that the feed had when it last changed the table."""
+        """Return the reader's schema that the feed had when it last changed the table."""
         if not self._spark.catalog.tableExists(self._sink.table):
             return None
         text = self.ledger.properties().get(self._reader_key)
         return None if text is None else StoredSchema.of_json(text)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Creates the table for rows of this schema, or changes its columns so that it takes them.
-
-        Args:
-            rows: the rows' columns.
-            stored: the reader's schema to remember.
-            entries: what changed and why, for the table's history.
-
-        Raises:
-            ConfigError: if a partition transform names a column that the rows do not have, or the table is
-                there, lacks a column and is not to be changed.
-            SchemaIncompatible: if Iceberg has no such change.
-        """
-        for each in self.changes(rows, stored, entries):
-            carry_out(self._spark, each)
+        """Create the table for rows of this schema, or change its columns so that it takes them."""
+        for change in self.changes(rows, stored, entries):
+            carry_out(self._spark, change)
 
     def changes(
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
@@ -101,9 +83,9 @@ class IcebergTable(BaseSink):
                 self._sink.table,
                 columns=columns_sql(rows),
                 partitioned_by=", ".join(_ddl(each) for each in self._sink.partition_by),
-                properties={**self._sink.properties, CREATED_BY: self._feed, **remembered},
+                properties={**self._own_properties(), **self._sink.properties, CREATED_BY: self._feed, **remembered},
             )
-            laid_out = self._laid_out(have=layout.FileLayout(partitions=want.partitions), want=want)
+            laid_out = self._layout_statements(have=layout.FileLayout(partitions=want.partitions), want=want)
         else:
             changed = {key: text for key, text in remembered.items() if properties.get(key) != text}
             have = self._spark.table(self._sink.table).schema
@@ -116,7 +98,9 @@ class IcebergTable(BaseSink):
                 *ddl.statements(self._sink.table, have=have, want=rows, changes=known, grow=self._evolves),
             )
             renamed, _ = ddl.find_renames(have, rows, known if self._evolves else ())
-            laid_out = self._laid_out(have=layout.FileLayout.of_table(self.ledger.loaded()).renamed(renamed), want=want)
+            laid_out = self._layout_statements(
+                have=layout.FileLayout.of_table(self.ledger.loaded()).rename_columns(renamed), want=want
+            )
         change = TableChange(
             table=self._sink.table,
             is_new=is_new,
@@ -125,8 +109,12 @@ class IcebergTable(BaseSink):
         )
         return (change,)
 
+    def _own_properties(self) -> dict[str, str]:
+        """Return properties of a new table, over which the pipeline file's win."""
+        return {}
+
     def _require_own(self, properties: Mapping[str, str]) -> None:
-        """Refuses a table that only a topic's name has led to, unless the feed has made it."""
+        """Refuse a table whose name comes from a topic's, unless the feed has created it."""
         if self._sink.table not in self._sink.names_made or properties.get(CREATED_BY) == self._feed:
             return
         # Tables of earlier versions do not say who has created them.
@@ -141,68 +129,36 @@ class IcebergTable(BaseSink):
             )
 
     def take_fence(self, suffix: str = "") -> str:
-        """Makes this driver the only one whose commits of the feed succeed, until another takes a fence.
-
-        Args:
-            suffix: behind the feed's name, for what is fenced apart from its batches.
-        """
+        """Make this driver the only one that can commit; ``suffix`` is for work that is fenced apart from batches."""
         return self.ledger.take_fence(suffix)
 
     def location(self) -> str:
-        """Where the table's files are, as its metadata says."""
+        """Return where the table's files are, as its metadata says."""
         return self.ledger.location()
 
-    def commits(self) -> Iterator[Commit]:
-        """The feed's commits, newest first."""
-        return self.ledger.commits()
-
     def position(self) -> Position | None:
-        """Where the feed stands; None if there is no table, or it has no commit of the feed.
-
-        Raises:
-            CheckpointMismatch: the table was rolled back, and no commit says where the feed stands.
-        """
+        """Return where the feed stands; None if there is no table, or it has no commit of the feed."""
         return self.ledger.position() if self._spark.catalog.tableExists(self._sink.table) else None
 
-    def logged(self) -> None:
-        """Batch ids say nothing here."""
-
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commits a move of the feed's position: see ``Ledger.record_move``."""
-        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
-
-    def has(self, commit: Commit) -> bool:
-        """Whether the table has exactly these ranges already, from before a restart.
-
-        Raises:
-            CheckpointMismatch: if the batch does not continue where the table's last commit of this feed ended, or
-                another driver has taken over.
-        """
-        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
-
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Appends the rows of one micro-batch in one commit, and returns how many they were.
-
-        Raises:
-            Py4JJavaError: Spark could not, or the commit was refused.
-        """
-        # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
-        columns = self._spark.table(self._sink.table).schema
-        writer = align_columns(rows, columns).writeTo(self._sink.table)
-        for key, value in {**commit.properties(), COMMIT_ID: commit_id}.items():
-            writer = writer.option(f"snapshot-property.{key}", value)
-        with adaptive(rows.sparkSession):
+        """Append the rows of one micro-batch in one commit, and return how many they were."""
+        writer = self._writer(rows, {**commit.properties(), COMMIT_ID: commit_id})
+        with spark_setting(rows.sparkSession, *ADAPTIVE):
             writer.append()
         return self.ledger.rows_of(commit_id)
+
+    def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
+        # Not the columns that ``apply_schema`` saw: a backfill beside the feed may have added some.
+        writer = align_columns(rows, self._spark.table(self.name).schema).writeTo(self.name)
+        for key, value in properties.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        return writer
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Compute some of a batch's rows with their partitions, and write nothing.
 
         Iceberg notices only at the commit that a decimal, rounded down by ``truncate``, has a digit too many. Spark's
         cast refuses it for each row.
-
-        Raises:
-            SparkRuntimeException: a row or its partition cannot be computed.
         """
         from pyspark.sql import functions as sf
 
@@ -225,7 +181,7 @@ class IcebergTable(BaseSink):
                 yield f"CAST({value} - pmod({value}, {unit}) AS DECIMAL({precision}, {scale}))"
 
     def files_of(self, batch_ids: Iterable[int]) -> int:
-        """How many data files these batches' commits added, as their snapshots say."""
+        """Count the data files that these batches' commits added, as their snapshots say."""
         requested = set(batch_ids)
         files = 0
         for commit in self.ledger.commits():
@@ -245,18 +201,11 @@ class IcebergTable(BaseSink):
                     hint="name one of these columns, or make the column in transform.sql",
                 )
 
-    def _laid_out(self, *, have: layout.FileLayout, want: layout.FileLayout) -> tuple[str, ...]:
-        """Lets new files have the partitions and the order that the pipeline file names, if it names any."""
-        said = self._sink.model_fields_set
-        return tuple(
-            layout.statements(
-                self._sink.table,
-                have=have,
-                want=want,
-                partitions="partition_by" in said,
-                order="sort_by" in said,
-            )
-        )
+    def _layout_statements(self, *, have: layout.FileLayout, want: layout.FileLayout) -> tuple[str, ...]:
+        """Return the statements for the partitions and the order that the pipeline file names."""
+        named = self._sink.model_fields_set
+        partitions, order = "partition_by" in named, "sort_by" in named
+        return tuple(layout.statements(self._sink.table, have=have, want=want, partitions=partitions, order=order))
 
     @property
     def _reader_key(self) -> str:
@@ -264,7 +213,7 @@ class IcebergTable(BaseSink):
 
 
 def columns_sql(rows: StructType) -> str:
-    """The columns of a new table for rows of this schema, all of them optional."""
+    """Return the columns of a new table for rows of this schema, all of them optional."""
     return ", ".join(
         f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields if carries_data(each.dataType)
     )
@@ -275,3 +224,8 @@ def _ddl(transform: PartitionTransform) -> str:
     if transform.name == "identity":
         return column
     return f"{transform.name}({f'{transform.width}, ' if transform.width else ''}{column})"
+
+
+def write_modes(sink: IcebergSinkConfig) -> dict[str, str]:
+    """Return the properties that let Spark write changes as the sink says: copy-on-write or merge-on-read."""
+    return {f"write.{statement}.mode": sink.write for statement in ("merge", "update", "delete")}

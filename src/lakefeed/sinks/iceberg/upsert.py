@@ -1,17 +1,23 @@
 """Upserts into an Iceberg table: one row for each key, as its newest change left it; and a history of all changes.
 
-Guarantee: exactly-once, as for appends, and the table is what its changes make of it in the order of their positions:
-each micro-batch is one MERGE, whose commit carries the offset ranges and is refused if they do not continue where the
-last one ended. A change that is not newer than the row of its key changes nothing, so that whatever is landed twice,
-or late, leaves the table as it is. Deletes are forgotten (``remove``) or kept as marked rows (``mark``).
+Guarantee: exactly-once, as for appends, with changes applied in the order of their positions. Each micro-batch is one
+MERGE, whose commit carries the offset ranges and is refused if they do not continue where the last one ended. A change
+that is not newer than the row of its key changes nothing, so changes that are landed twice, or late, leave the table as
+it is. Deletes are forgotten (``remove``) or kept as marked rows (``mark``).
+
+The history has each change of each key as a row. A batch's changes are appended to it in one commit with the batch's
+ranges, just before the MERGE. After a crash between the two the batch is retried with the same ranges, which the
+history has already. After a rewind, or if another batch comes than the history has, it first deletes its rows from
+there on.
 """
 
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
@@ -19,16 +25,29 @@ from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, SnapshotProperties
+from lakefeed.ledger.continuity import violations
+from lakefeed.ledger.outcomes import check_outcomes
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, PositionReset, Reason, SnapshotProperties
+from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import align_columns, find_field
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.adaptive import adaptive
+from lakefeed.sinks.base import spark_setting
 from lakefeed.sinks.definition import TableChange
-from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
-from lakefeed.sinks.iceberg.history import HistoryTable
-from lakefeed.sinks.iceberg.merge import KEY_MOVED, Bound, MergeStatement
-from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed.sinks.iceberg.changes import (
+    KEY_MOVED,
+    OFFSET,
+    PARTITION,
+    TOPIC,
+    Bound,
+    MergeStatement,
+    deleting,
+    history_statement,
+    key_moved,
+    latest_per_key,
+    summarize_changes,
+)
+from lakefeed.sinks.iceberg.table import ADAPTIVE, IcebergTable, write_modes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,36 +59,94 @@ KEYED = "lakefeed.upsert"
 OFFSETS_OF = "lakefeed.offsets-of"
 """Table property, and a topic's name: the id of the topic whose offsets the rows have."""
 
-VIEW = "lakefeed_changes"
+VIEW, HISTORY_VIEW = "lakefeed_changes", "lakefeed_history"
+
+
+class HistoryTable(IcebergTable):
+    """The history of one feed's table."""
+
+    _fence: str | None = None
+
+    @classmethod
+    def beside(cls, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool) -> Self:
+        """Return the history that an upsert sink names."""
+        of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties")}
+        own = IcebergSinkConfig.model_validate(
+            {"table": sink.history, **{name: each for name, each in of_table.items() if name in sink.model_fields_set}}
+        )
+        return cls(spark, own.with_names_made(sink.names_made), feed=feed, evolves=evolves)
+
+    def take_own_fence(self) -> None:
+        """Take the feed's fence in this table too."""
+        if self._spark.catalog.tableExists(self.name):
+            self._fence = self.take_fence()
+
+    def land_changes(
+        self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str, keys: Sequence[str]
+    ) -> None:
+        """Add the changes of a batch, a backfill or a replay, unless the history has them."""
+        if not isinstance(commit, Commit):
+            columns = self._spark.table(self.name).schema
+            changes = align_columns(changes, columns)
+            changes.createOrReplaceTempView(HISTORY_VIEW)
+            statement = history_statement(self.name, HISTORY_VIEW, columns=columns.names, keys=keys)
+            properties, session = {COMMIT_ID: commit_id}, changes.sparkSession
+            run_in_turn(
+                self.name,
+                lambda: self.ledger.run(statement, properties, session=session),
+                ask_for_quiet=self.ledger.ask_for_quiet,
+            )
+            return
+        own = replace(commit, fence=self._fence)
+        position = self.ledger.position()
+        if position is not None:
+            if position.ranges == commit.ranges:
+                return
+            if violations(position.ranges, commit):
+                self._go_to(own, position.ranges)
+        self.land(changes, own, commit_id=commit_id)
+
+    def _go_to(self, commit: Commit, stands: OffsetRanges) -> None:
+        """Move the history to where a batch begins, and delete its rows from there on."""
+        ends = {(each.topic, each.partition): each.end for each in stands.ranges}
+        starts = {(each.topic, each.partition): each.start for each in commit.ranges.ranges}
+        ids = commit.ranges.topic_ids
+        left = {topic: old for topic, old in stands.topic_ids.items() if ids.get(topic) != old}
+        positions = {key: (ends[key], start) for key, start in starts.items() if ends.get(key, start) != start}
+        begin: dict[str, dict[int, int]] = {}
+        for (topic, partition), start in starts.items():
+            begin.setdefault(topic, {})[partition] = start
+        reason: Reason = "rewind" if any(to < start for start, to in positions.values()) else "accepted-loss"
+        move = replace(
+            commit,
+            ranges=OffsetRanges.between(begin, begin, ids),
+            move=PositionReset(reason, positions, left),
+        )
+        self.ledger.record_move(move, commit_id=uuid.uuid4().hex, delete_where=_from(positions))
+
+
+def _from(positions: Mapping[tuple[str, int], tuple[int, int]]) -> str | None:
+    """Return the condition for the rows that a move goes back behind."""
+    back = [
+        f"({TOPIC} = '{topic}' AND {PARTITION} = {partition} AND {OFFSET} >= {to})"
+        for (topic, partition), (start, to) in sorted(positions.items())
+        if to < start
+    ]
+    return " OR ".join(back) or None
 
 
 class UpsertTable(IcebergTable):
-    """One feed's table of keyed rows.
-
-    Args:
-        spark: the session.
-        sink: its block in the pipeline file.
-        feed: the feed's name.
-        evolves: whether its columns follow the rows'.
-    """
+    """One feed's table of keyed rows."""
 
     def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool = True) -> None:
-        self._own_properties = {
-            **{f"write.{statement}.mode": sink.write for statement in ("merge", "update", "delete")},
-            KEYED: f"{','.join(sink.keys)} {sink.on_delete}",
-        }
-        made_with = sink.model_copy(update={"properties": {**self._own_properties, **sink.properties}})
-        super().__init__(spark, made_with, feed=feed, evolves=evolves)
+        super().__init__(spark, sink, feed=feed, evolves=evolves)
         self._history = HistoryTable.beside(spark, sink, feed=feed, evolves=evolves) if sink.history else None
 
-    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Creates the table for rows of this schema, or changes its columns so that it takes them.
+    def _own_properties(self) -> dict[str, str]:
+        return {**write_modes(self._sink), KEYED: f"{','.join(self._sink.keys)} {self._sink.on_delete}"}
 
-        Raises:
-            ConfigError: the rows lack a key or their position, a key has no order, or the table has rows of another
-                kind: appended, or with other keys.
-            SchemaIncompatible: if Iceberg has no such change.
-        """
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Create the table for rows of this schema, or change its columns so that it takes them."""
         super().apply_schema(rows, stored, entries)
         self._columns = self._spark.table(self.name).schema
         self._keys = [found.name for key in self._sink.keys if (found := find_field(self._columns, key))]
@@ -82,7 +159,7 @@ class UpsertTable(IcebergTable):
         from pyspark.sql.types import StructType
 
         in_rows(self._sink, rows)
-        own = self._taken_over() if self._spark.catalog.tableExists(self.name) else ()
+        own = self._take_over() if self._spark.catalog.tableExists(self.name) else ()
         kept = rows
         if self._sink.on_delete == "remove":
             kept = StructType([each for each in rows.fields if each.name != DELETED])
@@ -91,7 +168,7 @@ class UpsertTable(IcebergTable):
         return (*beside, replace(change, statements=(*own, *change.statements)))
 
     def take_fence(self, suffix: str = "") -> str:
-        """As for other tables; what comes late, with a suffix, is refused where deletes are not remembered."""
+        """Take the fence; with a suffix, for older changes, only where deletes are remembered."""
         if suffix and self._sink.on_delete == "remove":
             raise ConfigError(
                 "older changes cannot be landed in a table that forgets deletes: they could bring a deleted key back",
@@ -104,34 +181,23 @@ class UpsertTable(IcebergTable):
         return super().take_fence(suffix)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Lands the newest change of each key in one commit, and all of them in the history just before it.
-
-        Returns:
-            How many rows were inserted, changed or deleted.
-
-        Raises:
-            ConfigError: a change without a key, or one that offsets cannot order.
-            CheckpointMismatch: the topic was recreated, and its offsets are no order to those in the table.
-            Py4JJavaError: Spark could not, or the commit was refused.
-        """
-
+        """Land the newest change of each key in one commit, and all of them in the history just before it."""
         if isinstance(commit, Commit) and not self._sink.order_by:
             self._check_topics(commit.ranges.topic_ids)
         # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
         self._columns = self._spark.table(self.name).schema
         changes = deleting(align_columns(rows, self._changes_schema()))
-        with adaptive(rows.sparkSession):
-            return self._landed(changes, commit, commit_id=commit_id)
+        with spark_setting(rows.sparkSession, *ADAPTIVE):
+            return self._land_changes(changes, commit, commit_id=commit_id)
 
-    def _landed(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
+    def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         if self._history is not None:
             changes = changes.persist()
         latest = latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by).persist()
         try:
             batch = summarize_changes(latest, keys=self._keys)
-            # Before what is wrong with the rows: they may be of a schema that is yet to be met.
-            if (outcomes := jvm.java(self._spark).commit.Outcomes.of(commit_id)) is not None:
-                outcomes.check()
+            # Before mistakes in the rows: their schema may still have to be merged.
+            check_outcomes(self._spark, commit_id)
             batch.check(keys=self._keys, table=self.name)
             if self._history is not None:
                 self._history.land_changes(changes, commit, commit_id=commit_id, keys=self._keys)
@@ -140,13 +206,12 @@ class UpsertTable(IcebergTable):
         finally:
             latest.unpersist()
             changes.unpersist()
-        if self.ledger.rows_of(commit_id) is None:
-            # Also where nothing has changed: the ledger must know of the batch.
-            self.ledger.land_empty(properties)
+        # Also where nothing has changed.
+        self.ledger.ensure_commit(properties)
         return self.ledger.changed_by(commit_id)
 
     def _merge(self, latest: DataFrame, bounds: Sequence[Bound], properties: Mapping[str, str]) -> None:
-        """Runs the MERGE, again if another writer has changed what it read."""
+        """Run the MERGE, again if another writer has changed what it read."""
         session = latest.sparkSession
         merge = MergeStatement(
             table=self.name,
@@ -175,28 +240,24 @@ class UpsertTable(IcebergTable):
         fields = [each for each in self._columns.fields if each.name != DELETED]
         return StructType([*fields, StructField(DELETED, BooleanType())])
 
-    def _taken_over(self) -> tuple[str, ...]:
-        """The properties that let this feed resume with an existing table.
-
-        Raises:
-            ConfigError: it has rows of another kind.
-        """
+    def _take_over(self) -> tuple[str, ...]:
+        """Return the statement that lets this feed take over an existing table; refuses rows of another kind."""
         properties = self.ledger.properties()
         keyed = properties.get(KEYED)
-        requested = self._own_properties[KEYED]
+        own = self._own_properties()
         if keyed is None and self.ledger.position() is not None:
             raise ConfigError(
                 f"feed '{self._feed}' has appended to this table: it may have many rows of a key",
                 where=f"table {self.name}",
                 hint="land upserts in a new table",
             )
-        if keyed is not None and keyed != requested:
+        if keyed is not None and keyed != own[KEYED]:
             raise ConfigError(
-                f"the rows of this table were made with keys and on_delete '{keyed}', the pipeline says '{requested}'",
+                f"the rows of this table were made with keys and on_delete '{keyed}', the pipeline says '{own[KEYED]}'",
                 where=f"table {self.name}",
                 hint="land the feed in a new table, under another name or checkpoint",
             )
-        changed = {key: text for key, text in self._own_properties.items() if properties.get(key) != text}
+        changed = {key: text for key, text in own.items() if properties.get(key) != text}
         return (set_properties(self.name, changed),) if changed else ()
 
     def _check_topics(self, topic_ids: Mapping[str, str]) -> None:

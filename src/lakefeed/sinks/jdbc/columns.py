@@ -1,4 +1,4 @@
-"""Columns of a database: what a row's column becomes, whether it fits into one that is there, and what widens it."""
+"""Chooses types for new columns, and compares the rows' columns with existing ones."""
 
 from __future__ import annotations
 
@@ -19,31 +19,25 @@ LONGEST_KEY = 255
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseColumn:
-    """A column that is there.
-
-    Attributes:
-        name: as the database has it.
-        type: its base type, in lower case: ``int4``, ``bigint``.
-        declared: its type in full.
-        precision: digits of a number; None if unbounded.
-        scale: digits behind the point.
-        fraction: digits of a second.
-        required: whether it must have a value and has no default.
-        collation: how its texts are compared; None for other types, or the database's own.
-    """
+    """A column of an existing table."""
 
     name: str
     type: str
+    """The base type in lower case: ``int4``, ``bigint``."""
     declared: str
+    """The type in full."""
     precision: int | None
+    """Digits of a number; None if unbounded."""
     scale: int | None
     fraction: int | None
+    """Digits of a second."""
     required: bool
+    """Whether it must have a value and has no default."""
     collation: str | None
 
 
 def columns_of(session: Session, dialect: Dialect, schema: str, table: str) -> dict[str, DatabaseColumn]:
-    """A table's columns by their names, in its order; empty if there is no such table."""
+    """Read a table's columns by their names, in its order; empty if there is no such table."""
     postgresql = dialect.kind == "postgresql"
     base, declared = ("udt_name", "udt_name") if postgresql else ("data_type", "column_type")
     made = "is_identity = 'YES' OR is_generated <> 'NEVER'" if postgresql else "extra <> ''"
@@ -71,7 +65,7 @@ def columns_of(session: Session, dialect: Dialect, schema: str, table: str) -> d
 
 
 def unique_keys(session: Session, dialect: Dialect, schema: str, table: str) -> list[frozenset[str]]:
-    """The columns of each unique index of whole columns, in lower case."""
+    """Read the columns of each unique index of whole columns, in lower case."""
     if dialect.kind == "postgresql":
         found = session.query(
             "SELECT i.indexrelid, a.attname FROM pg_catalog.pg_index i "  # noqa: S608
@@ -97,7 +91,7 @@ def unique_keys(session: Session, dialect: Dialect, schema: str, table: str) -> 
 
 
 def engine_of(session: Session, dialect: Dialect, schema: str, table: str) -> str | None:
-    """MariaDB's storage engine of a table; None for PostgreSQL, whose tables all have transactions."""
+    """Read MariaDB's storage engine of a table; None for PostgreSQL, whose tables all have transactions."""
     if dialect.kind == "postgresql":
         return None
     [[engine]] = session.query(
@@ -109,8 +103,46 @@ def engine_of(session: Session, dialect: Dialect, schema: str, table: str) -> st
     return str(engine)
 
 
+@dataclass(frozen=True)
+class ColumnTypes:
+    """The types of a database for one type of Spark: for a new column, and those that take the values."""
+
+    new: str
+    fitting: tuple[str, ...] = ()
+
+
+def _column_types(type_: DataType, dialect: Dialect) -> ColumnTypes | None:
+    from pyspark.sql import types as t
+
+    postgresql_texts = ("text", "varchar", "bpchar", "uuid", "json", "jsonb", "xml", "citext")
+    mariadb_texts = ("varchar", "char", "tinytext", "text", "mediumtext", "longtext", "json", "uuid", "enum")
+    mariadb_bytes = ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+    nested = ColumnTypes("jsonb", ("jsonb", "json", "text")), ColumnTypes("JSON", ("json", "longtext"))
+    known: tuple[tuple[type[DataType], ColumnTypes, ColumnTypes], ...] = (
+        (t.BooleanType, ColumnTypes("boolean", ("bool",)), ColumnTypes("BOOLEAN", ("tinyint",))),
+        (t.ByteType, ColumnTypes("smallint"), ColumnTypes("TINYINT")),
+        (t.ShortType, ColumnTypes("smallint"), ColumnTypes("SMALLINT")),
+        (t.IntegerType, ColumnTypes("integer"), ColumnTypes("INT")),
+        (t.LongType, ColumnTypes("bigint"), ColumnTypes("BIGINT")),
+        (t.FloatType, ColumnTypes("real"), ColumnTypes("FLOAT")),
+        (t.DoubleType, ColumnTypes("double precision"), ColumnTypes("DOUBLE")),
+        (t.StringType, ColumnTypes("text", postgresql_texts), ColumnTypes("LONGTEXT", mariadb_texts)),
+        (t.BinaryType, ColumnTypes("bytea", ("bytea",)), ColumnTypes("LONGBLOB", mariadb_bytes)),
+        (t.DateType, ColumnTypes("date", ("date",)), ColumnTypes("DATE", ("date",))),
+        (t.TimestampType, ColumnTypes("timestamptz", ("timestamptz",)), ColumnTypes("DATETIME(6)")),
+        (t.TimestampNTZType, ColumnTypes("timestamp", ("timestamp",)), ColumnTypes("DATETIME(6)")),
+        (t.StructType, *nested),
+        (t.ArrayType, *nested),
+        (t.MapType, *nested),
+    )
+    for kind, in_postgresql, in_mariadb in known:
+        if isinstance(type_, kind):
+            return in_postgresql if dialect.kind == "postgresql" else in_mariadb
+    return None
+
+
 def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str = "") -> str:
-    """The type of a new column.
+    """Return the type of a new column.
 
     Args:
         type_: the row's.
@@ -128,26 +160,8 @@ def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str 
         return f"{'numeric' if postgresql else 'DECIMAL'}({type_.precision},{type_.scale})"
     if key and not postgresql and isinstance(type_, t.StringType | t.BinaryType):
         return f"{'VARCHAR' if isinstance(type_, t.StringType) else 'VARBINARY'}({LONGEST_KEY})"
-    names: tuple[tuple[type[DataType], str, str], ...] = (
-        (t.BooleanType, "boolean", "BOOLEAN"),
-        (t.ByteType, "smallint", "TINYINT"),
-        (t.ShortType, "smallint", "SMALLINT"),
-        (t.IntegerType, "integer", "INT"),
-        (t.LongType, "bigint", "BIGINT"),
-        (t.FloatType, "real", "FLOAT"),
-        (t.DoubleType, "double precision", "DOUBLE"),
-        (t.StringType, "text", "LONGTEXT"),
-        (t.BinaryType, "bytea", "LONGBLOB"),
-        (t.DateType, "date", "DATE"),
-        (t.TimestampType, "timestamptz", "DATETIME(6)"),
-        (t.TimestampNTZType, "timestamp", "DATETIME(6)"),
-        (t.StructType, "jsonb", "JSON"),
-        (t.ArrayType, "jsonb", "JSON"),
-        (t.MapType, "jsonb", "JSON"),
-    )
-    for kind, in_postgresql, in_mariadb in names:
-        if isinstance(type_, kind):
-            return in_postgresql if postgresql else in_mariadb
+    if (types := _column_types(type_, dialect)) is not None:
+        return types.new
     raise SchemaIncompatible(
         f"column {path} is {type_.simpleString()}, which the database has no type for",
         hint="cast it in transform.sql",
@@ -155,14 +169,14 @@ def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str 
 
 
 def is_nested(type_: DataType) -> bool:
-    """Whether it becomes JSON."""
+    """Return whether a column of this type becomes JSON."""
     from pyspark.sql import types as t
 
     return isinstance(type_, t.StructType | t.ArrayType | t.MapType)
 
 
 def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | None:
-    """Why values of a type may not fit into a column; None if each does, or the database itself reports one."""
+    """Return why values of a type may not fit into a column; None if all do, or the database reports one."""
     from pyspark.sql import types as t
 
     difference = f"column {column.name} is {type_.simpleString()} in the rows and {column.declared} in the table"
@@ -179,37 +193,18 @@ def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | N
         if column.type == "datetime" and column.fraction == 6:
             return None
         return f"{difference}: only DATETIME(6) holds it without a loss, in UTC"
-    fitting: tuple[tuple[type[DataType], tuple[str, ...], tuple[str, ...]], ...] = (
-        (t.BooleanType, ("bool",), ("tinyint",)),
-        (
-            t.StringType,
-            ("text", "varchar", "bpchar", "uuid", "json", "jsonb", "xml", "citext"),
-            ("varchar", "char", "tinytext", "text", "mediumtext", "longtext", "json", "uuid", "enum"),
-        ),
-        (t.BinaryType, ("bytea",), ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")),
-        (t.DateType, ("date",), ("date",)),
-        (t.TimestampType, ("timestamptz",), ()),
-        (t.TimestampNTZType, ("timestamp",), ()),
-        (t.StructType, ("jsonb", "json", "text"), ("json", "longtext")),
-        (t.ArrayType, ("jsonb", "json", "text"), ("json", "longtext")),
-        (t.MapType, ("jsonb", "json", "text"), ("json", "longtext")),
-    )
-    for kind, in_postgresql, in_mariadb in fitting:
-        if isinstance(type_, kind):
-            return (
-                None if column.type in (in_postgresql if dialect.kind == "postgresql" else in_mariadb) else difference
-            )
-    return difference
+    types = _column_types(type_, dialect)
+    return None if types is not None and column.type in types.fitting else difference
 
 
 def widens(type_: DataType, column: DatabaseColumn) -> bool:
-    """Whether a column's values all fit into the type that the rows now have."""
+    """Return whether a column's values all fit into the type that the rows now have."""
     known = _type_of(column)
     return known is not None and casts_to(known, type_)
 
 
 def _type_of(column: DatabaseColumn) -> DataType | None:
-    """A number's type as Spark has it; None for all else."""
+    """Return a number's type in Spark; None for all other types."""
     from pyspark.sql import types as t
 
     if column.type in ("numeric", "decimal"):
@@ -219,7 +214,7 @@ def _type_of(column: DatabaseColumn) -> DataType | None:
     if "unsigned" in column.declared:
         return None
     numbers: dict[str, DataType] = {
-        **dict.fromkeys(("tinyint",), t.ByteType()),
+        "tinyint": t.ByteType(),
         **dict.fromkeys(("smallint", "int2"), t.ShortType()),
         **dict.fromkeys(("int", "int4"), t.IntegerType()),
         **dict.fromkeys(("bigint", "int8"), t.LongType()),

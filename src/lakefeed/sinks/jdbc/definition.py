@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.jdbc import JdbcSinkConfig
-from lakefeed.errors import ResourceMissing
+from lakefeed.config.jdbc import Address, JdbcSinkConfig
+from lakefeed.config.problem import Problem
+from lakefeed.config.tls import JavaOnly
+from lakefeed.errors import LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.sinks.definition import Check, CommitHistory, SinkDefinition, StoredState
+from lakefeed.sinks.jdbc.columns import columns_of, misfit
+from lakefeed.sinks.jdbc.layout import JdbcLayout
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
-from lakefeed.sinks.jdbc.probe import problems
-from lakefeed.sinks.jdbc.reading import DatabaseRows
-from lakefeed.sinks.jdbc.session import PythonDatabase
+from lakefeed.sinks.jdbc.session import TIMEOUT_SECONDS, PythonDatabase, ReadSession
 from lakefeed.sinks.jdbc.table import JdbcTable
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
@@ -28,32 +31,21 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
     """A table of PostgreSQL or MariaDB, with the ledger in tables beside it."""
 
     def open(self, spark: SparkSession, claim: Claim) -> JdbcTable:
-        """Open the table."""
-        return self._table(spark)
+        return JdbcTable.of(spark, self.settings, self.context)
 
     def schema_planner(self, spark: SparkSession, noted: str | None) -> JdbcTable:
-        """Return the table, which plans its own changes."""
-        return self._table(spark)
+        return JdbcTable.of(spark, self.settings, self.context)
 
     def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
-        """Log in, and compare the table with the rows."""
         context = self.context
         return [lambda: list(problems(self.settings, key=context.place, feed=context.feed, rows_of=rows))]
 
     def state(self) -> SinkState:
-        """Read the feed's position from the ledger's tables."""
-        return StoredState(keeps_ledger=True, read_position=self._position)
-
-    def history(self) -> AbstractContextManager[CommitHistory]:
-        """Open the ledger's tables in one transaction.
-
-        Raises:
-            ResourceMissing: the table does not exist.
-        """
-        return self._history()
+        ledger = JdbcLedger(PythonDatabase(self.settings), self.settings, self.context.feed)
+        return StoredState(keeps_ledger=True, read_position=ledger.position)
 
     @contextmanager
-    def _history(self) -> Iterator[CommitHistory]:
+    def history(self) -> Iterator[CommitHistory]:
         settings, database = self.settings, PythonDatabase(self.settings)
         ledger = JdbcLedger(database, settings, self.context.feed)
         with database.session() as session:
@@ -76,18 +68,81 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
                 count_rows=lambda: ledger.count_rows(session),
             )
 
-    def _position(self) -> Position | None:
-        database = PythonDatabase(self.settings)
-        with database.session() as session:
-            return JdbcLedger(database, self.settings, self.context.feed).position(session)
 
-    def _table(self, spark: SparkSession) -> JdbcTable:
-        context = self.context
-        return JdbcTable(
-            spark,
-            self.settings,
-            feed=context.feed,
-            evolves=context.evolves,
-            groups=context.groups,
-            patience=context.patience,
-        )
+@dataclass(frozen=True)
+class DatabaseRows:
+    """The rows of a feed's table for ``lakefeed verify``: whole numbers and texts of them."""
+
+    session: ReadSession
+    ledger: JdbcLedger
+
+    @property
+    def columns(self) -> set[str]:
+        return set(columns_of(self.session, self.ledger.dialect, self.ledger.schema, self.ledger.table))
+
+    @property
+    def where(self) -> str:
+        return self.ledger.where
+
+    def read(self, columns: Sequence[str]) -> Any:
+        """Read columns with a cursor on the server, as an Arrow record batch reader."""
+        import pyarrow as pa
+
+        kinds = {"kafka_partition": pa.int32(), "kafka_offset": pa.int64()}
+        schema = pa.schema([(column, kinds.get(column, pa.string())) for column in columns])
+        listed = ", ".join(self.ledger.dialect.name(column) for column in columns)
+        statement = f"SELECT {listed} FROM {self.ledger.name(self.ledger.table)}"  # noqa: S608
+
+        def batches() -> Iterator[RecordBatch]:
+            for rows in self.session.scan(statement):
+                values = zip(*rows, strict=True)
+                arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def problems(
+    sink: JdbcSinkConfig, *, key: str, feed: str, rows_of: Callable[[], StructType | None]
+) -> Iterator[Problem]:
+    """Find everything that would stop a run, without Spark.
+
+    Args:
+        sink: the block.
+        key: the block's place in the pipeline file.
+        feed: the feed's name.
+        rows_of: returns the rows' columns, if they are known without Spark.
+    """
+    database = PythonDatabase(sink)
+    try:
+        with database.session() as session:
+            ledger = JdbcLedger(database, sink, feed)
+            if not ledger.has_table(session):
+                return
+            layout = JdbcLayout(ledger, sink, session)
+            layout.check_keys()
+            if (rows := rows_of()) is not None:
+                have = layout.have()
+                for field in rows.fields:
+                    column = have.get(field.name.lower())
+                    if column is not None and (message := misfit(field.dataType, column, database.dialect)):
+                        hint = "change the table, or cast it in transform.sql"
+                        yield Problem(what=message, key=f"{key}.table", about=sink.where, hint=hint)
+    except (MissingExtra, JavaOnly) as error:
+        yield from _listens(sink, key, error)
+    except Unreachable as error:
+        yield Problem.of(error, key=f"{key}.url")
+    except LakefeedError as error:
+        yield Problem.of(error, key=f"{key}.{'table' if sink.table in (error.where or '') else 'user'}")
+
+
+def _listens(sink: JdbcSinkConfig, key: str, error: MissingExtra | JavaOnly) -> Iterator[Problem]:
+    # Without a client that connects as the feed does, only the port can be tried; the login comes at the feed's start.
+    address = Address.of(sink.url)
+    try:
+        socket.create_connection((address.host, address.port), timeout=TIMEOUT_SECONDS).close()
+    except OSError as failed:
+        away = Unreachable(f"the database does not answer: {failed.strerror or failed}", where=str(address))
+        yield Problem.of(away, key=f"{key}.url")
+        return
+    yield Problem(what=f"the login was not tried: {error.what}", key=key, hint=error.hint, severity="warning")

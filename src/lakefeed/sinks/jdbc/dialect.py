@@ -1,4 +1,4 @@
-"""What PostgreSQL and MariaDB say differently: names, drivers, comparisons, and the statements of a merge."""
+"""Differences between PostgreSQL and MariaDB: names, drivers, comparisons, and the statements of a merge."""
 
 from __future__ import annotations
 
@@ -6,61 +6,54 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# Who holds the feed's row longer than this is cut off by the server: a driver that was stopped in mid-transaction.
+# The server disconnects a driver that holds the feed's row longer, such as one stopped within a transaction.
 LOCK_SECONDS = 300
 STATEMENT_SECONDS = 3600
-"""A server that takes longer for one statement is taken for one that does not answer any more."""
+"""A server that takes longer for one statement counts as unavailable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """One kind of database.
-
-    Attributes:
-        kind: its name.
-        driver: the JDBC driver's class.
-        properties: settings of the driver.
-        first: statements for each new connection.
-        hurry: a statement after which a session does not wait long for others' locks.
-        quote: around names.
-        same: compares two values of which either may be null.
-        zoned: whether the database keeps points in time as such; else they are UTC's wall clock.
-        table_options: behind each CREATE TABLE.
-        binary_text: behind a text that is to be compared by its code points.
-        here: the schema that names without one belong to.
-        text: the type of the ledger's long texts.
-        moment: the type of a point in time.
-        now: the moment of a ``?`` in UTC's wall clock.
-        epoch: ``committed_at`` in seconds since 1970.
-    """
+    """One kind of database."""
 
     kind: Literal["postgresql", "mariadb"]
     driver: str
     properties: Mapping[str, str]
+    """Settings of the driver."""
     first: Sequence[str]
+    """Statements for each new connection."""
     hurry: str
+    """A statement after which a session does not wait long for locks."""
     quote: str
     same: str
+    """Compares two values of which either may be null."""
     zoned: bool
+    """Whether the database keeps timestamps with a zone; otherwise they are in UTC."""
     table_options: str
     binary_text: str
+    """Behind a text that is compared by its code points."""
     here: str
+    """The schema of names without one."""
     text: str
+    """The type of the ledger's long texts."""
     moment: str
+    """The type of a timestamp."""
     now: str
+    """The timestamp of a ``?`` in UTC."""
     epoch: str
+    """``committed_at`` in seconds since 1970."""
 
     def name(self, *parts: str) -> str:
-        """A name as SQL takes it, whatever its letters; empty parts are left out."""
+        """Quote a name; empty parts are left out."""
         quote = self.quote
         return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
 
     def driver_url(self, url: str) -> str:
-        """For the driver: MariaDB's serves MySQL too, under its own name."""
+        """Return the driver's URL: MariaDB's driver serves MySQL too, under its own name."""
         return url.replace("jdbc:mysql:", "jdbc:mariadb:", 1)
 
     def update(self, target: str, stage: str, *, on: str, set_: Sequence[str], where: str) -> str:
-        """Changes rows of ``t`` by those of ``s``; ``set_`` are quoted columns."""
+        """Return the UPDATE of rows of ``t`` from those of ``s``; ``set_`` are quoted columns."""
         if self.kind == "postgresql":
             listed = ", ".join(f"{column} = s.{column}" for column in set_)
             return f"UPDATE {target} t SET {listed} FROM {stage} s WHERE {on} AND {where}"  # noqa: S608
@@ -68,19 +61,15 @@ class Dialect:
         return f"UPDATE {stage} s STRAIGHT_JOIN {target} t ON {on} SET {listed} WHERE {where}"  # noqa: S608
 
     def delete(self, target: str, stage: str, *, on: str, where: str) -> str:
-        """Deletes rows of ``t`` that ``s`` names."""
+        """Return the DELETE of rows of ``t`` that ``s`` names."""
         if self.kind == "postgresql":
             return f"DELETE FROM {target} t USING {stage} s WHERE {on} AND {where}"  # noqa: S608
         return f"DELETE t FROM {stage} s STRAIGHT_JOIN {target} t ON {on} WHERE {where}"
 
     def staging(self, stage: str, target: str, columns: Sequence[str], *, deletes: bool) -> str:
-        """Creates an empty table with the target's columns, their types and collations, and the attempts' ids.
+        """Return the CREATE of an empty table with the target's columns and the attempts' ids.
 
-        Args:
-            stage: its quoted name.
-            target: the quoted name of the table.
-            columns: the quoted columns.
-            deletes: whether it has ``lakefeed_deleted``, which the target has not.
+        Names are quoted. ``deletes`` adds ``lakefeed_deleted``, which the target does not have.
         """
         listed = ", ".join(columns)
         if self.kind == "postgresql":
@@ -165,5 +154,4 @@ MARIADB = Dialect(
 
 
 def dialect_of(url: str) -> Dialect:
-    """By a JDBC URL."""
     return POSTGRESQL if url.startswith("jdbc:postgresql:") else MARIADB

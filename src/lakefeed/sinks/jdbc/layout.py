@@ -1,4 +1,4 @@
-"""A feed's table in a database: made from the rows' columns, followed when they change, refused if it cannot serve."""
+"""Creates a feed's table from the rows' columns, changes it with them, and refuses one that cannot serve."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 
 class JdbcLayout:
-    """What the table has, and what it is to have.
-
-    Args:
-        ledger: the feed's.
-        sink: its block in the pipeline file.
-        session: a transaction.
-        evolves: whether its columns follow the rows'.
-    """
+    """Compares the table of a sink with the rows' columns, in one transaction."""
 
     def __init__(self, ledger: JdbcLedger, sink: JdbcSinkConfig, session: Session, *, evolves: bool = True) -> None:
         self._ledger = ledger
@@ -32,11 +25,7 @@ class JdbcLayout:
         self._evolves = evolves
 
     def creation(self, rows: StructType) -> str:
-        """The statement that makes the table.
-
-        Raises:
-            SchemaIncompatible: the database has no type for a column.
-        """
+        """Return the statement that creates the table."""
         dialect, keys = self._ledger.dialect, self._keys
         columns = [self._declared(each) for each in rows.fields]
         if keys:
@@ -45,12 +34,7 @@ class JdbcLayout:
         return f"CREATE TABLE {self._name} ({', '.join(columns)}){dialect.table_options}"
 
     def changes(self, rows: StructType) -> list[str]:
-        """The statements that add what the table lacks, and widen what is too narrow.
-
-        Raises:
-            ConfigError: it is another feed's kind of table, or has a column that the rows do not fill.
-            SchemaIncompatible: naming all columns that do not fit.
-        """
+        """Return the statements that add missing columns, and widen those that are too narrow."""
         dialect, session = self._ledger.dialect, self._session
         standing = self._ledger.standing(session)
         if standing is not None and standing.keyed not in (None, keyed(self._sink)):
@@ -62,13 +46,13 @@ class JdbcLayout:
         have = self.have()
         self._check_required(rows, have)
         statements, misfits = [], []
-        for each in rows.fields:
-            column = have.get(each.name.lower())
+        for field in rows.fields:
+            column = have.get(field.name.lower())
             if column is None:
-                statements.append(f"ALTER TABLE {self._name} ADD COLUMN {self._declared(each)}")
-            elif message := misfit(each.dataType, column, dialect):
-                if widens(each.dataType, column):
-                    statements.append(self._widened(each, column))
+                statements.append(f"ALTER TABLE {self._name} ADD COLUMN {self._declared(field)}")
+            elif message := misfit(field.dataType, column, dialect):
+                if widens(field.dataType, column):
+                    statements.append(self._widened(field, column))
                 else:
                     misfits.append(message)
         if misfits:
@@ -84,12 +68,7 @@ class JdbcLayout:
         return statements
 
     def check_keys(self) -> None:
-        """Refuses a table that upserts, or any batch, cannot rely on.
-
-        Raises:
-            ConfigError: no unique index of just these keys, keys that are compared without regard to case, or an
-                engine without transactions.
-        """
+        """Refuse a table without transactions, a unique index of just the keys, or with keys that ignore case."""
         dialect, session, ledger = self._ledger.dialect, self._session, self._ledger
         engine = engine_of(session, dialect, ledger.schema, ledger.table)
         if engine is not None and engine.lower() != "innodb":
@@ -117,13 +96,13 @@ class JdbcLayout:
                     hint=f"ALTER TABLE {self._name} MODIFY {column.name} {column.declared} COLLATE utf8mb4_nopad_bin",
                 )
 
-    def spelt(self, rows: StructType) -> list[str]:
-        """The rows' columns as the table spells them."""
+    def column_names(self, rows: StructType) -> list[str]:
+        """Return the rows' columns as the table spells them."""
         have = self.have()
         return [have[each.name.lower()].name for each in rows.fields]
 
     def have(self) -> dict[str, DatabaseColumn]:
-        """The table's columns by their names in lower case."""
+        """Read the table's columns by their names in lower case."""
         found = columns_of(self._session, self._ledger.dialect, self._ledger.schema, self._ledger.table)
         return {name.lower(): column for name, column in found.items()}
 

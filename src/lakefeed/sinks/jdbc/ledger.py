@@ -9,19 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.errors import ConfigError
+from lakefeed.ledger.continuity import ServerLedger, StoredCommit, next_fence
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.fence import next_fence
 from lakefeed.ledger.outcomes import counts_by_partition
-from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.protocol import CommitCheck
-from lakefeed.ledger.server_ledger import ServerLedger, StoredCommit
-from lakefeed.ledger.snapshot_summary import Commit, Upserts
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset, Upserts
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.sinks.jdbc.columns import columns_of
 from lakefeed.sinks.jdbc.dialect import Dialect
@@ -34,29 +32,19 @@ PAGE = 500
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """The feed's row, as one saw it.
-
-    Attributes:
-        fence: that was taken last.
-        reader: the reader's schema that ``apply_schema`` got last.
-        keyed: ``<keys> <on_delete>`` of the rows; None where they are appended, or none was made yet.
-        topics: the topics whose offsets the rows have, and their ids.
-    """
+    """The feed's row as it was read."""
 
     fence: str | None
     reader: str | None
+    """The reader's schema that ``apply_schema`` got last."""
     keyed: str | None
+    """``<keys> <on_delete>`` of the rows; None where they are appended, or there are none yet."""
     topics: Mapping[str, str]
+    """The topics whose offsets the rows have, and their ids."""
 
 
 class JdbcLedger(ServerLedger):
-    """The commits of one feed into one table of a database.
-
-    Args:
-        database: gives the sessions.
-        sink: the sink's block in the pipeline file.
-        feed: the feed's name.
-    """
+    """The commits of one feed into one table of a database."""
 
     def __init__(self, database: JdbcDatabase, sink: JdbcSinkConfig, feed: str) -> None:
         super().__init__(feed, where=sink.where)
@@ -65,19 +53,18 @@ class JdbcLedger(ServerLedger):
 
     @property
     def dialect(self) -> Dialect:
-        """The database's kind."""
         return self._database.dialect
 
     def name(self, table: str) -> str:
-        """A table beside the feed's, as SQL takes it."""
+        """Quote the name of a table beside the feed's."""
         return self.dialect.name(self.schema, table)
 
     def has_table(self, session: Session, table: str | None = None) -> bool:
-        """Whether there is the feed's table, or another one beside it."""
+        """Return whether the feed's table exists, or another one beside it."""
         return bool(columns_of(session, self.dialect, self.schema, table or self.table))
 
     def creation(self, session: Session) -> list[str]:
-        """The statements that make the ledger's tables; none if they are there."""
+        """Return the statements that create the ledger's tables; none if they exist."""
         text, options = self.dialect.text, self.dialect.table_options
         statements = []
         if not self.has_table(session, FEEDS):
@@ -97,7 +84,7 @@ class JdbcLedger(ServerLedger):
         return statements
 
     def ensure(self, session: Session) -> None:
-        """Makes the ledger's tables and the feed's row, if they are missing."""
+        """Create the ledger's tables and the feed's row, if they are missing."""
         for statement in self.creation(session):
             session.update(statement)
         if not session.query(f"SELECT 1 FROM {self.name(FEEDS)} WHERE {_OURS}", *self._ours):  # noqa: S608
@@ -105,11 +92,11 @@ class JdbcLedger(ServerLedger):
         session.commit()
 
     def standing(self, session: Session, *, lock: bool = False) -> LedgerRow | None:
-        """The feed's row; None if it has none.
+        """Return the feed's row; None if it has none.
 
         Args:
             session: the transaction.
-            lock: until its end no other driver commits to the feed, or takes its fence.
+            lock: until the transaction ends no other driver commits to the feed, or takes its fence.
         """
         if not lock and not self.has_table(session, FEEDS):
             return None
@@ -124,7 +111,7 @@ class JdbcLedger(ServerLedger):
         return LedgerRow(fence, reader, keyed, json.loads(topics or "{}"))
 
     def note(self, session: Session, **columns: str | None) -> None:
-        """Changes columns of the feed's row."""
+        """Change columns of the feed's row."""
         listed = ", ".join(f"{column} = ?" for column in columns)
         session.update(
             f"UPDATE {self.name(FEEDS)} SET {listed} WHERE {_OURS}",  # noqa: S608
@@ -133,7 +120,7 @@ class JdbcLedger(ServerLedger):
         )
 
     def forget(self, session: Session) -> None:
-        """Removes the commits into a table that is no more."""
+        """Remove the commits into a table that was dropped."""
         session.update(f"DELETE FROM {self.name(COMMITS)} WHERE {_OURS}", *self._ours)  # noqa: S608
         self.note(session, reader=None, keyed=None, topics=None)
 
@@ -146,24 +133,14 @@ class JdbcLedger(ServerLedger):
             session.commit()
         return fence
 
-    def position(self, session: Session | None = None) -> Position | None:
-        """Return where the feed stands; None if its table is not there, or has no commit of it.
-
-        Args:
-            session: the transaction to read in. Default: one of its own.
-        """
-        if session is None:
-            with self.session() as own:
-                return self.position(own)
-        last = self._last(session) if self.has_table(session) else None
+    def position(self) -> Position | None:
+        """Return where the feed stands; None if its table is not there, or has no commit of it."""
+        with self.session() as session:
+            last = self._last(session) if self.has_table(session) else None
         return None if last is None else last.position
 
     def commits(self, session: Session | None = None) -> Iterator[Commit]:
-        """Return the feed's commits, newest first.
-
-        Args:
-            session: the transaction to read in. Default: one of its own.
-        """
+        """Return the feed's commits, newest first, read in this transaction or one of its own."""
         if session is None:
             with self.session() as own:
                 yield from self.commits(own)
@@ -172,12 +149,7 @@ class JdbcLedger(ServerLedger):
                 yield stored.commit
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position.
-
-        Raises:
-            CheckpointMismatch: see ``begin``.
-            ConfigError: rows are to be deleted with it.
-        """
+        """Commit a move of the feed's position: see ``Ledger.record_move``."""
         if delete_where is not None:
             raise ConfigError("rows of a database are not deleted with a move", where=self.where)
         with self.session() as session:
@@ -188,13 +160,8 @@ class JdbcLedger(ServerLedger):
     @contextmanager
     def session(self) -> Iterator[Session]:
         """Open a transaction whose errors are those that a user should read."""
-        try:
-            with self._database.session() as session:
-                yield session
-        except Exception as error:
-            if (refusal := StatementRefusal.of(error)) is None:
-                raise
-            raise refusal.error(self.where) from None
+        with StatementRefusal.translated(self.where), self._database.session() as session:
+            yield session
 
     def last_rows(self, session: Session) -> int:
         """Return how many rows the newest commit has added or, with upsert, changed."""
@@ -207,12 +174,7 @@ class JdbcLedger(ServerLedger):
         return next(self._stored(session, most=1), None)
 
     def _stored(self, session: Session, *, most: int = PAGE) -> Iterator[StoredCommit]:
-        """The feed's commits, newest first.
-
-        Args:
-            session: a transaction; a page is read when the one before is used up.
-            most: commits that are read at once.
-        """
+        """Read the commits, newest first, in pages of ``most``."""
         if not self.has_table(session, COMMITS):
             return
         below = 2**62
@@ -243,17 +205,17 @@ class JdbcLedger(ServerLedger):
             grown=int(landed) if upserts is None else upserts.inserted - upserts.deleted,
             counts=counts_by_partition(counts),
             committed_at=float(at),
-            move=None if moved is None else Move.from_json(moved),
+            move=None if moved is None else PositionReset.from_json(moved),
             upserts=upserts,
         )
 
     def count_rows(self, session: Session) -> int:
-        """How many rows the table has."""
+        """Count the rows of the table."""
         [[rows]] = session.query(f"SELECT COUNT(*) FROM {self.name(self.table)}")  # noqa: S608
         return int(rows)
 
     def begin(self, session: Session, commit: Commit, *, commit_id: str) -> bool:
-        """Locks the feed, and looks whether the commit may come now; False if it is committed already.
+        """Lock the feed, and check a commit; False if it is committed already.
 
         Raises:
             CheckpointMismatch: another driver has taken over, or the commit does not continue where the last one ended.
@@ -265,14 +227,7 @@ class JdbcLedger(ServerLedger):
         return self.admit(commit, commit_id=commit_id, last=last, fence=standing.fence) is CommitCheck.NEW
 
     def write(self, session: Session, commit: Commit, *, commit_id: str, counts: str = "{}") -> None:
-        """Adds a commit; its rows are those of the same transaction.
-
-        Args:
-            session: the transaction, begun with ``begin``.
-            commit: with the rows that have landed.
-            commit_id: known to it alone.
-            counts: what became of the records, as JSON.
-        """
+        """Add a commit in the transaction of its rows, after ``begin``; ``counts`` are the outcomes as JSON."""
         last = self._last(session)
         upserts = commit.upserts
         session.update(
@@ -287,7 +242,7 @@ class JdbcLedger(ServerLedger):
             commit.ranges.to_json(),
             counts,
             commit.rows,
-            None if upserts is None else json.dumps([*_numbers(upserts)], separators=(",", ":")),
+            None if upserts is None else json.dumps(astuple(upserts), separators=(",", ":")),
             None if commit.move is None else commit.move.to_json(commit.ranges),
             datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f"),
         )
@@ -298,14 +253,3 @@ class JdbcLedger(ServerLedger):
 
 
 _OURS = "feed = ? AND target = ?"
-
-
-def _numbers(upserts: Upserts) -> tuple[int, ...]:
-    return (
-        upserts.changes,
-        upserts.keys,
-        upserts.deletes,
-        upserts.inserted,
-        upserts.updated,
-        upserts.deleted,
-    )

@@ -1,4 +1,4 @@
-"""From the staging table into the feed's table: the statements of one transaction."""
+"""Moves rows from the staging table into the feed's table, in one transaction."""
 
 from __future__ import annotations
 
@@ -17,36 +17,31 @@ Attempts = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class JdbcMerge:
-    """How staged rows meet a table.
+    """Writes staged rows into a table.
 
-    UPDATE, DELETE and INSERT rather than the databases' own upserts: they say how many rows each has met, and MariaDB's
-    ON DUPLICATE KEY would change a row of another key where the table has a second unique index.
-
-    Attributes:
-        dialect: of the database.
-        target: the table's quoted name.
-        stage: the staging table's quoted name.
-        sink: the sink's block in the pipeline file.
-        columns: the columns that rows have, as the table spells them.
-        keys: those of them that a row is known by.
-        groups: whether each row is the newest of its key, as a query with state makes them; else a record's change.
+    UPDATE, DELETE and INSERT rather than the databases' own upserts: they report how many rows each has met, and
+    MariaDB's ON DUPLICATE KEY would change a row of another key where the table has a second unique index.
     """
 
     dialect: Dialect
     target: str
+    """The table's quoted name."""
     stage: str
+    """The staging table's quoted name."""
     sink: JdbcSinkConfig
     columns: Sequence[str]
+    """The columns that rows have, as the table spells them."""
     keys: Sequence[str]
     groups: bool = False
+    """As in ``ServerSink``."""
 
     def staged(self, session: Session, attempts: Attempts) -> int:
-        """How many rows are there of the attempts that count."""
+        """Count the rows of the attempts that count."""
         [[count]] = session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {_of(attempts)}")  # noqa: S608
         return int(count)
 
     def append(self, session: Session, attempts: Attempts) -> int:
-        """Adds the rows; how many there were."""
+        """Add the rows, and return their number."""
         if not attempts:
             return 0
         return session.update(
@@ -55,13 +50,13 @@ class JdbcMerge:
         )
 
     def replace(self, session: Session, attempts: Attempts) -> int:
-        """Puts the rows in place of all that are there; how many there are now."""
+        """Replace all rows, and return how many there are now."""
         # Not TRUNCATE: MariaDB would commit it by itself.
         session.update(f"DELETE FROM {self.target}")  # noqa: S608
         return self.append(session, attempts)
 
     def repeated_key(self, session: Session, attempts: Attempts) -> str | None:
-        """A key that more than one of the rows has; None if none has."""
+        """Find a key that more than one row has."""
         if not attempts:
             return None
         listed = ", ".join(f"s.{self._quoted(key)}" for key in self.keys)
@@ -72,7 +67,7 @@ class JdbcMerge:
         return ", ".join(map(str, found[0])) if found else None
 
     def moved_key(self, session: Session, attempts: Attempts) -> str | None:
-        """Where a key is that has come from another partition than the row that the table has; None if none has."""
+        """Find a key whose row in the table is from another partition, and return its place."""
         if not attempts:
             return None
         topic, partition, offset = (self._quoted(each) for each in POSITION_COLUMNS)
@@ -84,7 +79,7 @@ class JdbcMerge:
         return f"topic {found[0][0]}, partition {found[0][1]}, offset {found[0][2]}" if found else None
 
     def merge(self, session: Session, attempts: Attempts) -> tuple[int, int, int]:
-        """Lands the newest change of each key; how many rows were inserted, updated and deleted."""
+        """Land the newest change of each key; returns how many rows were inserted, updated and deleted."""
         if not attempts:
             return 0, 0, 0
         dialect, deleted = self.dialect, f"s.{self._quoted(DELETED)}"
@@ -113,7 +108,7 @@ class JdbcMerge:
         return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.keys)
 
     def _newer(self) -> str:
-        """Whether the change is newer than the row; a row without a position was written by somebody else, long ago."""
+        """Return the condition that a change is newer than the row; one without a position is older."""
         offset = self._quoted(OFFSET)
         if self.groups:
             return "TRUE"
@@ -123,7 +118,7 @@ class JdbcMerge:
         return self._after([spelt[each.lower()] for each in (*self.sink.order_by, *POSITION_COLUMNS)])
 
     def _after(self, order: Sequence[str]) -> str:
-        """Whether ``s`` comes after ``t`` in this order, null before all else."""
+        """Return the condition that ``s`` comes after ``t`` in this order, null first."""
         first, *rest = order
         ours, theirs = (f"{row}.{self._quoted(first)}" for row in "st")
         text = self.dialect.binary_text if first.lower() == TOPIC else ""

@@ -1,4 +1,4 @@
-"""A database session as ledger, layout and merge use it: by the JVM's driver in a feed, by Python's without Spark."""
+"""Opens database sessions: with the JVM's driver in a feed, with Python's without Spark."""
 
 from __future__ import annotations
 
@@ -39,39 +39,37 @@ class Session(Protocol):
     """A transaction: it begins with the first statement, and is rolled back unless it is committed."""
 
     def query(self, sql: str, *parameters: Any) -> list[Row]:
-        """The rows of a SELECT, few; a parameter stands in the statement as ``?``."""
+        """Return the few rows of a SELECT; ``?`` in the statement is a parameter."""
 
     def update(self, sql: str, *parameters: Any) -> int:
-        """Runs another statement; how many rows it has met."""
+        """Run another statement, and return how many rows it has met."""
 
     def commit(self) -> None:
-        """Makes all of it visible."""
+        """Make all of it visible."""
 
 
 class ReadSession(Session, Protocol):
-    """A session for those who look at much."""
+    """A session that reads many rows."""
 
     def one_moment(self) -> None:
-        """From now on it sees the database as it is at the next statement, whatever is committed meanwhile."""
+        """From the next statement on, read the database as it is then, whatever is committed meanwhile."""
 
     def scan(self, sql: str) -> Iterator[list[Row]]:
-        """The rows of a SELECT, so many at a time."""
+        """Yield the rows of a SELECT in batches."""
 
 
 class JdbcDatabase(Protocol):
     """A database that gives sessions."""
 
     @property
-    def dialect(self) -> Dialect:
-        """The database's kind."""
+    def dialect(self) -> Dialect: ...
 
-    def session(self) -> AbstractContextManager[Session]:
-        """A context manager with a session."""
+    def session(self) -> AbstractContextManager[Session]: ...
 
 
 @dataclass(frozen=True)
 class StatementRefusal:
-    """What a database has said: the SQL standard's state, its own number, and the text."""
+    """A database error: the SQL standard's state, the server's own number, and the text."""
 
     state: str
     number: int
@@ -79,19 +77,30 @@ class StatementRefusal:
 
     @classmethod
     def of(cls, error: BaseException) -> StatementRefusal | None:
-        """Out of an exception of Spark or of a session; None if it is none of a database."""
+        """Read an exception of Spark or of a session; None if no database raised it."""
         found = FAILURE.search(str(error))
         return cls(found[1], int(found[2]), without_values(found[3])) if found else None
 
     @property
     def passes(self) -> bool:
-        """Whether the same may succeed a moment later: no connection, a server that stops or starts, a deadlock."""
+        """Whether a retry may succeed: no connection, a server that stops or starts, a deadlock."""
         # 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock; what MariaDB says by number alone.
         numbers = {1040, 1053, 1205, 1213, 1927, 2006, 2013, 4031}
         return self.state[:2] in ("08", "53", "40") or self.state.startswith("57P0") or self.number in numbers
 
+    @staticmethod
+    @contextmanager
+    def translated(where: str) -> Iterator[None]:
+        """Replace a database error by the error for the user."""
+        try:
+            yield
+        except Exception as error:
+            if (refusal := StatementRefusal.of(error)) is None:
+                raise
+            raise refusal.error(where) from None
+
     def error(self, where: str) -> LakefeedError:
-        """As the user should hear it."""
+        """Return the error for the user."""
         if self.state.startswith("28") or self.number in (1044, 1045, 1698):
             hint = "check sink.jdbc.user and password, and what that user may do"
             return AccessDenied("the database refuses the user or the password", where=where, hint=hint)
@@ -112,7 +121,7 @@ class StatementRefusal:
 
 @dataclass(frozen=True)
 class JvmDatabase:
-    """The sink's database, for a feed: sessions of the JVM's driver, and rows staged by the tasks.
+    """The sink's database in a feed: sessions of the JVM's driver, and rows staged by the tasks.
 
     The password is among the JVM's secrets: see ``io.lakefeed.jdbc.Database``.
     """
@@ -123,7 +132,7 @@ class JvmDatabase:
 
     @classmethod
     def of(cls, spark: SparkSession, sink: JdbcSinkConfig) -> JvmDatabase:
-        """Makes the password known to the JVM; logs in nowhere yet."""
+        """Hand the password to the JVM; opens no connection yet."""
         dialect = dialect_of(sink.url)
         name = f"{sink.user}@{sink.url}"
         jvm.put_secret(spark, name, sink.password)
@@ -134,12 +143,12 @@ class JvmDatabase:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """A connection of the driver's own."""
+        """Open a connection of the driver."""
         with closing(_JvmSession(self._java.session())) as session:
             yield session
 
     def stage(self, rows: DataFrame, insert: str) -> list[tuple[int, int]]:
-        """Lets the tasks write the rows; the attempts that count, and how many rows each has written."""
+        """Let the tasks write the rows; returns the attempts that count, and how many rows each has written."""
         frame: Any = rows
         written = self._java.stage(frame._jdf, insert, self.dialect.zoned)
         return [(int(attempt), int(count)) for attempt, _, count in (each.partition(":") for each in written)]
@@ -164,22 +173,17 @@ class _JvmSession:
 
 @dataclass(frozen=True)
 class PythonDatabase:
-    """The sink's database, without Spark: to look at, never to land in.
-
-    Args:
-        sink: its block in the pipeline file.
-    """
+    """The sink's database without Spark, for reading only."""
 
     sink: JdbcSinkConfig
 
     @property
     def dialect(self) -> Dialect:
-        """The database's kind."""
         return dialect_of(self.sink.url)
 
     @contextmanager
     def session(self) -> Iterator[ReadSession]:
-        """A connection of Python's own driver.
+        """Open a connection of Python's own driver.
 
         Raises:
             Unreachable: no server answers.
@@ -231,7 +235,7 @@ class PythonDatabase:
                 user=user,
                 password=password,
                 connect_timeout=TIMEOUT_SECONDS,
-                # Without it a server that accepts and says nothing is waited for without end.
+                # Without it a server that accepts and does not answer blocks for ever.
                 read_timeout=READ_SECONDS,
                 write_timeout=READ_SECONDS,
                 charset="utf8mb4",
@@ -239,9 +243,8 @@ class PythonDatabase:
             )
         except (pymysql.Error, OSError) as error:
             number = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
-            raise StatementRefusal("", 2013 if number == 2003 else number, without_values(str(error.args[-1]))).error(
-                where
-            ) from None
+            text = without_values(str(error.args[-1]))
+            raise StatementRefusal("", 2013 if number == 2003 else number, text).error(where) from None
         # An older client connects as plain text where the server has no TLS.
         if context is not None and not getattr(connection, "_secure", False):
             connection.close()
@@ -281,7 +284,6 @@ class _PythonSession:
                 yield list(rows)
 
     def _reader(self) -> Any:
-        """A cursor that does not read everything at once."""
         if self._dialect.kind == "postgresql":
             return self._connection.cursor(name="lakefeed_reading")
         from pymysql.cursors import SSCursor
@@ -296,13 +298,12 @@ class _PythonSession:
             number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
             if state is None and not number:
                 raise
-            raise StatementRefusal(state or "", number, without_values(str(error.args[-1]))).error(
-                self._where
-            ) from None
+            text = without_values(str(error.args[-1]))
+            raise StatementRefusal(state or "", number, text).error(self._where) from None
 
 
 def _login_refused(text: str) -> StatementRefusal:
-    """PostgreSQL's client has no state for what happens before the login, only the text."""
+    # Before the login PostgreSQL's client has no state, only the text.
     if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba", text):
         return StatementRefusal("28P01", 0, text)
     if re.search(r"database \".*\" does not exist", text):

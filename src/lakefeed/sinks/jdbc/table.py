@@ -1,8 +1,9 @@
-"""JDBC sink: a micro-batch's rows in a table of a database, with their offset ranges, in one transaction.
+"""JDBC sink: writes a micro-batch's rows and their offset ranges in one transaction.
 
-Guarantee: exactly-once. The tasks write the rows into a table of the attempt's own. One transaction of the driver locks
-the feed's row, asks for fence and continuity, moves the rows into the table and adds the commit to the ledger; nothing
-of a batch is visible before, and all of it after. What a cut-off attempt has left is removed at the next start.
+Guarantee: exactly-once. The tasks write the rows into a staging table of the attempt. One transaction of the driver
+locks the feed's row, checks fence and continuity, moves the rows into the table and adds the commit to the ledger;
+nothing of a batch is visible before, and all of it after. Staging tables of failed attempts are dropped at the next
+start.
 """
 
 from __future__ import annotations
@@ -10,24 +11,22 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.retry import PATIENCE_SECONDS, retry_until
+from lakefeed.clients.retry import retry_until
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
 from lakefeed.ledger.continuity import recreated_topic
-from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.outcomes import checked
-from lakefeed.ledger.protocol import CommitCheck
+from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.base import ServerSink, spark_setting
 from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.jdbc.columns import is_nested
@@ -37,68 +36,34 @@ from lakefeed.sinks.jdbc.merge import JdbcMerge
 from lakefeed.sinks.jdbc.session import JvmDatabase, Session, StatementRefusal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 STAGE = "lakefeed_stage_"
-JAVA_8_TIMES = "spark.sql.datetime.java8API.enabled"
+# Spark returns timestamps as they are; its default shifts those from before 1582 by days.
+EXACT_TIMES = ("spark.sql.datetime.java8API.enabled", "true")
 
 
-class JdbcTable(BaseSink):
-    """One feed's table in a database.
+class JdbcTable(ServerSink[JdbcSinkConfig]):
+    """One feed's table in a database."""
 
-    Args:
-        spark: the session.
-        sink: its block in the pipeline file.
-        feed: the feed's name.
-        evolves: whether its columns follow the rows'.
-        groups: with upsert, whether each batch has its groups' newest rows, as a query with state makes them; else each
-            row is a record's change.
-    """
+    ledger: JdbcLedger
 
-    keeps_ledger = True
-    keeps_log = False
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        sink: JdbcSinkConfig,
-        *,
-        feed: str,
-        evolves: bool = True,
-        groups: bool = False,
-        patience: float = PATIENCE_SECONDS,
-    ) -> None:
-        self._spark = spark
-        self._sink = sink
-        self._patience = patience
-        self._groups = groups
-        self._has_changes = sink.mode == "upsert" and not groups
-        self._evolves = evolves
-        self._database = JvmDatabase.of(spark, sink)
-        self.ledger = JdbcLedger(self._database, sink, feed)
+    def _open(self) -> None:
+        self._has_changes = self._sink.mode == "upsert" and not self._groups
+        self._database = JvmDatabase.of(self._spark, self._sink)
+        self.ledger = JdbcLedger(self._database, self._sink, self._feed)
         self._columns: list[str] = []
-        self._followed = False
-
-    def location(self) -> str:
-        """What to call it."""
-        return self._sink.where
 
     def stored_schema(self) -> StoredSchema | None:
-        """The reader's schema that the feed had when it last changed the table."""
+        """Return the reader's schema that the feed had when it last changed the table."""
         with self.ledger.session() as session:
             standing = self.ledger.standing(session) if self.ledger.has_table(session) else None
         return None if standing is None or standing.reader is None else StoredSchema.of_json(standing.reader)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Creates the table for rows of this schema, or changes its columns so that it takes them.
-
-        Raises:
-            ConfigError: the rows lack a key, or the table cannot serve: no unique key, other keys, no transactions.
-            SchemaIncompatible: columns do not fit; all of them are named.
-            CheckpointMismatch: the table was dropped while the feed runs.
-        """
-        kept = self._kept(rows)
+        """Create the table for rows of this schema, or change its columns so that it takes them."""
+        kept = self._stored_columns(rows)
         with self.ledger.session() as session:
             self.ledger.ensure(session)
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
@@ -113,22 +78,21 @@ class JdbcTable(BaseSink):
             session.commit()
             self.ledger.note(session, keyed=keyed(self._sink), reader=stored.to_json() if stored else None)
             session.commit()
-            self._columns = layout.spelt(kept)
+            self._columns = layout.column_names(kept)
         self._followed = True
 
     def changes(
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """What ``apply_schema`` would do, which raises what that would raise."""
-        kept = self._kept(rows)
+        """Return what ``apply_schema`` would do; raises what that would raise."""
+        kept = self._stored_columns(rows)
         with self.ledger.session() as session:
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
             is_new = not self.ledger.has_table(session)
             statements = (*self.ledger.creation(session), *self._statements(session, layout, kept))
         return (TableChange(table=self._sink.table, is_new=is_new, statements=statements),)
 
-    def _kept(self, rows: StructType) -> StructType:
-        """The columns that the table has of the rows."""
+    def _stored_columns(self, rows: StructType) -> StructType:
         from pyspark.sql.types import StructType
 
         refuse_same_but_for_case(rows, where="the rows")
@@ -151,7 +115,7 @@ class JdbcTable(BaseSink):
         return layout.changes(kept)
 
     def take_fence(self) -> str:
-        """Makes this driver the only one that can commit to the feed, and removes what others have left half-done."""
+        """Make this driver the only one that can commit, and drop staging tables of failed attempts."""
         fence = self.ledger.take_fence()
         with self.ledger.session() as session:
             left_behind = self._left_behind(session)
@@ -159,70 +123,31 @@ class JdbcTable(BaseSink):
             self._drop(self.ledger.name(name))
         return fence
 
-    def commits(self) -> Iterator[Commit]:
-        """The feed's commits, newest first."""
-        return self.ledger.commits()
-
-    def position(self) -> Position | None:
-        """Where the feed stands; None if there is no table, or it has no commit of the feed."""
-        return self.ledger.position()
-
-    def logged(self) -> None:
-        """Batch ids say nothing here."""
-
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position: see ``Ledger.record_move``."""
-        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
-
-    def has(self, commit: Commit) -> bool:
-        """Whether the table has exactly these ranges already, from before a restart.
-
-        Raises:
-            CheckpointMismatch: if the batch does not continue where the table's last commit of this feed ended.
-        """
-        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
-
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Lands the rows of one micro-batch in one transaction; again, if the database was away for a while.
-
-        Returns:
-            How many rows were added; with upsert, how many were inserted, changed or deleted.
-
-        Raises:
-            ConfigError: it is no batch, or the database refuses the rows.
-            CheckpointMismatch: another driver has taken over, or the batch does not continue where the last one ended.
-            Unreachable: the database does not come back.
-        """
+        """Land the rows of one micro-batch in one transaction; retry while the database is unavailable."""
         if not isinstance(commit, Commit):
             raise ConfigError("a JDBC feed takes batches only", where=self._sink.where)
         if not self._has_changes:
-            return self._patiently(lambda: self._staged(rows, commit, commit_id))
+            return self._patiently(lambda: self._attempt(rows, commit, commit_id))
         latest = latest_per_key(deleting(rows), keys=self._keys, order_by=self._sink.order_by).persist()
         try:
             batch = summarize_changes(latest, keys=self._keys)
-            # Before what is wrong with the rows: they may be of a schema that is yet to be met.
-            checked(self._spark, commit_id)
+            # Before mistakes in the rows: their schema may still have to be merged.
+            check_outcomes(self._spark, commit_id)
             batch.check(keys=self._keys, table=self._sink.table)
             changed = replace(commit, upserts=batch.upserts)
-            return self._patiently(lambda: self._staged(latest, changed, commit_id))
+            return self._patiently(lambda: self._attempt(latest, changed, commit_id))
         finally:
             latest.unpersist()
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Writes some of a batch's rows in a transaction that is rolled back.
-
-        Raises:
-            RowsRefused: the database refuses them.
-        """
+        """Write some of a batch's rows in a transaction that is rolled back."""
         if self._has_changes:
             rows = latest_per_key(deleting(rows), keys=self._keys, order_by=self._sink.order_by)
-        self._patiently(lambda: self._staged(rows, commit, commit_id=None))
+        self._patiently(lambda: self._attempt(rows, commit, commit_id=None))
 
-    def _staged(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
-        """One attempt: the rows into a table of its own, and from there into the feed's table.
-
-        Without ``commit_id`` the transaction is left without a commit.
-        """
+    def _attempt(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
+        """Write the rows into a staging table, and from there into the feed's; without ``commit_id`` roll back."""
         name = f"{STAGE}{self._mark}_{uuid.uuid4().hex[:10]}"
         stage, dialect = self.ledger.name(name), self._database.dialect
         target = self.ledger.name(self.ledger.table)
@@ -234,9 +159,9 @@ class JdbcTable(BaseSink):
         try:
             columns = [*staged, *([dialect.name(DELETED)] if deletes else []), "lakefeed_task"]
             insert = f"INSERT INTO {stage} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
-            with _exact_times(rows.sparkSession):
+            with spark_setting(rows.sparkSession, *EXACT_TIMES):
                 attempts = self._database.stage(self._as_staged(rows, deletes=deletes), insert)
-            counts = "" if commit_id is None else checked(self._spark, commit_id)
+            counts = "" if commit_id is None else check_outcomes(self._spark, commit_id)
             with self.ledger.session() as session:
                 if commit_id is not None and not self.ledger.begin(session, commit, commit_id=commit_id):
                     return self.ledger.last_rows(session)
@@ -249,7 +174,7 @@ class JdbcTable(BaseSink):
                     keys=self._keys,
                     groups=self._groups,
                 )
-                done = self._moved(session, merge, commit, attempts)
+                done = self._merge_staged(session, merge, commit, attempts)
                 if commit_id is None:
                     return 0
                 self.ledger.write(session, done, commit_id=commit_id, counts=counts)
@@ -258,8 +183,10 @@ class JdbcTable(BaseSink):
         finally:
             self._drop(stage)
 
-    def _moved(self, session: Session, merge: JdbcMerge, commit: Commit, attempts: list[tuple[int, int]]) -> Commit:
-        """Moves the staged rows into the table; the commit with what became of them."""
+    def _merge_staged(
+        self, session: Session, merge: JdbcMerge, commit: Commit, attempts: list[tuple[int, int]]
+    ) -> Commit:
+        """Move the staged rows into the table, and return the commit with their numbers."""
         expected = sum(count for _, count in attempts)
         if expected and merge.staged(session, attempts) != expected:
             # A server that was killed may forget what it had said to have: an unlogged table is empty then.
@@ -288,15 +215,11 @@ class JdbcTable(BaseSink):
             refusal = StatementRefusal.of(error)
             return isinstance(error, Unreachable) or (refusal is not None and refusal.passes)
 
-        try:
+        with StatementRefusal.translated(self._sink.where):
             return retry_until(attempt, is_transient=passes, seconds=self._patience)
-        except Exception as error:
-            if (refusal := StatementRefusal.of(error)) is None:
-                raise
-            raise refusal.error(self._sink.where) from None
 
     def _note_topics(self, session: Session, commit: Commit) -> None:
-        """Refuses offsets of another topic than the rows have, which say nothing of what is newer."""
+        """Refuse offsets of a recreated topic: they do not show which change is newer."""
         standing = self.ledger.standing(session)
         known = dict(standing.topics) if standing else {}
         if (topic := recreated_topic(known, commit.ranges)) is not None:
@@ -311,7 +234,7 @@ class JdbcTable(BaseSink):
         self.ledger.note(session, topics=json.dumps(known, separators=(",", ":")))
 
     def _as_staged(self, rows: DataFrame, *, deletes: bool) -> DataFrame:
-        """The columns that the table has, in its order; what is nested as JSON."""
+        """Return the table's columns in its order; nested ones as JSON."""
         from pyspark.sql import functions as sf
 
         fields = {each.name.lower(): each for each in rows.schema.fields}
@@ -325,7 +248,6 @@ class JdbcTable(BaseSink):
 
     @property
     def _keys(self) -> list[str]:
-        """As the table spells them."""
         spelt = {column.lower(): column for column in self._columns}
         return [spelt[key.lower()] for key in self._sink.keys]
 
@@ -334,7 +256,7 @@ class JdbcTable(BaseSink):
 
     @property
     def _mark(self) -> str:
-        """Recognizes the feed's staging tables."""
+        """Return what the names of the feed's staging tables have in common."""
         return hashlib.sha256(f"{self.ledger.feed}/{self._sink.table}".encode()).hexdigest()[:10]
 
     def _left_behind(self, session: Session) -> list[str]:
@@ -348,19 +270,8 @@ class JdbcTable(BaseSink):
         return [str(name) for (name,) in found]
 
     def _drop(self, stage: str) -> None:
-        """What cannot be removed now, since tasks still write into it, is removed at the next start."""
+        # A table that tasks still write into is dropped at the next start.
         with suppress(LakefeedError), self.ledger.session() as session:
             session.update(self._database.dialect.hurry)
             session.update(f"DROP TABLE IF EXISTS {stage}")
             session.commit()
-
-
-@contextmanager
-def _exact_times(session: SparkSession) -> Iterator[None]:
-    """Lets Spark hand out points in time as they are; its default shifts those from before 1582 by days."""
-    before = str(session.conf.get(JAVA_8_TIMES))
-    session.conf.set(JAVA_8_TIMES, "true")
-    try:
-        yield
-    finally:
-        session.conf.set(JAVA_8_TIMES, before)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.feed.recovery import Start
-from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.ledger.checkpoint import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.plan.estimates import (

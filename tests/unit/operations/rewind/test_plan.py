@@ -8,8 +8,7 @@ from lakefeed.clients.iceberg.sql import rows_where
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import ConfigError, LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.ledger.outcomes import Counts
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.ledger.step_back import step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.rewind.plan import PartitionMove, move_commit, parse_offsets, plan_moves
@@ -81,7 +80,7 @@ def test_the_commit_of_a_rewind_has_every_partition() -> None:
     moves = plan_moves({P0: 9, P1: 5}, {P0: 2}, topics, ids={"t": "A"}, accept_loss=False)
     commit = move_commit("f", spans((4, 9), (0, 5)), moves, topics, deletes=True)
     assert commit.ranges == spans((2, 2), (5, 5))
-    assert commit.move == Move("rewind", {P0: (9, 2)}, {}, {P0: 0})
+    assert commit.move == PositionReset("rewind", {P0: (9, 2)}, {}, {P0: 0})
     for rows, deleted in ((None, None), (3, None), (0, {P0: 0})):
         back = (PartitionMove(topic="t", partition=0, start=9, to=2, rows=rows),)
         kept = move_commit("f", spans((4, 9)), back, topics, deletes=False).move
@@ -90,7 +89,7 @@ def test_the_commit_of_a_rewind_has_every_partition() -> None:
     unknown = plan_moves({}, {P0: 2, P1: 0}, topics, ids={}, accept_loss=False)
     commit = move_commit("f", None, unknown, topics, deletes=False)
     assert commit.ranges == spans((2, 2), (0, 0))
-    assert commit.move == Move("rewind", unknown=True)
+    assert commit.move == PositionReset("rewind", unknown=True)
 
 
 def test_rows_are_named_by_their_offsets() -> None:
@@ -110,7 +109,7 @@ def test_dead_letters_follow_only_if_they_are_ahead() -> None:
     assert step is not None
     assert step.deleted == {P0: (2, 9)}
     assert step.commit.ranges == spans((2, 2), (5, 5))
-    assert step.commit.move == Move("rewind", {P0: (9, 2)}, {})
+    assert step.commit.move == PositionReset("rewind", {P0: (9, 2)}, {})
     nothing = step_back("f", spans((4, 9)), None)
     assert nothing is not None
     assert nothing.deleted == {P0: (0, 9)}
@@ -121,7 +120,7 @@ def test_dead_letters_of_a_topic_recreated_stay() -> None:
     assert step is not None
     assert step.deleted == {}
     assert step.commit.ranges == spans((0, 0), topic_id="B")
-    assert step.commit.move == Move("rewind", {P0: (9, 0)}, {"t": "A"})
+    assert step.commit.move == PositionReset("rewind", {P0: (9, 0)}, {"t": "A"})
     left = step_back("f", spans((4, 9)), OffsetRanges((OffsetRange("u", 0, 0, 3),), {"u": "U"}))
     assert left is None
 
@@ -133,7 +132,7 @@ def batch(number: int, start: int, end: int, *, dead: int = 0, topic_id: str = "
 
 
 def moved(number: int, start: int, to: int, *, deleted: bool = True) -> Commit:
-    move = Move("rewind", {P0: (start, to)}, {"t": "A"}, {P0: start - to} if deleted else None)
+    move = PositionReset("rewind", {P0: (start, to)}, {"t": "A"}, {P0: start - to} if deleted else None)
     return Commit("f", 0, spans((to, to)), snapshot_id=number, move=move)
 
 
@@ -201,7 +200,11 @@ def test_letters_that_went_back_with_a_table_that_was_rolled_back_are_no_surplus
 
 def test_two_topics_of_one_name_are_not_distinguished() -> None:
     entered = Commit(
-        "f", 0, spans((0, 0), topic_id="B"), snapshot_id=2, move=Move("accepted-loss", {P0: (10, 0)}, {"t": "A"})
+        "f",
+        0,
+        spans((0, 0), topic_id="B"),
+        snapshot_id=2,
+        move=PositionReset("accepted-loss", {P0: (10, 0)}, {"t": "A"}),
     )
     known = evidence(batch(1, 0, 10), entered, batch(3, 0, 4, topic_id="B"), rows=14, offsets=10)
     assert kinds(known, fault=True) == set()

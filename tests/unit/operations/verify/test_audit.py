@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.ledger.outcomes import Counts, total
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.ledger.snapshots import OtherCommit, ReplayCommit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.audit import findings
@@ -297,7 +296,7 @@ def test_counts_must_belong_to_a_range(count: int) -> None:
 def test_rows_that_a_rewind_kept_may_be_of_commits_that_have_expired(
     deleted: dict[tuple[str, int], int] | None, below: int
 ) -> None:
-    move = Move("rewind", {(TOPIC, 0): (30, 10)}, {TOPIC: ID}, deleted)
+    move = PositionReset("rewind", {(TOPIC, 0): (30, 10)}, {TOPIC: ID}, deleted)
     ranges = OffsetRanges((OffsetRange(TOPIC, 0, 10, 10), OffsetRange(TOPIC, 1, 5, 5)), {TOPIC: ID})
     assert begins([Commit("f", 0, ranges, move=move)]) == {(TOPIC, 0): below, (TOPIC, 1): 5}
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.ledger.outcomes import Counts
-from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import Backfill, Commit
+from lakefeed.ledger.snapshot_summary import Backfill, Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Letters
@@ -23,7 +22,7 @@ def ranges(start: int, end: int) -> OffsetRanges:
     return OffsetRanges((OffsetRange(TOPIC, 0, start, end),), {TOPIC: ID})
 
 
-def commit(number: int, start: int, end: int, *, move: Move | None = None) -> Commit:
+def commit(number: int, start: int, end: int, *, move: PositionReset | None = None) -> Commit:
     counts = {(TOPIC, 0): Counts(end - start)} if end > start else {}
     return Commit("f", number, ranges(start, end), snapshot_id=number, rows=end - start, counts=counts, move=move)
 
@@ -85,7 +84,7 @@ def test_a_backfill_of_what_the_feed_has_read_is_found_whichever_came_first() ->
 
 
 def test_a_feed_that_was_rewound_behind_a_backfill_reads_it_again() -> None:
-    moved = commit(1, 0, 0, move=Move("rewind", {(TOPIC, 0): (20, 0)}))
+    moved = commit(1, 0, 0, move=PositionReset("rewind", {(TOPIC, 0): (20, 0)}))
     right = evidence(commit(0, 10, 20), moved, commit(2, 0, 20), backfills=(backfill(0, 5, 10, after=1),))
     assert kinds(right) == ["rewind"]
     late = replace(right, backfills=(backfill(0, 5, 10, after=3),))

@@ -46,9 +46,9 @@ def test_order_is_said_within_files() -> None:
 
 def test_partitions_and_order_follow_columns_to_their_new_names() -> None:
     have = layout(partition_by=["days(stop.at)", "zone"], sort_by=["stop.x desc", "zone"])
-    renamed = have.renamed([(("stop", "at"), "time"), (("zone",), "area"), (("stop",), "halt"), (("x",), "y")])
+    renamed = have.rename_columns([(("stop", "at"), "time"), (("zone",), "area"), (("stop",), "halt"), (("x",), "y")])
     assert renamed == layout(partition_by=["days(halt.time)", "area"], sort_by=["halt.x desc", "area"])
-    assert have.renamed([]) == have
+    assert have.rename_columns([]) == have
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a desc desc", "a; DROP TABLE x", "a nulls middle"])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.ledger.snapshot_summary import Upserts
-from lakefeed.sinks.iceberg.merge import Bound, MergeStatement
+from lakefeed.sinks.iceberg.changes import Bound, MergeStatement
 
 COLUMNS = ("id", "v", "kafka_topic", "kafka_partition", "kafka_offset")
 
