@@ -15,7 +15,7 @@ from lakefeed.config.connections import Registry
 from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
 from lakefeed.config.values import Brokers, Identifier
 from lakefeed.errors import ConfigError
-from lakefeed.operations.preflight.discover import Column, Discovery
+from lakefeed.operations.preflight.discover import Discovery
 
 MAX_FIELDS = 200
 """So many are listed in the comment."""
@@ -60,6 +60,9 @@ def check(blank: Blank) -> None:
 
 def pipeline_text(blank: Blank) -> str:
     """Return the file's text."""
+    instants = (each.name for each in blank.discovery.columns if each.time == "instant")
+    instant = next((name for name in instants if re.fullmatch(Identifier, name)), "kafka_timestamp")
+    bucket = blank.bucket if re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", blank.bucket) else "lake"
     return "\n".join(
         [
             f"# yaml-language-server: $schema={FILE_NAME}",
@@ -85,10 +88,10 @@ def pipeline_text(blank: Blank) -> str:
             "sink:",
             "  iceberg:",
             f"    table: {blank.table}             # created if it is missing",
-            *_partition_by(blank.discovery.columns),
+            f"    # partition_by: [days({instant})]",
             "",
             "trigger: 1 minute                     # time between two commits; or available-now",
-            f"checkpoint: s3a://{_bucket(blank.bucket)}/checkpoints/{blank.name}",
+            f"checkpoint: s3a://{bucket}/checkpoints/{blank.name}",
             "",
             *_connections(blank.table.split(".")[0]),
             "",
@@ -143,12 +146,6 @@ def _transform(blank: Blank) -> list[str]:
     ]
 
 
-def _partition_by(columns: tuple[Column, ...]) -> list[str]:
-    known = (each.name for each in columns if each.time == "instant" and re.fullmatch(Identifier, each.name))
-    instant = next(known, "kafka_timestamp")
-    return [f"    # partition_by: [days({instant})]"]
-
-
 def _connections(catalog: str) -> list[str]:
     lines = [
         "# The S3 store comes from AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
@@ -166,10 +163,6 @@ def _connections(catalog: str) -> list[str]:
         "    uri: ${LAKEFEED_CATALOG_URI}",
         "    warehouse: ${LAKEFEED_WAREHOUSE}",
     ]
-
-
-def _bucket(name: str) -> str:
-    return name if re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name) else "lake"
 
 
 def _variable(name: str, default: str | None) -> str:

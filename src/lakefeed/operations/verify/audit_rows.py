@@ -71,6 +71,19 @@ def outcomes_since(commits: Sequence[Commit | Backfill]) -> list[CommitOutcome]:
     return found[::-1]
 
 
+def _counts_left(evidence: Evidence) -> tuple[dict[Partition, Counts], dict[Partition, Counts], set[Partition]]:
+    """Return the fewest and the most records that are left of each partition, and the partitions that were rewound."""
+    least: dict[Partition, Counts] = defaultdict(Counts)
+    most: dict[Partition, Counts] = defaultdict(Counts)
+    rewound: set[Partition] = set()
+    for outcome in outcomes_since(evidence.line):
+        rewound |= outcome.limits.keys()
+        for key, (low, high) in outcome.counts().items():
+            least[key] += low
+            most[key] += high
+    return least, most, rewound
+
+
 def renamed_topics(commits: tuple[Commit, ...]) -> set[str]:
     """Return names that several topics had: rows of the one have the offsets of the other's."""
     ids: dict[str, set[str]] = defaultdict(set)
@@ -85,7 +98,6 @@ def letter_findings(evidence: Evidence) -> Iterator[Finding]:
     """Each batch's dead letters were written, and each of them is still there, or replayed, or dropped."""
     if (kept := evidence.dead_letters) is not None:
         yield from _written(evidence, kept)
-        yield from _written_of_backfills(evidence, kept)
         yield from _present(evidence, kept)
         return
     lost = sum(total(commit.counts).dead_letters for commit in evidence.landed)
@@ -106,30 +118,26 @@ def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
         if outcome.commit.move is None and not outcome.is_rewound:
             written[outcome.commit.ranges.ranges].append(outcome.commit.rows)
     rewound = set()
-    for outcome in outcomes_since(evidence.commits):
+    for outcome in outcomes_since(evidence.line):
         commit = outcome.commit
-        if outcome.is_rewound and commit.move is None:
+        if isinstance(commit, Backfill):
+            pending = "the next backfill writes them" if commit == evidence.backfills[-1] else None
+            if not outcome.is_rewound:
+                yield from _fewer(commit, _found(commit, kept), kept, pending)
+        elif outcome.is_rewound and commit.move is None:
             # Its letters may be deleted already, or be about to.
             rewound.add(commit.ranges.ranges)
-            continue
-        # What was rewound may be read again in the same ranges.
-        queue = written.get(commit.ranges.ranges, [])
-        found = queue.pop(0) if total(commit.counts).dead_letters and queue else None
-        pending = "the next start of the feed writes them" if commit is evidence.commits[-1] else None
-        yield from _fewer(commit, found, kept, pending)
+        else:
+            # What was rewound may be read again in the same ranges.
+            queue = written.get(commit.ranges.ranges, [])
+            found = queue.pop(0) if total(commit.counts).dead_letters and queue else None
+            pending = "the next start of the feed writes them" if commit is evidence.commits[-1] else None
+            yield from _fewer(commit, found, kept, pending)
     known = {commit.ranges.ranges: commit for commit in evidence.commits if commit.move is None}
     for ranges, rows in written.items():
         if ranges in known and ranges not in rewound and (count := sum(rows)):
             what = f"{count:,} dead letters were written that are not counted"
             yield Finding.of("letters", what, commit=known[ranges])
-
-
-def _written_of_backfills(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
-    for outcome in outcomes_since(evidence.line):
-        commit = outcome.commit
-        if isinstance(commit, Backfill) and not outcome.is_rewound:
-            pending = "the next backfill writes them" if commit == evidence.backfills[-1] else None
-            yield from _fewer(commit, _found(commit, kept), kept, pending)
 
 
 def _fewer(commit: Commit | Backfill, found: int | None, kept: Letters, pending: str | None) -> Iterator[Finding]:
@@ -152,16 +160,9 @@ def _found(commit: Commit | Backfill, kept: Letters) -> int | None:
 
 
 def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
-    least: dict[Partition, int] = defaultdict(int)
-    most: dict[Partition, int] = defaultdict(int)
+    least, most, uncertain = _counts_left(evidence)
     replayed: dict[Partition, int] = defaultdict(int)
     present: dict[Partition, list[int]] = defaultdict(list)
-    uncertain: set[Partition] = set()
-    for outcome in outcomes_since(evidence.line):
-        uncertain |= outcome.limits.keys()
-        for key, (low, high) in outcome.counts().items():
-            least[key] += low.dead_letters
-            most[key] += high.dead_letters
     for replay in evidence.replays:
         for key, counts in replay.counts.items():
             replayed[key] += counts.records - counts.dead_letters
@@ -174,13 +175,13 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
     # Of a renamed topic, letters of the topic that had the name before are among them.
     names, pending = renamed_topics(evidence.commits), _pending(evidence, kept)
     for key in sorted(key for key in most.keys() | present.keys() if key[0] not in names):
-        name, here, counted = f"{key[0]}-{key[1]}", present[key], most[key] - pending[key]
+        name, here, counted = f"{key[0]}-{key[1]}", present[key], most[key].dead_letters - pending[key]
         if twice := sorted({offset for offset, following in pairwise(here) if offset == following}):
             what = f"{name}: {_listed(twice)} more than once among the dead letters"
             yield Finding.of("letters-twice", what, OffsetRange(*key, twice[0], twice[-1] + 1))
         # Of letters that were rewound it is not known whether they had been replayed.
         surplus = len(here) + (0 if key in uncertain else replayed[key]) > counted
-        gone = least[key] - pending[key] - len(here) - replayed[key]
+        gone = least[key].dead_letters - pending[key] - len(here) - replayed[key]
         if len(here) > counted or (surplus and evidence.history_complete):
             what = (
                 f"{name}: {len(here):,} dead letters are there and {replayed[key]:,} were replayed, only "
@@ -264,12 +265,8 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
 
 def _required_rows(evidence: Evidence) -> dict[Partition, int]:
     """Return how many offsets of each partition must have a row."""
-    required: dict[Partition, int] = defaultdict(int)
-    uncertain: set[Partition] = set()
-    for outcome in outcomes_since(evidence.line):
-        uncertain |= outcome.limits.keys()
-        for key, (least, _) in outcome.counts().items():
-            required[key] += least.rows
+    least, _, uncertain = _counts_left(evidence)
+    required = defaultdict(int, {key: counts.rows for key, counts in least.items()})
     # Replayed letters may be older than the oldest commit that is left, or have been rewound: then they do not count.
     for replay in evidence.replays if evidence.history_complete else ():
         for key, counts in replay.counts.items():
