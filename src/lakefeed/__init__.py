@@ -14,32 +14,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 # Not with the others: the import of the module would put it in place of the function.
-from lakefeed.clients.spark.session import session
+from lakefeed.clients.spark.session import session as session
 
 if TYPE_CHECKING:
-    from lakefeed.clients.iceberg.reader import open_table
-    from lakefeed.clients.spark.signals import stop_on_signals
-    from lakefeed.dataframes import read_topic, write_table
-    from lakefeed.errors import LakefeedError
-    from lakefeed.offsets.ranges import OffsetRange
-    from lakefeed.pipeline import Pipeline, RunSummary
-    from lakefeed.records.sources.kafka import deduplicated
+    from lakefeed.clients.iceberg.reader import open_table as open_table
+    from lakefeed.clients.spark.signals import stop_on_signals as stop_on_signals
+    from lakefeed.dataframes import read_topic as read_topic
+    from lakefeed.dataframes import write_table as write_table
+    from lakefeed.errors import LakefeedError as LakefeedError
+    from lakefeed.offsets.ranges import OffsetRange as OffsetRange
+    from lakefeed.pipeline import Pipeline as Pipeline
+    from lakefeed.pipeline import RunSummary as RunSummary
+    from lakefeed.records.sources.kafka import deduplicated as deduplicated
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "LakefeedError",
-    "OffsetRange",
-    "Pipeline",
-    "RunSummary",
-    "__version__",
-    "deduplicated",
-    "open_table",
-    "read_topic",
-    "session",
-    "stop_on_signals",
-    "write_table",
-]
 
 # Imported when they are asked for: a command that needs none of them starts at once.
 _MODULES = {
@@ -53,6 +41,8 @@ _MODULES = {
     "stop_on_signals": "clients.spark.signals",
     "write_table": "dataframes",
 }
+
+__all__ = sorted(["__version__", "session", *_MODULES])
 
 
 def __getattr__(name: str) -> object:

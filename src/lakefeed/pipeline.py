@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,12 +24,11 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import raise_first_error
 from lakefeed.config.secrets import keys_of
 from lakefeed.errors import ConfigError
-from lakefeed.feed.bounded import BatchSummary, run_bounded
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.scheduler import run_multi_table
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import RunOptions, RunSummary
-from lakefeed.feed.streaming import run_stream
+from lakefeed.feed.streaming import BatchSummary, run_bounded, run_stream
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
 from lakefeed.operations.plan.plan import Plans, plan_run
@@ -65,14 +65,11 @@ class Pipeline:
         config: PipelineConfig,
         *,
         environment: Mapping[str, str] | None = None,
-        view: str | None = None,
         folder: Path | None = None,
     ) -> None:
         self.config = config
-        self._environment = default_environment() if environment is None else environment
-        self.connections = config.connections(self._environment)
-        self.feed = Feed(config=config, connections=self.connections, view=view or config.name, folder=folder)
-        self._folder = folder
+        self.connections = config.connections(default_environment() if environment is None else environment)
+        self.feed = Feed(config=config, connections=self.connections, view=config.name, folder=folder)
 
     @classmethod
     def from_file(
@@ -130,8 +127,10 @@ class Pipeline:
 
     def of_topic(self, topic: str) -> Pipeline:
         """Return the pipeline of one topic, where each goes to a table of its own; otherwise a ConfigError."""
-        config = self.feed.for_topic(topic).config
-        return Pipeline(config, environment=self._environment, view=self.config.name, folder=self._folder)
+        part = copy(self)
+        part.feed = self.feed.for_topic(topic)
+        part.config = part.feed.config
+        return part
 
     def _require_one_table(self) -> None:
         if self.config.has_many_tables:
@@ -157,9 +156,7 @@ class Pipeline:
     def session(self, *, master: str | None = None, log_file: Path | None = None) -> SparkSession:
         """Start a session with this pipeline's store, catalogs and Spark settings.
 
-        Args:
-            master: Spark master. Default: ``local[*]``.
-            log_file: where the JVM writes its log, instead of this process's stderr.
+        The JVM writes its log to ``log_file``, or to this process's stderr.
 
         Raises:
             LakefeedError: broker, topics, registry, buckets or catalog are missing; found before a JVM starts.
@@ -224,7 +221,7 @@ class Pipeline:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
     ) -> BatchSummary:
-        """Write the records that the topics have now in one commit, without a stream: see ``lakefeed.feed.bounded``.
+        """Write the records that the topics have now in one commit, without a stream: see ``lakefeed.feed.streaming``.
 
         By default from where the feed stands, else from the topics' beginning, to their ends now.
         """
@@ -320,10 +317,6 @@ class Pipeline:
 
         Changes nothing, and may run beside the feed. A start that would be refused is reported, not raised. Starts a
         session only if anything would start.
-
-        Raises:
-            Unreachable: broker, registry, store or catalog do not answer.
-            ConfigError: there is no such topic.
         """
         parts = [self.of_topic(topic)] if topic is not None else self.parts()
         return plan_run(

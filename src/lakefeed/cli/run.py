@@ -11,8 +11,8 @@ from lakefeed.cli.options import master_option, output_option, pipeline_argument
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
-from lakefeed.feed.bounded import BatchSummary
 from lakefeed.feed.progress import ProgressView
+from lakefeed.feed.streaming import BatchSummary
 from lakefeed.pipeline import Pipeline, RunSummary
 
 

@@ -165,7 +165,7 @@ class BatchWriter:
         Raises:
             CheckpointMismatch: it does not continue where the sink's last commit ended.
             ErrorBudgetExceeded: it has too many dead letters; nothing of it was written.
-            SchemaChanged: a writer's schema has changed, and the feed is to stop then.
+            SchemaChanged: a writer's schema has changed, and the feed stops then.
         """
         commit = Commit(self.feed, batch_id, ranges, fence=self.fence)
         try:

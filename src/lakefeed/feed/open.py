@@ -96,9 +96,7 @@ class FeedStart:
         decision: the newest one.
         position: where the feed stands in the sink's ledger; None if that has nothing of it.
 
-    Raises:
-        CheckpointMismatch: the checkpoint is ahead of the sink.
-        RecordsLost: a topic was recreated, or lacks records that were not read yet.
+    Raises what ``decide`` raises.
     """
 
     feed: FeedIdentity
@@ -171,11 +169,7 @@ class FeedStart:
         return {(span.topic, span.partition): span.marks[1] for span in ranges if span.marks is not None}
 
     def require_resume(self) -> None:
-        """Refuse to leave a checkpoint, for a query whose source begins where its DataFrame says.
-
-        Raises:
-            CheckpointMismatch: the query would have to begin where the table ends.
-        """
+        """Refuse to leave a checkpoint, for a query whose source begins where its DataFrame says."""
         if self.decision.reset_checkpoint and self._state.batch_id is not None:
             raise CheckpointMismatch(
                 f"feed '{self.feed.owner.feed}' cannot resume from this checkpoint: {self.decision.message}",

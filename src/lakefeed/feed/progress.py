@@ -147,12 +147,7 @@ class FeedRequests:
     A batch begins where the one before it ended, the first one where its offsets are written; it ends when the
     store has confirmed its entry in the log of commits. The meter itself sees these two requests, so with a local
     master a batch's count is exact. On a cluster an executor's last requests can be counted in the next batch.
-
-    Args:
-        spark: the session that the query runs in.
-        checkpoint: its checkpoint location.
-        sink: the location of its table or files.
-        since: the counts before the first batch.
+    ``since`` are the counts before the first batch.
     """
 
     def __init__(self, spark: SparkSession, *, checkpoint: str, sink: str, since: S3Requests) -> None:

@@ -103,11 +103,7 @@ class Facts:
 
 
 def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
-    """Decide how a feed starts.
-
-    Args:
-        facts: what is known of checkpoint, sink and topics.
-        accept_loss: continue although records are lost.
+    """Decide how a feed starts; with ``accept_loss`` also if records are lost.
 
     Raises:
         CheckpointMismatch: the checkpoint, or the dead letters, are ahead of the sink; or the state is lost.
@@ -282,11 +278,7 @@ def _state_lost(facts: Facts, difference: str) -> CheckpointMismatch:
 
 
 def require_no_state(facts: Facts) -> None:
-    """Refuse to resume without the state that the table's batches were computed with.
-
-    Raises:
-        CheckpointMismatch: the batches were computed with state.
-    """
+    """Refuse to resume without the state that the table's batches were computed with."""
     begun = (facts.had_state or facts.checkpoint.has_state) and facts.checkpoint.batch_id is not None
     if begun or (facts.last is not None and has_state(facts.last.ranges)):
         raise CheckpointMismatch(

@@ -1,27 +1,31 @@
-"""Runs a feed into its sink, as a streaming query: in batches, or record by record in real time."""
+"""Runs a feed into its sink: as a streaming query, in batches or in real time, or as one batch without a stream."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.scan import MonitoringGroup
+from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.sources import KafkaSource
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
-from lakefeed.errors import ConfigError
+from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter, PlannedRestart
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import upkeep_beside_feed
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, s3_requests
+from lakefeed.feed.recovery import ends
 from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, trigger_of, watch
+from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+AS_BATCH = "a batch"
+"""Stands for a query's id: no query can resume from such a batch."""
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 
 
@@ -272,3 +278,89 @@ def _start_query(
     writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
     query: StreamingQuery = writer.option("checkpointLocation", config.checkpoint).start()
     return query
+
+
+@dataclass(frozen=True)
+class BatchSummary:
+    """The result of a run as a batch; ``notes`` are messages for the user."""
+
+    records: int
+    rows: int | None
+    dead_letters: int
+    skipped: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchSummary:
+    """Write the chosen records in one commit; by default all from the feed's position to the topics' ends now.
+
+    The result is that of the stream, over the same records; with state it is what the stream would have landed once its
+    watermark had passed them all, so no record is late. Without state the feed resumes from there, as a stream or as
+    the next batch. With state there is none that a stream could continue with: such a batch is the table's only one.
+
+    Raises:
+        ConfigError: the sink's log is numbered by a stream's batches.
+        CheckpointMismatch: the records do not continue where the feed stands, or it has state.
+    """
+    began = time.monotonic()
+    config = feed.config
+    config.sink.require("batch")
+    stateful = feed.plan(spark).stateful
+    sink = feed.sink(spark, feed.claim(spark))
+
+    def require_empty_table(position: Position | None) -> None:
+        if stateful and position is not None:
+            raise CheckpointMismatch(
+                f"feed '{config.name}' keeps state, and its table has batches already: a batch beside them would count "
+                "by itself",
+                where=sink.location(),
+                hint="run it into a new table",
+            )
+
+    topics = SourceTopics(config.kafka)
+    # The checkpoint stays as it is: a batch resumes where the sink is.
+    start = FeedStart(
+        feed.identity,
+        sink,
+        checkpoint=None,
+        topics=topics.describe(),
+        stateful=stateful,
+        check=require_empty_table,
+    )
+    ranges = topics.identify(_ranges(config.kafka, selection, start.position))
+    records = feed.source.read_batch(spark, ranges.ranges)
+    writer = feed.begin_writer(spark, sink, records, alone=True)
+    result = BatchResult(batch_id=0, rows=0, replayed=True)
+    if ranges.records:
+        number = next((commit.batch_id + 1 for commit in sink.commits() if commit.move is None), 0)
+        if stateful:
+            ranges = with_batch(ranges, batch_id=0, query_id=AS_BATCH)
+        result = writer.write(records, ranges, number)
+    return BatchSummary(
+        records=result.counts.records,
+        rows=result.rows,
+        dead_letters=result.counts.dead_letters,
+        skipped=result.counts.skipped,
+        seconds=round(time.monotonic() - began, 3),
+        notes=result.notes,
+    )
+
+
+def _ranges(source: KafkaSource, selection: Selection, position: Position | None) -> OffsetRanges:
+    """Return the chosen ranges and an empty one for each other partition, so that the commit has every position."""
+    chosen = {(span.topic, span.partition): span for span in offset_ranges(source, selection)}
+    resumes = ends(position) if position else {}
+    ranges = []
+    for name, topic in topics_of(source).items():
+        for partition in topic.partitions:
+            key = name, partition.id
+            at = resumes.get(key, partition.start_offset)
+            span = chosen.get(key)
+            if span is None:
+                ranges.append(OffsetRange(*key, at, at))
+                continue
+            # Without a time, the range begins where the feed stands.
+            start = span.start if selection.since is not None else max(span.start, at)
+            ranges.append(OffsetRange(*key, start, max(start, span.end)))
+    return OffsetRanges(tuple(ranges))
