@@ -127,7 +127,7 @@ def test_everything_works_and_survives_down(own: Stack, monkeypatch: pytest.Monk
 
     own.down()
     assert {part.state for part in own.status()} == {"down"}
-    assert not own.running()
+    assert not any(part.pid for part in own.status())
     assert not own.home.environment_file.exists()
     after = own.up()
     assert running_stack_environment() == after.as_environment()
@@ -311,7 +311,7 @@ def test_port_asked_for_is_taken(tmp_path: Path) -> None:
         stack = Stack(tmp_path, ports={"kafka": port})
         with pytest.raises(PortTaken, match=rf"port {port} for kafka is taken by .*pid {os.getpid()}"):
             stack.up()
-    assert not stack.running()
+    assert not any(part.pid for part in stack.status())
     stack.down(erase=True)
     assert not tmp_path.exists()
 

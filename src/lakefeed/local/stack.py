@@ -17,7 +17,6 @@ from lakefeed.local.endpoints import BUCKET, REGION, Endpoints
 from lakefeed.local.home import Home, Memory, make_catalog, write_private
 from lakefeed.local.part import Part, PartStatus, Progress, StartStep
 from lakefeed.local.ports import LOOPBACK, choose_free, is_free, owner_of, taken
-from lakefeed.local.process import Detached
 from lakefeed.local.servers import DEFAULT_STORE, STORES, Kafka, RegistryServer, store_named
 
 
@@ -96,19 +95,12 @@ class Stack:
             raise ConfigError("there is no local stack here yet", where=str(self.home.root), hint="lakefeed local up")
         return self._endpoints(memory)
 
-    def running(self) -> bool:
-        """Check that all processes run. Quick: connects to none of them."""
-        memory = self.home.recall()
-        return memory is not None and all(process and process.alive() for process in self._processes(memory))
-
-    def _processes(self, memory: Memory) -> list[Detached | None]:
-        return [part.process() for part in self._parts(memory)]
-
     def _publish(self, memory: Memory) -> None:
         """Write the file by which pipelines and other commands find the running stack."""
+        processes = [process for part in self._parts(memory) if (process := part.process()) is not None]
         published = StackEnvironment(
             environment=self._endpoints(memory).as_environment(),
-            processes={process.pid: process.began for process in self._processes(memory) if process is not None},
+            processes={process.pid: process.began for process in processes},
         )
         write_private(self.home.environment_file, published.model_dump_json(indent=2) + "\n")
 
