@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,22 +42,25 @@ class RewindPlan:
 
     Attributes:
         letters: dead letters that are deleted.
-        delete_rows: whether the rows of what is read again are deleted.
-        columns: of the table, that have a row's topic, partition and offset; the topic's is empty if it is not kept.
+        delete_where: filter of the rows that are deleted; None if they stay.
     """
 
     feed: str
     table: str
     moves: tuple[PartitionMove, ...]
     letters: int
-    delete_rows: bool
-    columns: tuple[str, str, str]
+    delete_where: str | None
     status: FeedStatus
 
     @property
     def rows(self) -> int:
         """Rows from offsets that are read again."""
         return sum(move.rows or 0 for move in self.moves)
+
+    @property
+    def delete_rows(self) -> bool:
+        """Whether the rows of what is read again are deleted."""
+        return self.delete_where is not None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document of ``--output json``."""
@@ -110,7 +113,7 @@ def plan_rewind(
         )
     known, ids = (ends(before), before.ranges.topic_ids) if before is not None else ({}, {})
     moves: tuple[PartitionMove, ...] = ()
-    columns = (TOPIC, PARTITION, OFFSET)
+    delete_where = None
     if to != "table":
         if before is None and status.is_position_known:
             raise ConfigError(
@@ -133,8 +136,7 @@ def plan_rewind(
         table = open_table(name, connections=connections)
         targets = find_targets(to, config, status, table, chosen, accept_loss=accept_loss)
         moves = plan_moves(known, targets, status.topics, ids=ids, accept_loss=accept_loss)
-        columns = (TOPIC if TOPIC in table.schema().column_names else "", PARTITION, OFFSET)
-        moves = _with_rows(moves, table, columns, ids, config.name, delete_rows=delete_rows)
+        moves, delete_where = _with_rows(moves, table, ids, config.name, delete_rows=delete_rows)
     elif not status.is_position_known and status.refusal is not None:
         raise status.refusal
     moves, letters = _with_letters(moves, known, config, status, connections)
@@ -143,8 +145,7 @@ def plan_rewind(
         table=name,
         moves=moves,
         letters=letters,
-        delete_rows=bool(delete_rows) and any(move.again for move in moves),
-        columns=columns,
+        delete_where=delete_where,
         status=status,
     )
 
@@ -178,8 +179,8 @@ def execute_rewind(
     if agreed.moves:
         ranges = before.ranges if before is not None else None
         commit = move_commit(agreed.feed, ranges, agreed.moves, agreed.status.topics, deletes=agreed.delete_rows)
-        where = rows_where(_spans(agreed.moves), columns=agreed.columns) if agreed.delete_rows else None
-        sink.commit_reset(replace(commit, fence=fence), commit_id=uuid.uuid4().hex, delete_where=where)
+        commit = replace(commit, fence=fence)
+        sink.commit_reset(commit, commit_id=uuid.uuid4().hex, delete_where=agreed.delete_where)
     position = sink.position()
     if letters is not None:
         letters.follow(position.ranges if position is not None else None, moved=True)
@@ -191,23 +192,14 @@ def execute_rewind(
     return MonitoringGroup(config.kafka, config.kafka.monitoring_group).publish(position.ranges.ranges)
 
 
-def _spans(moves: tuple[PartitionMove, ...]) -> dict[Partition, tuple[int, int]]:
-    return {(move.topic, move.partition): (move.to, move.to + move.again) for move in moves if move.again}
-
-
 def _with_rows(
-    moves: tuple[PartitionMove, ...],
-    table: Table,
-    columns: tuple[str, str, str],
-    ids: Mapping[str, str],
-    feed: str,
-    *,
-    delete_rows: bool | None,
-) -> tuple[PartitionMove, ...]:
-    """Count the rows from what is read again, as far as the table keeps their offsets."""
-    spans = _spans(moves)
+    moves: tuple[PartitionMove, ...], table: Table, ids: Mapping[str, str], feed: str, *, delete_rows: bool | None
+) -> tuple[tuple[PartitionMove, ...], str | None]:
+    """Count the rows from what is read again, as far as the table keeps their offsets, and name those to delete."""
+    spans = {(move.topic, move.partition): (move.to, move.to + move.again) for move in moves if move.again}
     if not spans:
-        return moves
+        return moves, None
+    columns = (TOPIC if TOPIC in table.schema().column_names else "", PARTITION, OFFSET)
     why = _why_unknown(table, columns, ids, feed, {topic for topic, _ in spans})
     if why is not None and delete_rows:
         raise ConfigError(
@@ -216,14 +208,16 @@ def _with_rows(
             hint="--keep-rows reads the records again beside the rows that are there; decode: {metadata: [topic, "
             "partition, offset]} keeps the offsets of new rows",
         )
-    counts = _count_rows(table, columns, spans) if why is None else {}
+    where = rows_where(spans, columns=columns)
+    counts = _count_rows(table, where, columns, spans) if why is None else {}
     if delete_rows is None and (why is not None or any(counts.values())):
         message = f"the {sum(counts.values()):,} rows of them" if why is None else "the rows of them"
         raise ConfigError(
             f"{sum(move.again for move in moves):,} offsets are read again: say what becomes of {message}",
             hint="--delete-rows deletes them in the same commit, --keep-rows leaves them beside the new ones",
         )
-    return tuple(replace(move, rows=counts.get((move.topic, move.partition))) if move.again else move for move in moves)
+    counted = (replace(move, rows=counts.get((move.topic, move.partition))) if move.again else move for move in moves)
+    return tuple(counted), where if delete_rows else None
 
 
 def _why_unknown(
@@ -249,16 +243,13 @@ def _why_unknown(
 
 
 def _count_rows(
-    table: Table, columns: tuple[str, str, str], spans: Mapping[Partition, tuple[int, int]]
+    table: Table, where: str, columns: tuple[str, str, str], spans: Iterable[Partition]
 ) -> dict[Partition, int]:
     from pyiceberg.expressions import parser
 
     [first, *_] = spans
     counts: Counter[Partition] = Counter(dict.fromkeys(spans, 0))
-    scan = table.scan(
-        row_filter=parser.parse(rows_where(spans, columns=columns)),
-        selected_fields=tuple(name for name in columns if name),
-    )
+    scan = table.scan(row_filter=parser.parse(where), selected_fields=tuple(name for name in columns if name))
     for batch in scan.to_arrow_batch_reader():
         topics = batch.column(TOPIC).to_pylist() if columns[0] else [first[0]] * batch.num_rows
         counts.update(zip(topics, batch.column(PARTITION).to_pylist(), strict=True))
