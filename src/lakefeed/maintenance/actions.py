@@ -27,11 +27,7 @@ Result = TypeVar("Result")
 TRIES = 5
 FIRST_WAIT_SECONDS = 0.5
 # Iceberg's exceptions when the commits of others come first, and its message when it has wrapped them.
-CONFLICTS = (
-    "CommitFailedException",
-    "ValidationException",
-    "Cannot commit rewrite because of",
-)
+CONFLICTS = ("CommitFailedException", "ValidationException", "Cannot commit rewrite because of")
 # A file that was read is gone: others have replaced and expired it meanwhile, or it is lost for good.
 GONE = "NotFoundException"
 NO_CONFLICTS = ("GC is disabled", "lakefeed refuses the commit", "Unable to determine whether certain files are orphan")
@@ -80,13 +76,7 @@ class MaintenanceActions:
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        table: str,
-        *,
-        done: Done,
-        say: Callable[[str], None],
-        stopping: Callable[[], bool],
+        self, spark: SparkSession, table: str, *, done: Done, say: Callable[[str], None], stopping: Callable[[], bool]
     ) -> None:
         self._jvm: Any = spark._jvm
         self._java_session = spark._jsparkSession

@@ -42,8 +42,7 @@ class Report:
     """One upkeep of one table.
 
     Attributes:
-        due: what was due at the beginning.
-        did: what was done; with dry_run only the orphans are counted.
+        did: the work; with dry_run only the orphans are counted.
         before: the table's figures (``Health.figures``).
         after: the same afterwards; None with dry_run.
         scan_seconds: how long Spark read all rows, before and after; None if that was not requested.
@@ -92,11 +91,9 @@ class Report:
 
 
 class Maintenance:
-    """Looks after one table, once.
+    """Looks after one table, once; its session may run a feed at the same time.
 
     Args:
-        spark: the session; it may run a feed at the same time.
-        connections: store and catalogs, to look at the table without Spark.
         stop: set it to end after the piece at hand.
         say: called with one line for each piece.
     """
@@ -140,7 +137,6 @@ class Maintenance:
         Raises:
             ResourceMissing: there is no such table.
             TableBusy: another job is at work.
-            Py4JJavaError: Iceberg or the store failed, in another way than by a conflict.
         """
         began = time.monotonic()
         activate(self._spark)

@@ -23,13 +23,7 @@ DELETED = 0.3  # Share of rows; Iceberg's own (delete-ratio-threshold of rewrite
 
 @dataclass(frozen=True, kw_only=True)
 class LastUpkeep:
-    """What the table remembers of upkeep.
-
-    Attributes:
-        at: when the last one ended, in seconds since 1970; None if there was none.
-        orphans_at: when orphans were last looked for to the end.
-        did: its figures by step, as the report has them.
-    """
+    """The end of the last upkeep and of the last look for orphans, in seconds since 1970, and the report's figures."""
 
     at: float | None = None
     orphans_at: float | None = None
@@ -50,11 +44,9 @@ class LastUpkeep:
 
 @dataclass(frozen=True, kw_only=True)
 class Expiry:
-    """Which snapshots may go.
+    """Which snapshots may go: those committed ``before`` (in seconds since 1970), but for the newest ``keep``.
 
     Attributes:
-        before: those committed before, in seconds since 1970.
-        keep: so many stay in any case.
         snapshots: how many would go now.
         held_for: the feed whose newest commit holds more of them than the settings do; None if none does.
     """
@@ -77,13 +69,10 @@ class Due:
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenancePlan:
-    """What is due at a table.
+    """The rewrites and removals that are due at a table.
 
     Attributes:
         partitions: to compact, the coldest first.
-        manifests: whether to rewrite the manifests.
-        delete_files: whether to rewrite the files of position deletes.
-        expiry: which snapshots may go; None if none.
         orphans_before: files older than this, in seconds since 1970, may be orphans; None if it is not time to look.
         due: the same for people.
     """
@@ -172,9 +161,7 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
     days this ends, since one feed that is gone would hold the snapshots of all others; where the feed stands is then
     known from the table's property alone.
 
-    Args:
-        ancestors: the present snapshot's line, newest first.
-        now: seconds since 1970.
+    The ancestors are the present snapshot's line, newest first.
     """
     requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}

@@ -20,6 +20,10 @@ TARGET_DEFAULT = 512 * 1024 * 1024  # Iceberg's own.
 SMALL = 0.75  # Of the target; Iceberg's own (min-file-size-bytes of rewrite_data_files).
 # Upper bounds of the classes of file sizes, in MB; one more class is above the last.
 SIZES_MB = (1, 8, 32, 128, 384, 1024)
+FIGURES = (
+    "files", "bytes", "small_files", "delete_files", "partitions", "manifests", "manifest_bytes", "snapshots",
+    "metadata_files", "metadata_bytes", "planning_seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -154,31 +158,12 @@ class Health:
 
     def figures(self) -> dict[str, Any]:
         """Return the numbers that a report compares before and after maintenance."""
-        return {
-            "files": self.files,
-            "bytes": self.bytes,
-            "small_files": self.small_files,
-            "delete_files": self.delete_files,
-            "partitions": len(self.partitions),
-            "manifests": self.manifests,
-            "manifest_bytes": self.manifest_bytes,
-            "snapshots": self.snapshots,
-            "metadata_files": self.metadata_files,
-            "metadata_bytes": self.metadata_bytes,
-            "planning_seconds": round(self.planning_seconds, 3),
-        }
+        figures = {name: getattr(self, name) for name in FIGURES}
+        return figures | {"partitions": len(self.partitions), "planning_seconds": round(self.planning_seconds, 3)}
 
 
 def read_health(table: str, *, connections: Connections, target_bytes: int | None = None) -> Health:
-    """Read how a table is now.
-
-    Args:
-        target_bytes: the size that its files should have. Default: the table's property.
-
-    Raises:
-        ResourceMissing: there is no such table.
-        MissingExtra: pyiceberg is not installed.
-    """
+    """Read how a table is now; the default of ``target_bytes``, the size of its files, is the table's property."""
     opened = open_table(table, connections=connections)
     metadata = opened.metadata
     target = target_bytes or int(opened.properties.get(TARGET, TARGET_DEFAULT))

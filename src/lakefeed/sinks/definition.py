@@ -96,8 +96,7 @@ class Sink(RowSink, MovableSink, Protocol):
     def begin(self, reread: Reread | None) -> None:
         """Prepare for the first batch, after the columns fit; a sink that lags catches up.
 
-        Args:
-            reread: reads records again; None if the query has state, so that nothing can be made of them alone.
+        A query with state has no ``reread``: of some records alone it can make nothing.
         """
 
     def files_of(self, batch_ids: Iterable[int]) -> int | None:
@@ -129,11 +128,7 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
     ledger: IcebergLedger
 
     def take_fence(self, suffix: str = "") -> str:
-        """Make this driver the only one that can commit to the feed.
-
-        Args:
-            suffix: behind the feed's name, for work that is fenced apart from its batches.
-        """
+        """Take the fence of the feed, or with a suffix that of work which is fenced apart from its batches."""
 
 
 class RealTimeSink(Sink, Protocol):
@@ -147,7 +142,6 @@ class RealTimeSink(Sink, Protocol):
         """Return the rows of a stream as the records that Spark writes.
 
         Args:
-            rows: with the columns that ``apply_schema`` was given.
             batch: the query, and the number of the batch that a row belongs to.
         """
 
@@ -236,29 +230,18 @@ class SinkDefinition(ABC, Generic[Settings]):
 
     @abstractmethod
     def open(self, spark: SparkSession, claim: Claim) -> Sink:
-        """Open the sink for the batches of a feed.
+        """Open the sink for the batches of a feed; a ConfigError if it cannot serve this pipeline.
 
         Args:
             claim: the feed's checkpoint, where a sink without a ledger keeps the schema.
-
-        Raises:
-            ConfigError: the sink cannot serve this pipeline.
         """
 
     def open_table(self, spark: SparkSession) -> LedgerTable:
-        """Open the Iceberg table that holds the ledger, for a backfill, a replay or a rewind.
-
-        Raises:
-            ConfigError: the ledger is elsewhere.
-        """
+        """Open the Iceberg table that holds the ledger, for a backfill, a replay or a rewind."""
         raise ConfigError("the ledger of this sink is not in an Iceberg table", where=self.context.place)
 
     def open_real_time(self, spark: SparkSession, claim: Claim) -> RealTimeSink:
-        """Open the sink for records one by one.
-
-        Raises:
-            ConfigError: it takes whole batches only.
-        """
+        """Open the sink for records one by one."""
         raise ConfigError("this sink takes whole batches only", where=self.context.place, hint="trigger: 1 second")
 
     def state(self) -> SinkState:
@@ -269,9 +252,6 @@ class SinkDefinition(ABC, Generic[Settings]):
         """Open all commits of the feed at one moment, for ``lakefeed verify``; without Spark.
 
         A sink with a ``snapshot_table`` does not need it.
-
-        Raises:
-            ConfigError: the sink does not keep them.
         """
         raise ConfigError("this sink does not keep its commits", where=self.context.place)
 
@@ -305,23 +285,12 @@ class SinkDefinition(ABC, Generic[Settings]):
         return NotedSchema(noted, lambda rows: self.require_columns(spark, rows))
 
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:
-        """Refuse rows that lack a column which the settings name.
-
-        Raises:
-            ConfigError: naming the first that is missing.
-        """
+        """Refuse rows that lack a column which the settings name, by a ConfigError with the first of them."""
 
 
 @dataclass
 class StoredState:
-    """Where a feed stands in its sink, read when it is requested.
-
-    Attributes:
-        keeps_ledger: whether the sink knows which offsets it holds.
-        keeps_log: whether it keeps no ledger, but a log of its batches.
-        read_position: reads where the feed stands.
-        read_log: reads the newest batch in the log.
-    """
+    """Where a feed stands in its sink: its position in a ledger, or the newest batch in a log; read on request."""
 
     keeps_ledger: bool = False
     keeps_log: bool = False
@@ -337,11 +306,7 @@ class StoredState:
 
 @dataclass(frozen=True)
 class NotedSchema:
-    """Plans no change, for a sink whose reader's schema is noted in the checkpoint location.
-
-    Attributes:
-        check: refuses rows that do not fit.
-    """
+    """Plans no change, for a sink whose reader's schema is noted in the checkpoint location; ``check`` refuses rows."""
 
     noted: str | None
     check: Callable[[StructType], None]
@@ -358,11 +323,7 @@ class NotedSchema:
 
 
 def checked(key: str, ask: Callable[[], object]) -> Check:
-    """Return a check whose errors become problems of a setting.
-
-    Args:
-        ask: makes the request.
-    """
+    """Return a check that makes a request, and whose errors become problems of the setting ``key``."""
 
     def check() -> list[Problem]:
         try:

@@ -90,9 +90,6 @@ class Files(Target):
         file_format: CSV has a header; structs, arrays and maps, which it has no form for, are in it as JSON, and bytes
             as base64.
         append: add to files that are there.
-
-    Raises:
-        ConfigError: there is something already, and it is not to be added to; or it is the path of a Parquet feed.
     """
 
     def __init__(self, spark: SparkSession, path: str, *, file_format: FileFormat, append: bool) -> None:

@@ -206,11 +206,7 @@ class SecondarySink:
 
 
 class FanOutSink(BaseSink):
-    """The feed's own sink and the secondary ones, as one; the own sink answers for all.
-
-    Args:
-        note: called when a secondary sink waits, and when it resumes.
-    """
+    """The feed's own sink and the secondary ones, as one; the own sink answers for all."""
 
     def __init__(self, feed: str, main: Sink, sides: Sequence[SecondarySink], *, note: Callable[[str], None]) -> None:
         self._feed = feed
@@ -221,11 +217,7 @@ class FanOutSink(BaseSink):
         self._again: Reread | None = None
 
     def begin(self, reread: Reread | None) -> None:
-        """Let those catch up that lag behind the feed's own sink.
-
-        Args:
-            reread: reads records again; None if the query has state, and nothing can be made of them alone.
-        """
+        """Let those catch up that lag behind the feed's own sink."""
         self._again = reread
         position = self._main.position()
         if position is None:

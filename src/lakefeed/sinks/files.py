@@ -73,11 +73,7 @@ class FileStreamSink(NotedSink):
             self._table = PartitionedTable(spark, sink, name)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Remember the reader's schema. The files need nothing: each has its own columns, which readers merge.
-
-        Raises:
-            ConfigError: a partition column is not among the rows' columns.
-        """
+        """Remember the reader's schema. The files need nothing: each has its own columns, which readers merge."""
         _require_partition_columns(self._sink, rows)
         super().apply_schema(rows, stored, entries)
         if self._table is not None:
@@ -101,11 +97,7 @@ class FileStreamSink(NotedSink):
         )
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Write the rows of one micro-batch and list them; return None if the log has the batch already.
-
-        Raises:
-            Py4JJavaError: Spark could not, or the commit was refused.
-        """
+        """Write the rows of one micro-batch and list them; return None if the log has the batch already."""
         if not isinstance(commit, Commit):
             raise ConfigError(
                 "a feed of files takes batches only: its log is numbered by them",
@@ -158,11 +150,7 @@ class PartitionedTable:
             self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({_columns(missing)})")
 
     def add(self, directories: Sequence[str]) -> None:
-        """Make partitions known.
-
-        Args:
-            directories: such as ``zip=8001/day=2024-01-01``.
-        """
+        """Make partitions known, such as ``zip=8001/day=2024-01-01``."""
         new = sorted(set(directories) - self._known)
         for at in range(0, len(new), MOST_AT_ONCE):
             listed = " ".join(f"PARTITION ({_values(directory)})" for directory in new[at : at + MOST_AT_ONCE])

@@ -49,11 +49,7 @@ BATCH, SOURCE, ROW = "lakefeed.batch", "lakefeed.source", "lakefeed.row"
 """Headers; ``io.lakefeed.copies.OnceOnly`` reads them."""
 PROMPT = {"kafka.linger.ms": "0"}
 """In real time a record waits for no other."""
-_FRAMED: dict[str, Format] = {
-    "avro": "confluent-avro",
-    "protobuf": "confluent-protobuf",
-    "json_schema": "json-schema",
-}
+_FRAMED: dict[str, Format] = {"avro": "confluent-avro", "protobuf": "confluent-protobuf", "json_schema": "json-schema"}
 _PLAIN: dict[str, Format] = {"avro": "avro", "protobuf": "protobuf", "json": "json"}
 
 
@@ -129,12 +125,7 @@ class KafkaSink(StatelessSink):
         return f"topic {self._sink.topic}"
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Settle how these rows are encoded, and register their schema.
-
-        Raises:
-            ConfigError: the rows lack a column, or do not fit the schema.
-            ResourceMissing: there is no such topic.
-        """
+        """Settle how these rows are encoded, and register their schema."""
         self._partitions = len(_topics(self._producer).describe(self._sink.topic).partitions)
         self._records = RowRecords.settle(self._sink, self._spark.createDataFrame([], rows))
         super().apply_schema(rows, stored, entries)
@@ -156,11 +147,7 @@ class KafkaSink(StatelessSink):
         return settled.of(rows, batch=batch, one_per_record=True, partitions=self._partitions)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Send a batch: see ``StatelessSink.land``.
-
-        Raises:
-            ConfigError: a row has no value for a field that has to have one.
-        """
+        """Send a batch; a ConfigError if a row has no value for a field that has to have one."""
         try:
             return super().land(rows, commit, commit_id=commit_id)
         except Exception as error:
@@ -180,11 +167,7 @@ class KafkaSink(StatelessSink):
 
 @dataclass(frozen=True, kw_only=True)
 class RowRecords:
-    """How rows of one schema become records of a topic.
-
-    Attributes:
-        encoding: of the value; None if it is one column as it is.
-    """
+    """How rows of one schema become records of a topic; the value of one column as it is has no encoding."""
 
     sink: KafkaSinkConfig
     schema: StructType
@@ -192,11 +175,7 @@ class RowRecords:
 
     @classmethod
     def settle(cls, sink: KafkaSinkConfig, rows: DataFrame) -> RowRecords:
-        """Check that the rows have the columns that the sink names, and settle the value's schema in the registry.
-
-        Raises:
-            ConfigError: they lack a column, or do not fit the schema.
-        """
+        """Check that the rows have the columns that the sink names, and settle the value's schema in the registry."""
         require_columns(sink, rows)
         return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, _described(rows)))
 
@@ -250,11 +229,7 @@ class RowRecords:
 
 
 def require_columns(sink: KafkaSinkConfig, rows: DataFrame) -> None:
-    """Refuse rows that lack the columns of the sink's key, value or headers.
-
-    Raises:
-        ConfigError: naming the setting.
-    """
+    """Refuse rows that lack the columns of the sink's key, value or headers, by a ConfigError with the setting."""
     from pyspark.sql import functions as sf
 
     with _refusals("key", rows):
@@ -354,11 +329,7 @@ def header(name: str, value: Column) -> Column:
 
 
 def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict[str, str]:
-    """Return the client options of Spark's Kafka sink.
-
-    Raises:
-        ConfigError: neither the sink nor the source names the brokers.
-    """
+    """Return the client options of Spark's Kafka sink; a ConfigError if none names the brokers."""
     shared = source_options(source) if source is not None and sink.bootstrap_servers is None else {}
     servers = sink.bootstrap_servers or (source.bootstrap_servers if source is not None else None)
     if servers is None:

@@ -71,12 +71,7 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
             yield Problem.of(error, key=f"{self.context.place}.path")
 
     def _user_sink(self) -> Any:
-        """Make an object of the user's class.
-
-        Raises:
-            ConfigError: there is no such class, it does not take these options, has no ``write``, or does not take the
-                output mode.
-        """
+        """Make an object of the user's class; a ConfigError if it does not fit the settings or the output mode."""
         where, mode = f"sink.python: {self.settings.path}", self.context.output_mode
         kind = load(self.settings.path, where="sink.python", folder=self.context.folder)
         try:
@@ -118,10 +113,6 @@ def keeps_ledger(own: Any) -> bool:
 
 
 def last_position(own: Any) -> Position | None:
-    """Return where the feed stands as a user's class says; None if it has nothing, or has no ``last``.
-
-    Raises:
-        ConfigError: ``last`` returns something else than ``batch.ranges``.
-    """
+    """Return where the feed stands as a user's class says; None if it has nothing, or has no ``last``."""
     text = own.last() if keeps_ledger(own) else None
     return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)

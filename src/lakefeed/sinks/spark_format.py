@@ -45,11 +45,7 @@ class MemorySink(StatelessSink):
         return f"memory:{self._name}"
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Create the view.
-
-        Raises:
-            ConfigError: the rows lack a key.
-        """
+        """Create the view; a ConfigError if the rows lack a key."""
         from pyspark.sql import Row
 
         super().apply_schema(rows, stored, entries)
@@ -65,11 +61,7 @@ class MemorySink(StatelessSink):
         self._show(rows)
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
-        """Take the batch into the view.
-
-        Raises:
-            ConfigError: there would be more rows than the driver is to keep.
-        """
+        """Take the batch into the view; a ConfigError if these are more rows than the driver may keep."""
         new = rows.limit(self._sink.max_rows + 1).collect()
         if self._mode == "complete":
             self._rows = new

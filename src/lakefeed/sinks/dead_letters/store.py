@@ -19,8 +19,8 @@ from lakefeed.sinks.definition import TableChange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    Judge = Callable[[DataFrame], DataFrame]
-    """Decodes records and adds ``RECORD``, as it was done for the rows of their commit."""
+Judge: TypeAlias = "Callable[[DataFrame], DataFrame]"
+"""Decodes records and adds ``RECORD``, as it was done for the rows of their commit."""
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """The columns that a letter keeps of its record, and that are decoded again."""
@@ -51,11 +51,7 @@ class DeadLetterFilter:
 
     @classmethod
     def at(cls, feed: str, position: str) -> DeadLetterFilter:
-        """Choose the letter at ``[TOPIC:]PARTITION:OFFSET``.
-
-        Raises:
-            ConfigError: the position is written otherwise.
-        """
+        """Choose the letter at ``[TOPIC:]PARTITION:OFFSET``."""
         match = POSITION.fullmatch(position)
         if match is None:
             raise ConfigError(
@@ -161,11 +157,7 @@ def time_of(microseconds: int | None) -> datetime | str | None:
 
 
 def with_bad_timestamp(letters: DataFrame) -> DataFrame:
-    """Return the records of letters as they came: with the timestamp that Spark cannot hold, which their reason says.
-
-    Args:
-        letters: with the columns of a dead-letter table.
-    """
+    """Return the records of letters as they came: a timestamp that Spark cannot hold is in their reason."""
     from pyspark.sql import functions as sf
 
     named = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
@@ -184,14 +176,10 @@ class TopicCreation:
 
 @dataclass(frozen=True)
 class BackfillOrigin:
-    """The dead letters of one commit of a backfill.
+    """The dead letters of one commit of a backfill, which was a moment ago if ``committed_at`` is 0.
 
     Their offsets may lie anywhere before those of the batches, so they have a ledger of their own. In place of offsets
-    it has the number of the rows' commit: each number once, in their order.
-
-    Attributes:
-        number: of the rows' commit, ``Backfill.number``.
-        committed_at: when that was, in seconds since 1970; 0 if that was a moment ago.
+    it has the number of the rows' commit, ``Backfill.number``: each number once, in their order.
     """
 
     feed: str

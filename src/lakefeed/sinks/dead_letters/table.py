@@ -25,6 +25,7 @@ from lakefeed.sinks.dead_letters.store import (
     RECORD_COLUMNS,
     DeadLetterFilter,
     DeadLetterStore,
+    Judge,
     SourceCommit,
     time_of,
     with_bad_timestamp,
@@ -34,8 +35,6 @@ from lakefeed.sinks.iceberg.layout import carry_out, creation, require_dead_lett
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from lakefeed.sinks.dead_letters.store import Judge
 
     ReadAgain = Callable[[Sequence[OffsetRange], OffsetRanges], DataFrame]
     """Reads some records again, of those that a commit is made of."""
@@ -70,11 +69,7 @@ class TableReader:
         self._connections = connections
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
-        """Return the chosen letters by position.
-
-        Raises:
-            ResourceMissing: the table does not exist.
-        """
+        """Return the chosen letters by position."""
         import pyarrow as pa
         from pyiceberg.expressions import And, EqualTo
 
@@ -109,11 +104,7 @@ class DeadLetterTable(DeadLetterStore):
         carry_out(self._spark, self.change())
 
     def change(self) -> TableChange:
-        """Return what ``ensure`` does.
-
-        Raises:
-            ConfigError: there is such a table, and it is for something else.
-        """
+        """Return what ``ensure`` does; a ConfigError if the table is for something else."""
         if self._spark.catalog.tableExists(self._table):
             require_dead_letters(self._table, self._spark.table(self._table).columns)
             return TableChange(table=self._table, is_new=False)

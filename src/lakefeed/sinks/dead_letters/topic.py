@@ -33,6 +33,7 @@ from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import (
     DeadLetterFilter,
     DeadLetterStore,
+    Judge,
     SourceCommit,
     TopicCreation,
     time_of,
@@ -42,8 +43,6 @@ from lakefeed.sinks.kafka import HEADERS_TYPE, header, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from lakefeed.sinks.dead_letters.store import Judge
 
 PREFIX = "lakefeed."
 LETTER = ("feed", "batch-id", "topic", "partition", "offset", "timestamp", "reason", "schema-id", "failed-at")
@@ -124,10 +123,6 @@ class TopicReader:
         """Read the topic to its end; return the letters of a feed that are not gone, by the position of their records.
 
         Memory: a ``DeadLetter`` for each letter that is in the topic, the gone ones too.
-
-        Raises:
-            ResourceMissing: there is no such topic.
-            Unreachable: the broker does not answer.
         """
         latest: dict[Position, DeadLetter] = {}
         notes: dict[tuple[Position, int], set[tuple[str, str]]] = {}
@@ -235,11 +230,7 @@ class DeadLetterTopic(DeadLetterStore):
     def _write(
         self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int, present: set[Position]
     ) -> None:
-        """Send the dead letters of a commit that are not present.
-
-        Raises:
-            CheckpointMismatch: with those that are present they are not as many as expected.
-        """
+        """Send the dead letters of a commit that are not present."""
         from pyspark.sql import functions as sf
 
         records = read_batch(self._spark, self._source, ranges=spans, headers=True)
