@@ -43,10 +43,7 @@ class Done:
     """Counts of the work so far; filled while it continues.
 
     Attributes:
-        files_before: small files that were read.
-        files_after: files that replace them.
-        bytes: in those that were read.
-        expired_files: files that went with the snapshots.
+        bytes: in the small files that were read.
         orphans: files that nothing referred to, deleted; with dry_run those that would be.
         conflicts: partitions and steps that were left because others' commits came first each time.
     """
@@ -70,7 +67,6 @@ class MaintenanceActions:
     """The steps for one table. Each raises ``WriteConflict`` if the commits of others came first too often.
 
     Args:
-        done: gets the counts of each piece.
         say: called with one line for each piece.
         stopping: True when no new piece is to be begun, and no failed one to be tried again.
     """
@@ -85,6 +81,8 @@ class MaintenanceActions:
         self._done = done
         self._say = say
         self._stopping = stopping
+        self.orphans_at: float | None = None
+        """When orphans were deleted, in seconds since 1970."""
 
     def load(self) -> Any:
         """Load the Java table as it is at present."""
@@ -177,6 +175,7 @@ class MaintenanceActions:
         done = self._done
         done.orphans, done.orphan_bytes = int(found[0]), int(found[1])
         if delete:
+            self.orphans_at = time.time()
             self._say(f"{done.orphans:,} orphans of {done.orphan_bytes / 1e6:,.1f} MB were deleted")
 
     def _retry(self, piece: Callable[[Any], Result]) -> Result:

@@ -91,12 +91,7 @@ class Report:
 
 
 class Maintenance:
-    """Looks after one table, once; its session may run a feed at the same time.
-
-    Args:
-        stop: set it to end after the piece at hand.
-        say: called with one line for each piece.
-    """
+    """Looks after one table, once; its session may run a feed. Set ``stop`` to end after the piece at hand."""
 
     def __init__(
         self,
@@ -120,16 +115,15 @@ class Maintenance:
         self._actions = MaintenanceActions(
             spark, table, done=self._done, say=say, stopping=lambda: self._cut() is not None
         )
-        self._looked_for_orphans: float | None = None
         self._unfinished: Unfinished | None = None
 
     def run(
         self, *, dry_run: bool = False, asked: bool = True, measure_scan: bool = False, wait: float = 0.0
     ) -> Report:
-        """Do what is due.
+        """Do the work that is due.
 
         Args:
-            dry_run: do nothing; count orphans, and say what is due.
+            dry_run: do nothing; count orphans, and report what is due.
             asked: a user requests it now, so that orphans are looked for in any case.
             measure_scan: read all rows before and after, and say how long it took.
             wait: seconds to wait while another job is at work.
@@ -186,7 +180,7 @@ class Maintenance:
             if (expiry := planned.expiry) is not None:
                 self._try("snapshots", partial(self._actions.expire, expiry))
             if (before := planned.orphans_before) is not None:
-                self._try("orphans", partial(self._delete_orphans, before))
+                self._try("orphans", partial(self._actions.find_orphans, before=before, delete=True))
         finally:
             context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # None ends it.
 
@@ -209,14 +203,10 @@ class Maintenance:
             self._unfinished = "time"
         return self._unfinished
 
-    def _delete_orphans(self, before: float) -> None:
-        self._actions.find_orphans(before=before, delete=True)
-        self._looked_for_orphans = time.time()
-
     def _last_upkeep(self, health: Health) -> LastUpkeep:
         before = LastUpkeep.of(health.properties)
         did = {name: value for name, value in vars(self._done).items() if value}
-        return LastUpkeep(at=time.time(), orphans_at=self._looked_for_orphans or before.orphans_at, did=did)
+        return LastUpkeep(at=time.time(), orphans_at=self._actions.orphans_at or before.orphans_at, did=did)
 
     def _health(self) -> Health:
         target = self._settings.compact.target_mb
@@ -233,20 +223,15 @@ class Lease:
 
     It is taken by compare-and-set in the table's properties (``io.lakefeed.upkeep.Lease``) and made longer while the
     work continues; a job that is killed leaves it to end. It keeps work from being done twice. That commits do no harm
-    to each other is Iceberg's own check.
+    to each other is Iceberg's own check. On entering it raises ``TableBusy`` if another job does not end in time.
 
     Args:
-        loaded: the Java table.
-        name: catalog.namespace.table, for messages.
         wait: seconds to wait for another job's end.
         seconds: how long it lasts without being made longer; so long a killed job keeps others out.
 
     Attributes:
         lost: set when another job has it, because this one was not able to make it longer in time.
         notes: table properties to set when it is given back.
-
-    Raises:
-        TableBusy: on entering, if another job is at work and does not end in time.
     """
 
     def __init__(

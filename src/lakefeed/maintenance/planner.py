@@ -86,12 +86,7 @@ class MaintenancePlan:
 
 
 def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -> MaintenancePlan:
-    """Decide what is due.
-
-    Args:
-        now: seconds since 1970.
-        asked: a user requests it now, so that orphans are looked for even if they were a short time ago.
-    """
+    """Decide what is due; if a user has ``asked`` for it, orphans are looked for even if they were shortly before."""
     steps = settings.steps
     due: list[Due] = []
     partitions = _compactable(health, settings.compact) if "compact" in steps else ()
@@ -159,9 +154,7 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
     The newest commit of each feed stays, and so does all that came after it: a feed that starts again reads there
     which dead letters it has to make good, and a replay that was cut off whether it has landed. After ``HELD_DAYS``
     days this ends, since one feed that is gone would hold the snapshots of all others; where the feed stands is then
-    known from the table's property alone.
-
-    The ancestors are the present snapshot's line, newest first.
+    known from the table's property alone. The ancestors are the present snapshot's line, newest first.
     """
     requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}

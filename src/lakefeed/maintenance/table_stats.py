@@ -98,7 +98,6 @@ class Health:
     Attributes:
         snapshot_id: the present one; None while the table is empty.
         target_bytes: the size that its files should have.
-        partitions: those with files.
         sizes: number of data files in each class of ``SIZES_MB``.
         snapshots: all, branches and tags included.
         ancestors: the present snapshot's line, newest first.

@@ -167,7 +167,6 @@ class CommitHistory:
 
     Attributes:
         commits: of the feed, oldest first.
-        fence: of the driver that may commit.
         has_keys: whether the table has one row for each key.
         marks_deletes: whether rows are marked as deleted and kept.
         count_rows: counts the rows of a table with keys.
@@ -260,12 +259,7 @@ class SinkDefinition(ABC, Generic[Settings]):
         return iter(())
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
-        """Find mistakes between the settings and the rows, before anything runs.
-
-        Args:
-            rows: an unstarted stream with the rows' columns.
-            stateful: whether the query keeps state.
-        """
+        """Find mistakes between the settings and the rows, an unstarted stream, before anything runs."""
         return iter(())
 
     def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:

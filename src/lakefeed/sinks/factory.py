@@ -69,13 +69,10 @@ def open_sink(
     note: Callable[[str], None],
     folder: Path | None = None,
 ) -> Sink:
-    """Open the feed's own sink, or that and the secondary ones as one; other arguments as for ``sink_of``.
+    """Open the feed's own sink, or that and the secondary ones as one.
 
     Args:
         note: called when a secondary sink falls behind, and when it resumes.
-
-    Raises:
-        ConfigError: a sink cannot serve this pipeline.
     """
     main, *others = [each.open(spark, claim) for each in sinks_of(config, connections, folder=folder)]
     if not others:

@@ -78,7 +78,7 @@ class FileStreamSink(NotedSink):
         super().apply_schema(rows, stored, entries)
         if self._table is not None:
             self._table.ensure(rows)
-            self._table.add(self._directories(-1))
+            self._table.add(self._files.directories(-1))
 
     def location(self) -> str:
         return self._sink.path
@@ -107,11 +107,8 @@ class FileStreamSink(NotedSink):
         frame: Any = flat(rows) if self._sink.file_format == "csv" else rows
         written = int(self._files.add(commit.batch_id, commit_id, frame._jdf))
         if self._table is not None:
-            self._table.add(self._directories(commit.batch_id))
+            self._table.add(self._files.directories(commit.batch_id))
         return written if written >= 0 else None
-
-    def _directories(self, batch_id: int) -> list[str]:
-        return [str(directory) for directory in self._files.directories(batch_id)]
 
 
 def _require_partition_columns(sink: PathSinkConfig, rows: StructType) -> None:
@@ -149,9 +146,9 @@ class PartitionedTable:
         if missing := [field for field in rows.fields if field.name.lower() not in have]:
             self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({_columns(missing)})")
 
-    def add(self, directories: Sequence[str]) -> None:
+    def add(self, directories: Iterable[Any]) -> None:
         """Make partitions known, such as ``zip=8001/day=2024-01-01``."""
-        new = sorted(set(directories) - self._known)
+        new = sorted({str(directory) for directory in directories} - self._known)
         for at in range(0, len(new), MOST_AT_ONCE):
             listed = " ".join(f"PARTITION ({_values(directory)})" for directory in new[at : at + MOST_AT_ONCE])
             self._spark.sql(f"ALTER TABLE {self._name} ADD IF NOT EXISTS {listed}")

@@ -177,7 +177,7 @@ class RowRecords:
     def settle(cls, sink: KafkaSinkConfig, rows: DataFrame) -> RowRecords:
         """Check that the rows have the columns that the sink names, and settle the value's schema in the registry."""
         require_columns(sink, rows)
-        return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, _described(rows)))
+        return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, rows.drop(*POSITION_COLUMNS)))
 
     def of(self, rows: DataFrame, *, batch: Column, one_per_record: bool, partitions: int) -> DataFrame:
         """Return the records of a batch's rows.
@@ -186,7 +186,6 @@ class RowRecords:
             rows: with the columns ``POSITION_COLUMNS``, if it is known which record each is made of.
             batch: the query and the number of the batch.
             one_per_record: whether a record makes one row at most.
-            partitions: how many the topic has.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
@@ -223,7 +222,7 @@ class RowRecords:
 
     def _value(self, rows: DataFrame) -> Column:
         if self.encoding is not None:
-            return value_of(_described(rows), self.encoding)
+            return value_of(rows.drop(*POSITION_COLUMNS), self.encoding)
         assert self.sink.value.column is not None  # The only value that has no encoding.
         return _column_bytes(self.sink.value.column.name, rows)
 
@@ -292,11 +291,6 @@ def _column_bytes(name: str, rows: DataFrame) -> Column:
         )
     column = sf.col(quoted(name))
     return column if isinstance(type_, t.BinaryType) else column.cast("string").cast("binary")
-
-
-def _described(rows: DataFrame) -> DataFrame:
-    """Leave out the columns that become headers."""
-    return rows.drop(*POSITION_COLUMNS)
 
 
 def _encoding(sink: KafkaSinkConfig, rows: DataFrame) -> Encoding | None:

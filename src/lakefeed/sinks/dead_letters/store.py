@@ -37,9 +37,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class DeadLetterFilter:
     """Chooses dead letters of a feed; a field that is None does not matter.
 
-    Attributes:
-        reason: text that the reason contains, as it is or as it is printed: with escapes, and ``#`` for numbers.
-        schema_id: id of the writer's schema.
+    The reason has to contain the text of ``reason``, as it is or as it is printed: with escapes, and ``#`` for numbers.
     """
 
     feed: str
@@ -88,13 +86,7 @@ class DeadLetterReader(Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """Dead letters whose reasons differ in their numbers only.
-
-    Attributes:
-        reason: with ``#`` for each number.
-        first: the earliest timestamp of their records; None if no record has one that is a date.
-        sample: the position of one record.
-    """
+    """Dead letters whose reasons differ in their numbers only, with the first and last timestamp that is a date."""
 
     reason: str
     count: int
@@ -117,12 +109,7 @@ def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
 
 
 def find_one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
-    """Return the one letter at a position, with key, value and headers.
-
-    Raises:
-        ResourceMissing: there is none.
-        ConfigError: several topics have a letter at this position.
-    """
+    """Return the one letter at a position, with key, value and headers; an error if there is none, or several."""
     found = reader.find(choice, whole=True)
     if not found:
         raise ResourceMissing(
@@ -222,7 +209,6 @@ class DeadLetterStore(Protocol):
         """Write the dead letters of a commit.
 
         Args:
-            commit: that of the rows.
             spans: the offset ranges that hold its dead letters.
             expected: how many they are; others are refused.
         """

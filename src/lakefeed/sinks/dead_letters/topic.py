@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -69,7 +69,6 @@ class DeadLetter:
 
     Attributes:
         place: partition and offset in the dead-letter topic.
-        record: topic, partition and offset of the record.
         timestamp: the record's, in ms since 1970; None if it has none.
         failed_at: when the letter was written, in ms since 1970.
         replay: id of the replay that has marked it.
@@ -216,19 +215,22 @@ class DeadLetterTopic(DeadLetterStore):
             config["max.message.bytes"] = str(max(largest) + ROOM_FOR_HEADERS)
         return TopicCreation(topic=self._topic, partitions=min(MOST_PARTITIONS, partitions), config=config)
 
-    def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
-        self._write(judge, commit, spans=spans, expected=expected, present=set())
-
     def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
         written = self._reader.positions(self._feed, commit.batch_id, since=commit.committed_at)
         present = {position for position in written if any(_contains(span, position) for span in spans)}
         if len(present) >= expected:
             return False
-        self._write(judge, commit, spans=spans, expected=expected, present=present)
+        self.write(judge, commit, spans=spans, expected=expected, present=present)
         return True
 
-    def _write(
-        self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int, present: set[Position]
+    def write(
+        self,
+        judge: Judge,
+        commit: SourceCommit,
+        *,
+        spans: Sequence[OffsetRange],
+        expected: int,
+        present: Set[Position] = frozenset(),
     ) -> None:
         """Send the dead letters of a commit that are not present."""
         from pyspark.sql import functions as sf
