@@ -20,7 +20,7 @@ from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition
 from lakefeed.records.transform.plan import transform_id
-from lakefeed.sinks.definition import MovableSink
+from lakefeed.sinks.definition import Sink
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class FeedStart:
     """
 
     feed: FeedIdentity
-    sink: MovableSink
+    sink: Sink
     checkpoint: Claim | None = field(kw_only=True)
     topics: Topics = field(kw_only=True)
     stateful: bool = field(kw_only=True)

@@ -80,18 +80,14 @@ class RowSink(SchemaKeeper, Protocol):
         """Write a batch in one commit; return how many rows it wrote, or None if its log has the batch already."""
 
 
-class MovableSink(SinkState, Protocol):
-    """A sink as a start uses it."""
+class Sink(RowSink, SinkState, Protocol):
+    """A place for the rows of a feed, one batch in one commit."""
 
     def location(self) -> str:
         """Return the place that errors name."""
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         """Commit a move of the feed; a ConfigError if the sink cannot be moved."""
-
-
-class Sink(RowSink, MovableSink, Protocol):
-    """A place for the rows of a feed, one batch in one commit."""
 
     def begin(self, reread: Reread | None) -> None:
         """Prepare for the first batch, after the columns fit; a sink that lags catches up.

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 BATCH, SOURCE, ROW = "lakefeed.batch", "lakefeed.source", "lakefeed.row"
 """Headers; ``io.lakefeed.copies.OnceOnly`` reads them."""
-PROMPT = {"kafka.linger.ms": "0"}
-"""In real time a record waits for no other."""
 _FRAMED: dict[str, Format] = {"avro": "confluent-avro", "protobuf": "confluent-protobuf", "json_schema": "json-schema"}
 _PLAIN: dict[str, Format] = {"avro": "avro", "protobuf": "protobuf", "json": "json"}
 
@@ -61,7 +59,7 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
 
     def open_real_time(self, spark: SparkSession, claim: Claim) -> KafkaSink:
         """Open the topic for records one by one, which the producer does not hold back."""
-        prompt = self.settings.model_copy(update={"options": {**PROMPT, **self.settings.options}})
+        prompt = self.settings.model_copy(update={"options": {"kafka.linger.ms": "0", **self.settings.options}})
         return KafkaSink(spark, prompt, claim, source=self.context.source)
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:

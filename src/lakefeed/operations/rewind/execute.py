@@ -30,7 +30,7 @@ from lakefeed.operations.status import FeedStatus, read_status
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import TableReader
-from lakefeed.sinks.definition import MovableSink
+from lakefeed.sinks.definition import Sink
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -154,7 +154,7 @@ def execute_rewind(
     config: PipelineConfig,
     agreed: RewindPlan,
     *,
-    sink: MovableSink,
+    sink: Sink,
     claim: Claim | None,
     fence: str | None,
     letters: DeadLetterStore | None,

@@ -180,11 +180,9 @@ class BackfillOrigin:
 
     @property
     def ranges(self) -> OffsetRanges:
-        """The number, as if it were an offset."""
         return OffsetRanges((OffsetRange("backfills", 0, self.number, self.number + 1),))
 
     def properties(self) -> dict[str, str]:
-        """For the summary of the letters' snapshot."""
         return {FEED: f"{self.feed}{BACKFILLS}", BATCH_ID: str(self.number), RANGES: self.ranges.to_json()}
 
 
