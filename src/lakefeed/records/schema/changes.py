@@ -186,10 +186,11 @@ class _Comparison:
         if nullable(new) and not nullable(old):
             yield self._change("dropped" if absent else "made_optional", path, old, new)
         were, are = members(old), members(new)
-        if len(were) <= 1 and len(are) == 1:
-            yield from (
-                self._compare_single(were[0], are[0], path) if were else [self._change("promoted", path, old, new)]
-            )
+        if not were and len(are) == 1:
+            yield self._change("promoted", path, old, new)
+            return
+        if len(were) == len(are) == 1:
+            yield from self._compare_single(were[0], are[0], path)
             return
         for index, (one, two) in enumerate(zip(were, are, strict=False)):
             yield from self._compare_single(one, two, f"{path}.member{index}")

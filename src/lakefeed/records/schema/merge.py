@@ -199,7 +199,7 @@ class _Merge:
         if isinstance(ours, Ref) and isinstance(other, Ref):
             one, two = self._look_up(ours), self._look_up(other)
             return one.kind == two.kind and not _short_names(one).isdisjoint(_short_names(two))
-        return type_kind(ours) == type_kind(other)
+        return type(ours) is type(other) and type_kind(ours) == type_kind(other)
 
     def _is_only_one(self, ours: Type, other: Type, *unions: tuple[Type, ...]) -> bool:
         """Match the only record of both unions, whatever its name; likewise enum and fixed."""

@@ -218,13 +218,13 @@ def _texts(document: Mapping[str, Any], key: str, where: str, *, required: bool 
 
 
 def _distinct(types: list[Type], where: str) -> list[Type]:
-    kinds: set[str] = set()
+    kinds: set[tuple[type[Type], str]] = set()
     for type_ in types:
         if isinstance(type_, Union):
             raise ValueError(f"a union is a member of the union of {where}")
-        kind = type_kind(type_)
+        kind = (type(type_), type_kind(type_))
         if kind in kinds:
-            raise ValueError(f"the union of {where} has {kind.lower()} twice")
+            raise ValueError(f"the union of {where} has {kind[1].lower()} twice")
         kinds.add(kind)
     return types
 

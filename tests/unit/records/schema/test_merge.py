@@ -269,6 +269,12 @@ def test_records_of_unions_are_found_by_name() -> None:
     assert said(merge) == ["event.member0.id widened from int to long", "event.member2 added (record Moved)"]
 
 
+def test_a_record_with_the_name_of_a_container_is_not_one() -> None:
+    items = {"type": "array", "items": "int"}
+    assert joined_type([record(name="array"), "string"], [items, "string"]) == [record(name="array"), "string", items]
+    assert joined_type([record(name="array"), items], items) == [record(name="array"), items]
+
+
 def test_without_growing_new_fields_are_left_out_and_names_stay() -> None:
     reader = record(field("a", "int"))
     writer = record(field("b", "long", aliases=["a"]), field("c"))
