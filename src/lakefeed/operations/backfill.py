@@ -54,7 +54,7 @@ class BackfillRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillPlan:
-    """The ranges that a backfill lands, and those that are ``gone``: in neither the table nor the topic any more."""
+    """The ranges that a backfill lands, and those ``gone`` from table and topic."""
 
     ranges: tuple[OffsetRange, ...] = ()
     gone: tuple[OffsetRange, ...] = ()
@@ -222,7 +222,7 @@ class BackfillJob:
         return position
 
     def _settle(self, writer: BatchWriter) -> int:
-        """Write the dead letters of the newest backfill, if it was cut off before; return how many were written.
+        """Write the dead letters of the newest backfill, if it was cut off before; return their number.
 
         Only the newest can lack them: each commit's letters are written before the next commit, and this driver's fence
         keeps all others from making one.

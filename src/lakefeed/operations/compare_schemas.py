@@ -115,7 +115,7 @@ def existing_table(config: PipelineConfig, *, connections: Connections) -> Table
 
 
 def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[SchemaComparison]:
-    """List every column of the latest version and of the table, nested ones too, in the order of the version."""
+    """List all columns of the version and of the table, nested ones too, in the version's order."""
     ours = dict(_leaves(columns_of(latest.text), ""))
     theirs = dict(_leaves(table.columns, "")) if table else {}
     spelt = {path.lower(): path for path in theirs}

@@ -68,7 +68,7 @@ def begin_of_query(
     topics: Mapping[str, TopicDescription],
     from_latest: bool,
 ) -> Begin:
-    """Return where a streaming query begins; ``logged`` is the newest batch in the log of a sink without a ledger."""
+    """Return where a streaming query begins; ``logged`` is for a sink without a ledger."""
     if start.positions is not None:
         return Begin(batch_id=0, positions=_positions(start.positions, topics))
     if start.reset_checkpoint or checkpoint.batch_id is None:
@@ -161,7 +161,7 @@ CHECKPOINT = 2
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure for the first batch, and for all batches that land what is there now; None if it is not known."""
+    """A figure for the first batch, and for all batches; None if it is not known."""
 
     first: int | float | None
     all: int | float | None
@@ -240,7 +240,7 @@ def estimates(
 
 
 def total(tables: Sequence[Estimates]) -> Estimates:
-    """Add the estimates of several tables; a figure that is unknown for one of them is unknown for all."""
+    """Add the estimates of several tables; unknown for one is unknown for all."""
 
     def of(name: str) -> Estimate:
         figures: list[Estimate] = [getattr(table, name) for table in tables]

@@ -47,7 +47,7 @@ class PastBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """A feed's newest batches with records, oldest first; whether each commit deletes an old metadata file by now."""
+    """A feed's newest batches, and whether each commit deletes an old metadata file by now."""
 
     batches: tuple[PastBatch, ...] = ()
     deletes_metadata: bool = False

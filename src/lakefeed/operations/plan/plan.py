@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointPlan:
-    """The fate of the checkpoint, and a sentence about it; ``make anew`` begins another where the table is."""
+    """The fate of the checkpoint, and a sentence about it."""
 
     location: str
     action: Literal["make", "keep", "make anew"]
@@ -58,7 +58,7 @@ class CheckpointPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
-    """The offsets that are read of one partition: ``[start, first_end)`` by the first batch, up to ``end`` by all."""
+    """The offsets to read of one partition: up to ``first_end`` by the first batch."""
 
     topic: str
     partition: int
@@ -145,7 +145,7 @@ class RunPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Plans:
-    """The effects of a run of a pipeline: one plan, or one for each topic that has a table of its own."""
+    """The effects of a run of a pipeline: one plan for each table."""
 
     pipeline: str
     tables: tuple[RunPlan, ...]
@@ -163,7 +163,7 @@ class Plans:
 
     @property
     def exit_status(self) -> int:
-        """0 if each table would start, else as a run would end: by the refusal, or 1 if it is one of many tables."""
+        """Return 0 if each table would start, else the refusal's status, or 1 among many tables."""
         if not self.refusals:
             return 0
         return self.refusals[0].exit_status if len(self.tables) == 1 else 1
@@ -237,7 +237,7 @@ def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
 
 
 def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
-    """Refuse a second topic for a table, as the scheduler does: the one whose rows are there has it, or the first."""
+    """Refuse a second topic for a table; the topic whose rows are there has it, or the first."""
     taken: Taken[_Table] = Taken()
     for table in tables:
         clash = taken.take(table.topic, table.feed.config, table)
@@ -346,7 +346,7 @@ def _partitions(counted: Batches) -> Iterator[PartitionPlan]:
 
 @dataclass(kw_only=True)
 class _Preparation:
-    """The changes that a start makes before its first batch, in its order, and its notes; as far as it gets."""
+    """The changes that a start makes before its first batch, as far as it gets."""
 
     tables: list[TableChange] = field(default_factory=list)
     dead_letter_topic: TopicCreation | None = None

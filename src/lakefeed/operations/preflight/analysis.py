@@ -39,7 +39,7 @@ RECORDS = (
 
 
 def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:
-    """Return the SQL that Spark's parser refuses; looks up no table, and makes a session only if there is SQL."""
+    """Return the SQL that Spark's parser refuses; looks up no table."""
     found = []
     parser: Any = None
     for key, kind, sql in _sql_texts(config):
@@ -159,7 +159,7 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
 
 
 def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """Return a stream with the columns of the source; of files only what the pipeline says is looked at."""
+    """Return a stream with the source's columns; of files only what the pipeline says."""
     source = config.source
     rate = spark.readStream.format("rate").load()
     columns = source.files.schema_ddl if source.files else source.format.schema_ddl if source.format else None

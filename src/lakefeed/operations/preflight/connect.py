@@ -122,7 +122,7 @@ def _registry(settings: Registry) -> SchemaRegistry:
 
 
 def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> list[Check]:
-    """Check that the registry has the schema that the table is to have; that it answers, if it is not known which."""
+    """Check that the registry has the subject, or if it is not known, that it answers."""
     if (registry := encoded.registry) is None:
         return []
     key = f"{block}.{encoded.kind}.{'subject' if encoded.subject else 'registry'}"
@@ -179,7 +179,7 @@ def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
 
 
 def _keys(s3: S3) -> Keys | None:
-    """Return the keys as declared or of the environment; None if Spark searches them in the AWS default chain."""
+    """Return the keys as declared or of the environment; None if Spark has to find them."""
     if s3.access_key is None or s3.secret_key is None:
         names = {
             "access_key": "AWS_ACCESS_KEY_ID",
@@ -275,7 +275,7 @@ def _sqlite(path: Path) -> None:
 
 
 def _server(catalog: Catalog) -> None:
-    """Check that a database or metastore server listens; with a client for PostgreSQL also that one may log in."""
+    """Check that a database or metastore server listens; PostgreSQL also that one may log in."""
     if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
         # TLS as only Java knows it: then the port alone is asked, and no password is sent.
         with suppress(JavaOnly):

@@ -25,7 +25,7 @@ _TIME_NAME = re.compile(r"(?i)(^|_)(at|ts|time|date|datetime|timestamp)($|_)|(ti
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A top-level field of the values; ``time`` says whether it is a date or timestamp, or a text named like one."""
+    """A top-level field of the values; ``text`` is a time by its name only."""
 
     name: str
     type: str
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
-    """The decode block that fits a topic, and a sentence that says how that is known; not ``certain`` if it is guessed.
+    """The decode block that fits a topic, and ``how`` that is known; guessed if not ``certain``.
 
     The subject is given if it is not the usual ``<topic>-value``; ``ddl`` has the columns of JSON.
     """
@@ -72,7 +72,7 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
 
 
 def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: str | None = None) -> Discovery | None:
-    """Return the block for a registered schema; None for a kind or a schema that gives no columns."""
+    """Return the block for a registered schema; None if it gives no columns."""
     if found.kind == "PROTOBUF":
         return Discovery(kind="protobuf", how=how, subject=subject)
     try:
@@ -101,7 +101,7 @@ def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> D
 
 
 def _framed(schema_id: int, registry_url: str) -> Discovery | None:
-    """Return the block for a value with Confluent's header whose schema id the registry knows, under any subject."""
+    """Return the block for a value with Confluent's header whose schema the registry knows."""
     from lakefeed.records.decode.registry import SchemaRegistry
 
     registry = SchemaRegistry(registry_url)
@@ -120,7 +120,7 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
 
 
 def sample(topic: str, *, bootstrap_servers: str) -> bytes | None:
-    """Read the value of one of the topic's first records; None if there is none in five seconds.
+    """Read the value of one of the topic's first records; None after five seconds.
 
     Nothing is committed, and no consumer group is joined.
     """
@@ -180,7 +180,7 @@ def _avro_time(name: str, schema: Any) -> Literal["instant", "text"] | None:
 
 
 def _json_columns(value: bytes) -> tuple[Column, ...]:
-    """Return the columns of a JSON object; none if it is something else, or no DDL can name its fields."""
+    """Return the columns of a JSON object; none if no DDL can name its fields."""
     try:
         document = json.loads(value)
         if not isinstance(document, dict) or "" in document:

@@ -23,7 +23,7 @@ MAX_FIELDS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Blank:
-    """The values of a new pipeline file; an address is None if the environment variable for it is set."""
+    """The values of a new pipeline file; no address if an environment variable has it."""
 
     topic: str
     name: str
@@ -175,7 +175,7 @@ def _variable(name: str, default: str | None) -> str:
 
 
 def _comment(text: str) -> str:
-    """Keep foreign text on its line: YAML ends a comment at more characters than at a line's end."""
+    """Keep foreign text on its line: more characters than a line's end end YAML's comments."""
     return "".join(char if char.isprintable() else "?" for char in str(text)[:120])
 
 
@@ -192,7 +192,7 @@ def _quoted(text: str) -> str:
 
 
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file as a whole or not at all; a ConfigError if it exists or cannot be written."""
+    """Write a file as a whole or not at all; a ConfigError if it exists."""
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
         try:
@@ -214,7 +214,7 @@ def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
 
 
 def write_schema_beside(pipeline: Path) -> Path | None:
-    """Write the JSON Schema into a pipeline file's folder; None if a file of that name there is not lakefeed's."""
+    """Write the JSON Schema beside a pipeline file; None if a foreign file has its name."""
     path = pipeline.absolute().parent / FILE_NAME
     if path.exists() and f'"title": "{TITLE}"' not in path.read_text("utf-8", errors="replace"):
         return None

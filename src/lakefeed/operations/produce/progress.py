@@ -1,4 +1,4 @@
-"""How far a producer is, on stderr: a live line in a terminal, otherwise a line every few seconds."""
+"""Show on stderr how far a producer is: a live line, or a line every few seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECONDS_A_LINE = 5.0
 
 
 class ProduceView(LiveLine):
-    """Shows how many records have reached the topic, of so many as are expected. Use it as a context manager."""
+    """Shows how many records have reached the topic. Use it as a context manager."""
 
     def __init__(self, topic: str, *, expected: int | None = None, console: Console | None = None) -> None:
         self._topic = topic
@@ -22,7 +22,7 @@ class ProduceView(LiveLine):
         super().__init__(self._line(0), console=console)
 
     def reached(self, records: int) -> None:
-        """Take the number of records that are in the topic by now; called as often as one likes."""
+        """Take the number of records that are in the topic; may be called often."""
         if self.lives:
             self.update(self._line(records))
         elif time.monotonic() - self._printed >= _SECONDS_A_LINE:
@@ -43,7 +43,7 @@ class ProduceView(LiveLine):
         return " · ".join(parts)
 
     def _rate(self, records: int) -> float:
-        """Return records a second since the first ones came: Spark's start would make it look slow for minutes."""
+        """Return records a second since the first ones came, without Spark's start."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, records) if records > 0 else None

@@ -1,4 +1,4 @@
-"""Rows from files, typed by an Avro schema or by what Spark infers; a value that does not fit is an error."""
+"""Read rows from files, typed by an Avro schema or by what Spark infers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_rows(
     schema: str | None = None,
     stream: bool = False,
 ) -> DataFrame:
-    """Read the rows of files, or follow a folder as a stream: files that are there and those that come, each once.
+    """Read the rows of files, or follow a folder as a stream.
 
     CSV files begin with a header, whose names are matched with the schema's; JSON files have one object a line;
     Parquet files bring their own types. Empty CSV values are null. A value that does not fit shows when the rows are
@@ -45,7 +45,7 @@ def read_rows(
         format: Default: by the end of the path.
         schema: Avro record schema (JSON) that gives CSV and JSON values their types. Default: inferred from all
             values, which reads the files once more.
-        stream: whether to follow a folder.
+        stream: whether to follow a folder: files that are there and those that come, each once.
 
     Raises:
         ResourceMissing: there is no such file.
@@ -70,7 +70,7 @@ def read_rows(
 
 
 def read_error(text: str) -> LakefeedError | None:
-    """Return what is wrong with a file, if Spark's whole message, with causes, says that this has stopped it."""
+    """Return what is wrong with a file, if Spark's whole message says that."""
     if "MALFORMED_RECORD" not in text and "CSV header does not conform" not in text:
         return None
     file = re.search(r"(?:reading file|CSV file:) ([^\s]+?)[.]?(?:\s|$)", text)

@@ -1,4 +1,4 @@
-"""Generated taxi trips: any number of rows without any file, the same ones for the same seed.
+"""Generate taxi trips: any number of rows without any file, the same ones for the same seed.
 
 Every value is integer arithmetic on bits of ``xxhash64(seed, id)`` in Spark's generated code, so a row
 depends on (seed, id) alone: not on the number of slices, the machine or the session's time zone. The tables
@@ -49,7 +49,7 @@ _TIPS = (0, 6, 10, 13, 15, 17, 20, 20, 20, 20, 20, 20, 20, 25, 25, 30)
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """The sums that two engines must agree on about the same trips. All integers, so that equal means equal."""
+    """The sums that two engines must agree on about the same trips; integers, so exact."""
 
     records: int
     distinct_keys: int | None
@@ -74,7 +74,7 @@ TOTALS_SQL = {
 
 
 def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
-    """The totals of trips, in one pass and in exact integers.
+    """Compute the totals of trips, in one pass and in exact integers.
 
     Args:
         rows: trips with the fields of :func:`taxi_schema`; a batch.
@@ -88,12 +88,12 @@ def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
 
 
 def taxi_schema() -> str:
-    """The Avro schema of a trip: a record of 17 fields, none of them nullable."""
+    """Return the Avro schema of a trip: a record of 17 fields, none of them nullable."""
     return files("lakefeed.operations.produce").joinpath("taxi.avsc").read_text()
 
 
 def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, slices: int | None = None) -> DataFrame:
-    """The trips from number ``start`` up to ``start + rows`` of the endless list that ``seed`` names.
+    """Return the trips from number ``start`` up to ``start + rows`` of the endless list that ``seed`` names.
 
     Times are spread over 2018 as ``MM/dd/yyyy hh:mm:ss a`` text, amounts are whole cents, and
     ``total_amount`` is the sum of its parts.
