@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -99,12 +99,12 @@ _LOGIN_MODULES = (
 
 def consumer_problems(options: Mapping[str, object]) -> list[ConfigProblem]:
     """Return the mistakes in ``source.kafka.options``, at most one for each setting."""
-    return _problems(options, allowed=CONSUMER, refused=REFUSED_CONSUMER, other=PRODUCER, role="consumer")
+    return list(_problems(options, "consumer", CONSUMER, REFUSED_CONSUMER))
 
 
 def producer_problems(options: Mapping[str, object]) -> list[ConfigProblem]:
     """Return the mistakes in a producer's settings, given without ``PRODUCER_DEFAULTS``."""
-    found = _problems(options, allowed=PRODUCER, refused=REFUSED_PRODUCER, other=CONSUMER, role="producer")
+    found = list(_problems(options, "producer", PRODUCER, REFUSED_PRODUCER))
     merged = {**PRODUCER_DEFAULTS, **{key: str(value).lower() for key, value in options.items()}}
     if merged["kafka.enable.idempotence"] == "true":
         if merged["kafka.acks"] not in ("all", "-1"):
@@ -118,14 +118,8 @@ def producer_problems(options: Mapping[str, object]) -> list[ConfigProblem]:
 
 
 def _problems(
-    options: Mapping[str, object],
-    *,
-    allowed: Mapping[str, Option],
-    refused: Mapping[str, str],
-    other: Mapping[str, Option],
-    role: str,
-) -> list[ConfigProblem]:
-    found = []
+    options: Mapping[str, object], role: str, allowed: Mapping[str, Option], refused: Mapping[str, str]
+) -> Iterator[ConfigProblem]:
     for key, value in options.items():
         name = key.removeprefix(PREFIX)
         option = allowed.get(name)
@@ -135,13 +129,9 @@ def _problems(
         elif name in refused:
             what = f"'{key}' cannot be set: {refused[name]}"
         elif option is None:
-            what = f"unknown Kafka {role} setting '{key}'"
-            is_of_other = name in other
-            hint = (
-                f"it is no {role} setting, but one of the other side"
-                if is_of_other
-                else _nearest(name, allowed, refused)
-            )
+            what, hint = f"unknown Kafka {role} setting '{key}'", _nearest(name, [*allowed, *refused])
+            if name in CONSUMER or name in PRODUCER:
+                hint = f"it is no {role} setting, but one of the other side"
         elif not key.startswith(PREFIX):
             what, hint = f"'{key}' lacks its prefix", f"write {PREFIX}{name}"
         elif expected := option.expected_value(value):
@@ -151,13 +141,12 @@ def _problems(
         elif name == "sasl.jaas.config" and (mistake := _jaas_mistake(str(value))):
             what, hint = f"'{key}' {mistake}", f"one of {', '.join(_LOGIN_MODULES)}"
         if what is not None:
-            found.append(ConfigProblem(what, key=key, hint=hint))
-    return found
+            yield ConfigProblem(what, key=key, hint=hint)
 
 
-def _nearest(name: str, allowed: Mapping[str, Option], refused: Mapping[str, str]) -> str:
+def _nearest(name: str, names: list[str]) -> str:
     plain = re.sub(r"[_\- ]", ".", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", ".", name)).lower()
-    near = difflib.get_close_matches(plain, [*allowed, *refused], n=1, cutoff=0.7)
+    near = difflib.get_close_matches(plain, names, n=1, cutoff=0.7)
     if not near:
         return "names and meanings: https://kafka.apache.org/documentation/#configuration"
     return f"did you mean '{PREFIX}{near[0]}'?"
