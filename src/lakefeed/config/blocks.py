@@ -43,7 +43,7 @@ OnFailure = Literal["pause", "stop", "fail"]
 
 
 class Source(OneOf):
-    """Where records come from."""
+    """The source of the records."""
 
     __kinds__ = ("kafka", "kinesis", "files", "rate", "socket", "iceberg", "format")
     kafka: sources.KafkaSource | None = None
@@ -61,7 +61,7 @@ class Source(OneOf):
 
 
 class SinkChoice(OneOf):
-    """Where rows go."""
+    """The destination of the rows."""
 
     __kinds__: tuple[str, ...] = (
         "iceberg",
@@ -166,14 +166,14 @@ class SecondarySinkChoice(SinkChoice):
 
 
 class RequestBudget(Model):
-    """What a feed should use at most. More than that warns, and never stops it."""
+    """The most that a batch should use. More than that warns, and never stops the feed."""
 
     s3_requests_per_batch: int | None = Field(None, ge=1, le=2**31 - 1)
     """Requests to S3 in one micro-batch, of driver and executors."""
 
 
 class OneTable(Model):
-    """What is special to one topic and its table; what stands here replaces what the pipeline says."""
+    """Settings of one topic and its table, which replace the pipeline's."""
 
     table: TableName | None = Field(None, description="Another table than the template makes of the topic's name.")
     partition_by: list[PartitionTransform] | None = Field(None, description="As in sink.iceberg.")
@@ -191,7 +191,7 @@ class OneTable(Model):
 
 
 class Tables(Model):
-    """How the tables of one job get along."""
+    """Rules for the tables of a job that writes several."""
 
     on_failure: OnFailure = "pause"
     """When a table cannot be written, the others continue: it waits for retry_after (pause) or for the next start

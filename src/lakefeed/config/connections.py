@@ -1,4 +1,4 @@
-"""How to reach what a pipeline talks to: S3 store, Kinesis, Schema Registry, catalogs.
+"""Connections of a pipeline: S3 store, Kinesis, Schema Registry, catalogs.
 
 Each connection can stand in ``pipeline.yaml``; what is left out comes from the environment, under the names
 that other clients use too. Secrets have no default and print as ``**********``.
@@ -66,7 +66,7 @@ AWS_KEYS = {
 
 
 class AwsAccess(Model):
-    """Where a service with AWS's API is, and the keys for it.
+    """The address of a service with AWS's API, and the keys for it.
 
     Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
     """
@@ -125,7 +125,7 @@ class S3(AwsAccess):
 
 
 class KinesisAccess(AwsAccess):
-    """How Kinesis is reached. What is left out comes from the environment.
+    """The address of Kinesis, and the keys for it. The environment provides what is left out.
 
     Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
     """
@@ -301,7 +301,7 @@ class Catalog(Model):
 
 
 class Connections(Model):
-    """What a Spark session needs to know: the store, the catalogs by name, and Kinesis where it is read."""
+    """The connections of a Spark session: the store, the catalogs by name, and Kinesis where it is read."""
 
     s3: S3 = Field(default_factory=S3)
     catalogs: dict[str, Catalog] = Field(default_factory=dict)

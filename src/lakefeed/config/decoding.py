@@ -132,7 +132,7 @@ class RawDecode(Model):
 
 
 class Encoded(OneOf):
-    """How bytes are encoded: exactly one of the formats."""
+    """The encoding of bytes: exactly one of the formats."""
 
     __kinds__ = ("avro", "protobuf", "json_schema", "json", "csv", "string", "raw")
     avro: AvroDecode | None = None
@@ -165,7 +165,7 @@ class Encoded(OneOf):
 
 
 class KeyDecode(Encoded):
-    """How the bytes of a record's key become the column ``kafka_key``; null keys stay null."""
+    """The encoding of records' keys, which become the column ``kafka_key``; null keys stay null."""
 
     @model_validator(mode="after")
     def _nothing_to_sample(self) -> KeyDecode:
@@ -175,7 +175,7 @@ class KeyDecode(Encoded):
 
 
 class Decode(Encoded):
-    """How the bytes of a record become columns."""
+    """The encoding of records' values, which become columns."""
 
     key: KeyDecode | None = None
     """How keys are encoded, as the value: the column kafka_key then holds what they say, not bytes."""

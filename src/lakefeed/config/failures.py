@@ -14,7 +14,7 @@ Accept = Literal["same_record", "resolvable", "any"]
 
 
 class SchemaChange(Model):
-    """What a schema does to the table that a writer uses and the table does not cover."""
+    """The reaction to a writer's schema that the table does not cover."""
 
     on_change: Literal["evolve", "ignore", "fail"] = "evolve"
     """Change the table before the rows that need it, leave the new fields out and say so, or stop."""
@@ -34,7 +34,7 @@ class Expectation(Model):
 
 
 class Bounds(Model):
-    """How many dead letters are too many; at least one bound is given."""
+    """The most dead letters that are accepted; at least one bound is given."""
 
     max_rows: Annotated[int, Field(ge=0)] | None = Field(None, description="So many dead letters at most.")
     max_share: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -54,7 +54,7 @@ class WindowBudget(Bounds):
 
 
 class ErrorBudget(Bounds):
-    """How many dead letters a batch may have, and all batches of a window together."""
+    """The most dead letters in a batch, and in all batches of a window together."""
 
     window: WindowBudget | None = Field(None, description="Bounds over the batches of a time, beside those of each.")
 
@@ -66,7 +66,7 @@ class ErrorBudget(Bounds):
 
 
 class DeadLetters(OneOf):
-    """Where records go that cannot be decoded or break an expectation, instead of stopping the feed."""
+    """The place for records that cannot be decoded or break an expectation, instead of stopping the feed."""
 
     __kinds__ = ("table", "topic")
     table: TableTemplate | None = None

@@ -101,7 +101,7 @@ class JdbcSinkConfig(SinkConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a database is; ``kind`` is postgresql, mariadb or mysql, ``options`` the URL's parameters."""
+    """The address of a database; ``kind`` is postgresql, mariadb or mysql, ``options`` the URL's parameters."""
 
     kind: str
     host: str

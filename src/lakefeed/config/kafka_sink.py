@@ -67,7 +67,7 @@ class ColumnValue(Model):
 
 
 class Value(OneOf):
-    """How rows become values."""
+    """The encoding of rows as values."""
 
     __kinds__ = ("avro", "protobuf", "json_schema", "json", "column")
     avro: AvroValue | None = None

@@ -26,7 +26,7 @@ ONLY_CHANGES = ("order_by", "delete", "on_delete", "history")
 
 
 class Deletes(Model):
-    """Which records of an upsert feed delete the row of their key, beside the deletes of ``envelope: debezium``."""
+    """The records of an upsert feed that delete the row of their key, beside the deletes of ``envelope: debezium``."""
 
     tombstones: bool | None = None
     """Records with a null value, whose key columns come from the record's key. Default: if decode.key says how keys are

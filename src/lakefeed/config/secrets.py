@@ -1,4 +1,4 @@
-"""Which settings are secrets: one rule for printed text, command lines and messages.
+"""Distinguish secret settings from public ones: one rule for printed text, command lines and messages.
 
 A setting of its own kind (``password``) is one by its type, ``SecretStr``. In blocks whose keys are free, each value
 that comes from ``${…}`` is one, whatever its name; and so is each whose name says so, which may not be written out.

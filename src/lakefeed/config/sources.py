@@ -88,7 +88,7 @@ class KafkaSource(Model):
             raise ValueError("give either topics or topics_pattern")
         least = self.min_records_per_batch
         if least is None and "max_wait" in self.model_fields_set:
-            raise ValueError("max_wait is for min_records_per_batch, which is not said")
+            raise ValueError("max_wait is for min_records_per_batch, which is not set")
         if least is not None and least > self.max_records_per_batch:
             raise ValueError("min_records_per_batch is more than max_records_per_batch")
         return self
@@ -142,7 +142,7 @@ class FilesSource(Model):
     @model_validator(mode="after")
     def _columns_and_archive(self) -> FilesSource:
         if (self.schema_ddl is None) != (self.format == "text"):
-            what = "text has one column, value" if self.schema_ddl else f"files of {self.format} want their columns"
+            what = "text has one column, value" if self.schema_ddl else f"files of {self.format} require their columns"
             raise ConfigProblems(ConfigProblem(what, key="schema_ddl", hint="schema_ddl: 'id BIGINT, name STRING'"))
         if (self.archive is None) == (self.done == "archive"):
             raise ConfigProblems(ConfigProblem("archive is where files go with done: archive", key="archive"))

@@ -17,7 +17,7 @@ FUNCTION = re.compile(rf"{Identifier}(\.{Identifier})*:{Identifier}")
 
 
 class Watermark(Model):
-    """How late rows may be by their own time. What is later still is left out of windows that are closed."""
+    """The limit for late rows, by their own time. Later ones are left out of windows that are closed."""
 
     column: str = Field(description="The rows' own time (event time), a timestamp.")
     delay: Duration = Field(description="How late they may be: '<n> seconds|minutes|hours|days'.")
@@ -78,7 +78,7 @@ class StreamOfTopic(Model):
 
 
 class Transform(Model):
-    """What happens between decoding and the sink: one SELECT, or several steps, the last of which goes to the sink."""
+    """The steps between decoding and the sink: one SELECT, or several steps, the last of which goes to the sink."""
 
     sql: Sql | None = None
     """One SELECT over the decoded records; their view has the pipeline's name."""

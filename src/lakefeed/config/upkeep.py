@@ -63,7 +63,7 @@ class Orphans(Model):
 
 
 class Upkeep(Model):
-    """How the feed's table and its dead-letter table are kept in order, inside the job, while it runs."""
+    """Maintenance of the feed's table and its dead-letter table, inside the job, while it runs."""
 
     every: Period | None = Field(None, description="Time between two looks at the tables. Default: 1 hour.")
     at: Annotated[str, AfterValidator(_time_of_day)] | None = None

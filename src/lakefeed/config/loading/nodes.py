@@ -32,7 +32,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """Where something stands; line and column are 1-based, and None for an override."""
+    """The place of a node; line and column are 1-based, and None for an override."""
 
     file: str
     line: int | None

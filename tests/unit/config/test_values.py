@@ -1,4 +1,4 @@
-"""``trigger``: what it may be, and what cannot be in real time."""
+"""Values that a file writes as text: triggers, and settings that the models keep parsed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.values import interval_of, require_trigger
+from lakefeed.config.base import ParsedText
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.config.values import PartitionTransform, SortColumn, interval_of, require_trigger
 from tests.support.pipeline_text import topic_to_topic
 
 
@@ -49,3 +51,28 @@ def test_what_requires_batches_is_refused_in_real_time(blocks: dict[str, Any], m
     assert topic_to_topic(trigger="real-time").trigger == "real-time"
     with pytest.raises(ValueError, match=message):
         topic_to_topic(**{"trigger": "real-time", **blocks})
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (PartitionTransform, "city"),
+        (PartitionTransform, "days(stop.at)"),
+        (PartitionTransform, "bucket(16, id)"),
+        (PartitionTransform, "truncate(3, name)"),
+        (SortColumn, "at asc nulls first"),
+        (SortColumn, "stop.at desc nulls last"),
+        (SortColumn, "at desc nulls first"),
+    ],
+)
+def test_the_text_of_a_value_is_read_as_the_same_value(kind: type[ParsedText], text: str) -> None:
+    assert str(kind.parse(text)) == text
+
+
+def test_json_has_the_texts() -> None:
+    settings = {"table": "lake.a.b", "partition_by": ["day(at)", "id"], "sort_by": ["id"]}
+    sink = IcebergSinkConfig.model_validate(settings)
+    assert sink.partition_by[0] == PartitionTransform(name="days", column="at")
+    document = sink.model_dump_json(exclude_unset=True)
+    assert '"partition_by":["days(at)","id"],"sort_by":["id asc nulls first"]' in document
+    assert IcebergSinkConfig.model_validate_json(document) == sink
