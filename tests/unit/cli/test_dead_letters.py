@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakefeed.cli.main import root
+from lakefeed.feed.feed import Feed
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 
@@ -72,13 +73,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("LAKEFEED_WAREHOUSE", "s3://lake/warehouse")
     this = Run(tmp_path)
 
-    def letters(pipeline: Pipeline) -> Letters:
-        assert pipeline.config.dead_letters is not None
-        name = pipeline.config.dead_letters.table or ""
+    def letters(feed: Feed) -> Letters:
+        assert feed.config.dead_letters is not None
+        name = feed.config.dead_letters.table or ""
         this.tables.append(name)
         return Letters(name, this.choices)
 
-    monkeypatch.setattr(Pipeline, "dead_letters", letters)
+    monkeypatch.setattr(Feed, "dead_letters", letters)
     return this
 
 
