@@ -50,21 +50,19 @@ def read_topic(
     bootstrap_servers: str | None = None,
     options: Mapping[str, str | int | bool] | None = None,
 ) -> DataFrame:
-    """A topic's records, decoded, as a streaming or a batch DataFrame.
+    """Read a topic's records, decoded, as a streaming or a batch DataFrame.
 
     Args:
         spark: a session from ``lakefeed.session``.
         topics: one topic or several with one schema.
         stream: a streaming DataFrame or a batch one. Default: batch if it is said which records, else a stream.
         ranges: the offset ranges to read; batch only, as are the next three.
-        since: or from the first record with this timestamp or a later one, in each partition: ISO 8601, UTC if it does
-            not say otherwise.
+        since: or from the first record with this timestamp or a later one, in each partition: ISO 8601, by default UTC.
         until: up to the first record with this timestamp or a later one, without it.
-        latest_per_key: only the newest record of each key in each partition, and none if its value is null; what a
-            compacted topic is read for. Records without a key all stay.
-        decode: how values become columns, as the ``decode`` block of a pipeline file. Default: Avro by the
-            registry that SCHEMA_REGISTRY_URL names (else the local stack's), with the columns ``kafka_partition``
-            and ``kafka_offset``.
+        latest_per_key: only the newest record of each key in each partition, and none if its value is null, as of a
+            compacted topic. Records without a key all stay.
+        decode: how values become columns, as the ``decode`` block of a pipeline file. Default: Avro by the registry
+            that SCHEMA_REGISTRY_URL names (else the local stack's), with ``kafka_partition`` and ``kafka_offset``.
         accept: whose records are read, as ``schema.accept`` of a pipeline file.
         start: where a new stream begins.
         max_records_per_batch: upper bound for one micro-batch of a stream.
@@ -129,10 +127,10 @@ def write_table(
     properties: Mapping[str, str] | None = None,
     bootstrap_servers: str | None = None,
 ) -> StreamingQuery | None:
-    """Appends a DataFrame to an Iceberg table, which is created if it is missing.
+    """Append a DataFrame to an Iceberg table, which is created if it is missing.
 
-    A stream goes in by micro-batches, each with its offset ranges in the same commit, as ``lakefeed run`` does
-    it; a batch goes in as one commit.
+    A stream is written in micro-batches, each with its offset ranges in the same commit, as by ``lakefeed run``; a
+    batch in one commit.
 
     Args:
         frame: rows; if a stream, one that reads Kafka (``read_topic``), with any transformations.
@@ -144,8 +142,7 @@ def write_table(
         properties: table properties of a new table.
         bootstrap_servers: for a stream, the brokers that the topics are on. Default: as in ``read_topic``.
 
-    Returns:
-        The running query of a stream; None for a batch, which is done then.
+    Returns the running query of a stream; None for a batch, which is done then.
 
     Raises:
         ConfigError: a stream without a checkpoint, a table's name or a partition transform that is none.

@@ -82,7 +82,7 @@ class Pipeline:
         """Read a pipeline file.
 
         Args:
-            path: the YAML file.
+            path: the file.
             overrides: settings that win over the file's, as ``source.kafka.start=latest``.
             environment: where ``${NAME}`` in the file and connections that it leaves out come from. Default:
                 this process's, with the endpoints of the local stack that is running where it names none.

@@ -25,12 +25,7 @@ from lakefeed.sinks.definition import Sink
 
 @dataclass(frozen=True, kw_only=True)
 class FeedIdentity:
-    """Names a feed, and what a start has to know of its settings.
-
-    Attributes:
-        owner: the feed and its sink, as checkpoint and messages name them.
-        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
-    """
+    """Names a feed, and its sink that ``lakefeed offsets rewind`` moves or not."""
 
     owner: Owner
     rewinds: bool = True
@@ -89,11 +84,9 @@ class FeedStart:
     """How one run of a feed starts. Making it decides that; nothing is changed yet.
 
     Attributes:
-        checkpoint: its checkpoint location; None for a feed whose position is in the ledger alone.
+        checkpoint: None for a feed whose position is in the ledger alone.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
-        is_numbered: whether its source's records have offsets.
         check: looks at the feed's position before anything is decided; raises if the feed must not start there.
-        decision: the newest one.
         position: where the feed stands in the sink's ledger; None if that has nothing of it.
 
     Raises what ``decide`` raises.

@@ -359,27 +359,25 @@ class ProgressView(LiveLine):
         self.update(self._line(progress))
 
     def _line(self, progress: BatchProgress) -> str:
-        parts = [
-            f"{self._title}: batch {progress.batch_id}",
-            f"in {progress.records:,} ({progress.input_rate:,.0f}/s)",
-        ]
-        if progress.rows is not None and progress.output_rate is not None:
-            parts.append(f"out {progress.rows:,} ({progress.output_rate:,.0f}/s)")
-        if progress.dead_letters:
-            parts.append(f"dead letters {progress.dead_letters:,}")
-        if progress.skipped:
-            parts.append(f"skipped {progress.skipped:,}")
-        parts.append(f"{progress.seconds:.1f} s")
-        if progress.lag is not None:
-            parts.append(f"lag {progress.lag:,}")
+        requests = rows = ""
+        if progress.rows is not None:
+            rows = f"out {progress.rows:,} ({progress.output_rate:,.0f}/s)"
         if progress.requests is not None:
             budget = f", budget {progress.request_budget:,}" if progress.over_budget else ""
-            parts.append(f"S3 {progress.requests.total:,}{budget}")
-        if progress.seconds_left:
-            parts.append(f"{duration(progress.seconds_left)} left")
-        if self.lives:
-            parts.append(f"total {self._records:,}")
-        return " · ".join(parts)
+            requests = f"S3 {progress.requests.total:,}{budget}"
+        parts = (
+            f"{self._title}: batch {progress.batch_id}",
+            f"in {progress.records:,} ({progress.input_rate:,.0f}/s)",
+            rows,
+            f"dead letters {progress.dead_letters:,}" if progress.dead_letters else "",
+            f"skipped {progress.skipped:,}" if progress.skipped else "",
+            f"{progress.seconds:.1f} s",
+            f"lag {progress.lag:,}" if progress.lag is not None else "",
+            requests,
+            f"{duration(progress.seconds_left)} left" if progress.seconds_left else "",
+            f"total {self._records:,}" if self.lives else "",
+        )
+        return " · ".join(part for part in parts if part)
 
 
 def duration(seconds: float) -> str:

@@ -39,8 +39,7 @@ class DataLoss:
         kind: ``recreated``: another topic has the name now; ``overtaken``: retention has removed records before they
             were read; ``ahead``: the topic ends before the feed's position; ``gone``: the topic or partition
             does not exist any more; ``unread``: the pipeline does not read the topic any more.
-        position: the feed's.
-        resume_at: where it can resume; None if it cannot.
+        resume_at: where the feed can resume; None if it cannot.
     """
 
     kind: Kind
@@ -59,7 +58,6 @@ class Start:
         reset_checkpoint: whether the checkpoint is removed first.
         positions: where it begins, for partitions that it knows; others begin at their first record. None to leave
             that to the checkpoint, or where there is none, to the pipeline file.
-        message: what to report to the user; None for an ordinary start.
         data_loss: records that are given up, to be recorded in the ledger.
     """
 
@@ -74,14 +72,11 @@ class Facts:
     """What is known before a feed starts.
 
     Attributes:
-        sink: the table or the path.
         last: where the feed stands in the sink's ledger; None if that has nothing of it.
         unknown_move: whether that is a move that the checkpoint was not made for.
-        logged: the newest batch in the log of a sink without a ledger.
         noted_ids: the topics' ids as the checkpoint location has them, for a sink without a ledger.
         rewinds: whether ``lakefeed offsets rewind`` moves the sink.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets. Known, never guessed.
-        had_state: whether a query that kept state has made the checkpoint.
         letters: the newest commit of the feed's dead letters; None without any, or where the writer compares them.
     """
 

@@ -27,7 +27,7 @@ from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.multi_table.table import TableTask, Taken, shares_a_table
-from lakefeed.feed.progress import BatchProgress, S3Requests, s3_requests
+from lakefeed.feed.progress import BatchProgress, s3_requests
 from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.ledger.outcomes import ZERO
 
@@ -194,34 +194,23 @@ class MultiTableScheduler:
         notes = [f"{topic}: {note}" for topic, _, note in steps if note]
         notes += [f"{topic}: {note}" for topic, result, _ in steps if result is not None for note in result.notes]
         if results or notes:
-            progress = self._progress(topics, results, notes, seconds=time.monotonic() - began, before=before)
+            budget = self._feed.config.budget.s3_requests_per_batch if self._feed.config.budget else None
+            progress = BatchProgress(
+                batch_id=self.done,
+                records=sum(result.counts.records for result in results),
+                rows=sum(result.rows for result in results),
+                seconds=time.monotonic() - began,
+                lag=sum(table.backlog(topics[name]) for name, table in self.tables.items() if name in topics),
+                requests=s3_requests(self._spark) - before,
+                request_budget=None if budget is None else budget * max(1, len(results)),
+                dead_letters=sum(result.counts.dead_letters for result in results),
+                skipped=sum(result.counts.skipped for result in results),
+                notes=tuple(notes),
+            )
             self.done += bool(results)
             self.over_budget += progress.over_budget
             on_batch(progress)
         return results
-
-    def _progress(
-        self,
-        topics: Mapping[str, TopicDescription],
-        results: list[BatchResult],
-        notes: list[str],
-        *,
-        seconds: float,
-        before: S3Requests,
-    ) -> BatchProgress:
-        budget = self._feed.config.budget.s3_requests_per_batch if self._feed.config.budget else None
-        return BatchProgress(
-            batch_id=self.done,
-            records=sum(result.counts.records for result in results),
-            rows=sum(result.rows for result in results),
-            seconds=seconds,
-            lag=sum(table.backlog(topics[name]) for name, table in self.tables.items() if name in topics),
-            requests=s3_requests(self._spark) - before,
-            request_budget=None if budget is None else budget * max(1, len(results)),
-            dead_letters=sum(result.counts.dead_letters for result in results),
-            skipped=sum(result.counts.skipped for result in results),
-            notes=tuple(notes),
-        )
 
 
 def _copy(spark: SparkSession) -> SparkSession:

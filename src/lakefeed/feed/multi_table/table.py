@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections import defaultdict
@@ -36,7 +37,7 @@ Part = TypeVar("Part")
 
 def backlog(position: Mapping[int, int], topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
     """Count the offsets that the table has not read yet, up to ``until``: see ``next_ranges``."""
-    return sum(_lags(position, topic, until).values())
+    return next_ranges(position, topic, limit=sys.maxsize, until=until).records
 
 
 def next_ranges(
@@ -50,25 +51,18 @@ def next_ranges(
         limit: so many offsets at most, but for one of each partition.
         until: not beyond these. Default: up to the topic's end.
     """
-    lags = _lags(position, topic, until)
-    total = sum(lags.values())
-    ranges = []
+    left = []
     for partition in topic.partitions:
-        start = position.get(partition.id, partition.start_offset)
-        lag = lags[partition.id]
-        share = lag if total <= limit else min(lag, max(1, limit * lag // total))
-        ranges.append(OffsetRange(topic.name, partition.id, start, start + share))
-    return OffsetRanges(tuple(ranges), {topic.name: topic.topic_id})
-
-
-def _lags(position: Mapping[int, int], topic: TopicDescription, until: Mapping[int, int] | None) -> dict[int, int]:
-    lags = {}
-    for partition in topic.partitions:
-        end = partition.end_offset
+        start, end = position.get(partition.id, partition.start_offset), partition.end_offset
         if until is not None:
             end = min(end, until.get(partition.id, end))
-        lags[partition.id] = max(0, end - position.get(partition.id, partition.start_offset))
-    return lags
+        left.append((partition.id, start, max(0, end - start)))
+    total = sum(lag for _, _, lag in left)
+    ranges = []
+    for number, start, lag in left:
+        share = lag if total <= limit else min(lag, max(1, limit * lag // total))
+        ranges.append(OffsetRange(topic.name, number, start, start + share))
+    return OffsetRanges(tuple(ranges), {topic.name: topic.topic_id})
 
 
 class Taken(Generic[Part]):
