@@ -28,7 +28,7 @@ def test_s3a_is_counted(lake: SparkSession, stack: Endpoints) -> None:
     counted = more(before, jvm.s3_requests(lake))
     assert counted["PutObject"] >= 1
     assert counted["HeadObject"] >= 1
-    assert jvm.s3_traffic(lake).bytes_out > traffic.bytes_out + 1000
+    assert jvm.s3_traffic(lake)["bytes_out"] > traffic["bytes_out"] + 1000
     before = jvm.s3_requests(lake)
     assert lake.read.parquet(folder).count() == 1000
     assert more(before, jvm.s3_requests(lake))["GetObject"] >= 1

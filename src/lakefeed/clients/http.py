@@ -31,44 +31,31 @@ class Response(NamedTuple):
     body: bytes
 
 
-def get(url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> Response:
-    """Ask a server; retry after a bad moment of it: an error of its own, or a connection that it cuts.
+def ask(
+    url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS, body: bytes | None = None
+) -> Response:
+    """Get a URL, or post a form to it; retry a GET after an error of the server, or a connection that it cuts.
 
     Raises Unreachable, which names the ``server``, without a whole answer within ``timeout`` seconds for each attempt.
     """
-    for pause in _PAUSES_SECONDS:
+    pauses = iter(_PAUSES_SECONDS if body is None else ())
+    while True:
+        pause = next(pauses, None)
         try:
-            response = _ask("GET", url, server=server, headers=headers, timeout=timeout)
-        except Unreachable as error:
-            if not isinstance(error.__context__, _TRANSIENT):
-                raise
+            response = exchange("GET" if body is None else "POST", url, seconds=timeout, headers=headers, body=body)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if pause is None or not isinstance(error, _TRANSIENT):
+                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                parts = urlsplit(url)
+                raise Unreachable(
+                    f"{server} does not answer: {reason}",
+                    where=f"{parts.scheme}://{parts.netloc}",
+                    hint="check the address and that the server runs; for the local stack: lakefeed local status",
+                ) from None
         else:
-            if response.status < 500 and response.status != 429:
+            if pause is None or (response.status < 500 and response.status != 429):
                 return response
         time.sleep(pause)
-    return _ask("GET", url, server=server, headers=headers, timeout=timeout)
-
-
-def post(
-    url: str, *, server: str, headers: Mapping[str, str], body: bytes, timeout: float = TIMEOUT_SECONDS
-) -> Response:
-    """Send a form, once; otherwise as ``get``."""
-    return _ask("POST", url, server=server, headers=headers, timeout=timeout, body=body)
-
-
-def _ask(
-    method: str, url: str, *, server: str, headers: Mapping[str, str], timeout: float, body: bytes | None = None
-) -> Response:
-    try:
-        return exchange(method, url, seconds=timeout, headers=headers, body=body)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        parts = urlsplit(url)
-        raise Unreachable(
-            f"{server} does not answer: {reason}",
-            where=f"{parts.scheme}://{parts.netloc}",
-            hint="check the address and that the server runs; for the local stack: lakefeed local status",
-        ) from None
 
 
 def exchange(

@@ -9,7 +9,7 @@ import json
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin
 
-from lakefeed.clients.http import get, post
+from lakefeed.clients.http import ask
 from lakefeed.config.connections import Catalog
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable
 
@@ -25,7 +25,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
     token = catalog.token.get_secret_value() if catalog.token else _traded(catalog)
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
-    status, body = get(url, server=_SERVER, headers=headers)
+    status, body = ask(url, server=_SERVER, headers=headers)
     if status in (401, 403, 419):
         if token is None and catalog.secrets():
             return  # It answers; how to log in, a property says that only Iceberg's client understands.
@@ -58,7 +58,7 @@ def _traded(catalog: Catalog) -> str | None:
     form = {"grant_type": "client_credentials", "scope": catalog.scope or "catalog"}
     form |= {"client_id": client, "client_secret": secret} if found else {"client_secret": client}
     url = urljoin(f"{catalog.uri.rstrip('/')}/", catalog.oauth2_server_uri or "v1/oauth/tokens")
-    status, body = post(
+    status, body = ask(
         url,
         server="the OAuth2 server",
         headers={"content-type": "application/x-www-form-urlencoded", "accept": "application/json"},

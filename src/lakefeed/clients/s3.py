@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from pydantic import SecretStr
 
-from lakefeed.clients.http import TIMEOUT_SECONDS, get
+from lakefeed.clients.http import TIMEOUT_SECONDS, ask
 from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
@@ -46,7 +46,7 @@ def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = T
     """
     url = bucket_url(bucket, s3=s3)
     headers = signed_headers(url, keys=keys, region=s3.region) if keys else {"host": urlsplit(url).netloc}
-    status, body = get(url, server="the S3 store", headers=headers, timeout=timeout)
+    status, body = ask(url, server="the S3 store", headers=headers, timeout=timeout)
     if keys is None and status in (401, 403):
         return
     if error := _verdict(status, body, bucket=bucket, where=s3.endpoint or url):

@@ -18,7 +18,7 @@ from lakefeed.clients import http as http_client
 from lakefeed.clients.http import exchange
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.clients.s3 import require_bucket
-from lakefeed.clients.spark import download as downloading
+from lakefeed.clients.spark import jars
 from lakefeed.config.connections import S3, Catalog
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import ConfigError, DownloadError, LakefeedError, Unreachable
@@ -82,18 +82,16 @@ def test_an_answer_of_the_size_that_is_allowed() -> None:
 def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(registry_api, "TIMEOUT_SECONDS", 0.4)
     monkeypatch.setattr(server, "TIMEOUT_SECONDS", 0.4)
-    for asking in (http_client.get, http_client.post):
-        monkeypatch.setitem(asking.__kwdefaults__ or {}, "timeout", 0.4)
-    monkeypatch.setattr(downloading, "_TIMEOUT_SECONDS", 0.4)
-    monkeypatch.setattr(downloading, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setitem(http_client.ask.__kwdefaults__ or {}, "timeout", 0.4)
+    monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path))
+    monkeypatch.setattr(jars, "_TIMEOUT_SECONDS", 0.4)
+    monkeypatch.setattr(jars, "_PAUSE_SECONDS", 0.01)
     began = time.monotonic()
     with misbehaving(manner) as address:
         url = f"http://{address}"
         catalog = Catalog(type="rest", uri=url, token=SecretStr("t"))
         sink = ElasticsearchSinkConfig(url=url, index="i")
-        order = downloading.Order(
-            name="a jar", url=url, target=tmp_path / "a.jar", sha256=hashlib.sha256().hexdigest(), size=10**9
-        )
+        artifact = jars.Artifact(coordinate="a:jar:1", groups=(), sha256=hashlib.sha256().hexdigest(), size=10**9)
         cases: dict[str, Callable[[], Any]] = {
             "registry": SchemaRegistry(url).subjects,
             "search server": lambda: server.Server(sink).ask("GET", "/"),
@@ -101,7 +99,9 @@ def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.
             "catalog": lambda: ask_rest_catalog(catalog),
         }
         if manner != "huge":  # It is a right answer to a download.
-            cases["download"] = lambda: downloading.download(order, report=lambda _: None, stop=threading.Event())
+            cases["download"] = lambda: jars.download(
+                artifact, jars.Repository(url=url), report=lambda _: None, stop=threading.Event()
+            )
         found = at_once(cases)
     assert time.monotonic() - began < 10
     for name, error in found.items():

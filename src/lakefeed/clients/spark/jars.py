@@ -15,19 +15,24 @@ import base64
 import hashlib
 import json
 import os
+import ssl
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from lakefeed.clients.spark.download import DownloadStopped, Order, download
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, DownloadError
 
 Progress = Callable[[int, int], None]
 """Called with (bytes fetched, bytes to fetch); one call at a time, but from any thread."""
@@ -35,6 +40,12 @@ Progress = Callable[[int, int], None]
 State = Literal["ok", "missing", "damaged"]
 
 _WORKERS = 8
+_TRIES = 3
+_PAUSE_SECONDS = 0.5
+_TIMEOUT_SECONDS = 30
+_SLOWEST_BYTES_PER_SECOND = 1_000
+_CHUNK = 1 << 20
+_ABANDONED_SECONDS = 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +108,10 @@ class Repository:
 
     url: str
     authorization: str | None = field(default=None, repr=False)
+
+    def url_of(self, artifact: Artifact) -> str:
+        """Return where an artifact is, without credentials."""
+        return f"{self.url}/{artifact_path(artifact.coordinate)}"
 
 
 def cache_directory() -> Path:
@@ -189,17 +204,9 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
                 arrived[artifact.coordinate] = count  # Not a sum of chunks: a second try starts at nothing.
                 progress(sum(arrived.values()), total)
 
-        order = Order(
-            name=artifact.coordinate,
-            url=f"{repository.url}/{artifact_path(artifact.coordinate)}",
-            target=artifact.path,
-            sha256=artifact.sha256,
-            size=artifact.size,
-            authorization=repository.authorization,
-        )
         try:
-            download(order, report=report, stop=stop)
-        except DownloadStopped:
+            download(artifact, repository, report=report, stop=stop)
+        except _Stopped:
             return
         except BaseException:
             stop.set()
@@ -234,3 +241,144 @@ def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=size)
         yield lambda done, _total: bar.update(task, completed=done)
+
+
+class _Stopped(Exception):
+    """Given up because another download failed; nothing was left behind."""
+
+
+class _Fault(Exception):
+    """A reason why a file did not arrive; a transient one may pass."""
+
+    def __init__(self, reason: str, hint: str, *, is_transient: bool = False) -> None:
+        self.reason = reason
+        self.hint = hint
+        self.is_transient = is_transient
+        super().__init__(reason)
+
+
+def download(
+    artifact: Artifact, repository: Repository, *, report: Callable[[int], None], stop: threading.Event
+) -> None:
+    """Bring one file to its place, or leave the place as it was; set ``stop`` to give up."""
+    folder = artifact.path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in folder.glob(".*.part"):  # What a killed process has left behind.
+            with suppress(FileNotFoundError):
+                if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
+                    part.unlink()
+        descriptor, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
+    except OSError as error:
+        raise ConfigError(
+            f"the cache directory cannot be written: {error.strerror}",
+            where=str(folder),
+            hint="set LAKEFEED_CACHE to a directory of yours",
+        ) from error
+    temporary = Path(name)
+    try:
+        with open(descriptor, "wb") as file:
+            _receive(artifact, repository, file, report, stop)
+        temporary.chmod(0o644)
+        temporary.replace(artifact.path)
+    except (_Fault, OSError) as error:
+        if isinstance(error, _Fault):
+            reason, hint = error.reason, error.hint
+        else:
+            reason = f"it cannot be stored ({error.strerror})"
+            hint = f"free space or fix permissions in {folder}"
+        what = f"{artifact.coordinate} was not downloaded: {reason}"
+        raise DownloadError(what, where=repository.url_of(artifact), hint=hint) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _receive(
+    artifact: Artifact, repository: Repository, file: BinaryIO, report: Callable[[int], None], stop: threading.Event
+) -> None:
+    for attempt in range(1, _TRIES + 1):
+        file.seek(0)
+        file.truncate()
+        try:
+            _receive_once(artifact, repository, file, report, stop)
+            return
+        except _Fault as fault:
+            if attempt == _TRIES or not fault.is_transient:
+                raise
+            stop.wait(_PAUSE_SECONDS * attempt)
+
+
+def _receive_once(
+    artifact: Artifact, repository: Repository, file: BinaryIO, report: Callable[[int], None], stop: threading.Event
+) -> None:
+    digest = hashlib.sha256()
+    arrived = 0
+    with closing(_chunks(artifact, repository)) as chunks:
+        for chunk in chunks:
+            if stop.is_set():
+                raise _Stopped
+            arrived += len(chunk)
+            if arrived > artifact.size:
+                break
+            digest.update(chunk)
+            file.write(chunk)
+            report(arrived)
+    file.flush()
+    os.fsync(file.fileno())
+    if arrived < artifact.size:
+        whole = "try again; whole files are kept"
+        raise _Fault(f"{arrived} of {artifact.size} bytes arrived", whole, is_transient=True)
+    if arrived > artifact.size or digest.hexdigest() != artifact.sha256:
+        actual = digest.hexdigest() if arrived == artifact.size else f"of more than {artifact.size} bytes"
+        raise _Fault(
+            f"its SHA-256 is not the locked one\n  expected: {artifact.sha256}\n  actual:   {actual}",
+            "the repository serves another file under this name: do not use it, and tell its administrator",
+        )
+
+
+def _chunks(artifact: Artifact, repository: Repository) -> Generator[bytes, None, None]:
+    """Yield the bytes as they arrive, and raise every failure as a fault."""
+    url = repository.url_of(artifact)
+    request = urllib.request.Request(url, headers={"User-Agent": "lakefeed"})  # noqa: S310 (checked scheme)
+    if repository.authorization:
+        request.add_unredirected_header("Authorization", repository.authorization)
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
+            arrived, until = 0, time.monotonic() + _TIMEOUT_SECONDS
+            # What has arrived, not a whole chunk: a read would wait for that as long as a byte comes now and then.
+            while chunk := response.read1(_CHUNK):
+                arrived += len(chunk)
+                if time.monotonic() > until:
+                    if arrived < _SLOWEST_BYTES_PER_SECOND * _TIMEOUT_SECONDS:
+                        raise TimeoutError(f"{arrived} bytes in {_TIMEOUT_SECONDS} s")
+                    arrived, until = 0, time.monotonic() + _TIMEOUT_SECONDS
+                yield chunk
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _refused(error.code) from error
+    except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
+        raise _unreached(getattr(error, "reason", None) or error) from error
+
+
+def _refused(status: int) -> _Fault:
+    if status in (401, 403):
+        reason = f"the repository requires other credentials (HTTP {status})"
+        return _Fault(reason, "set LAKEFEED_MAVEN_USER and LAKEFEED_MAVEN_PASSWORD")
+    if status in (404, 410):
+        reason = f"the repository does not have it (HTTP {status})"
+        return _Fault(reason, "set LAKEFEED_MAVEN_REPOSITORY to a repository that has it, or unset it")
+    reason = f"the repository answered HTTP {status}"
+    if status == 429 or status >= 500:
+        return _Fault(reason, "try again later", is_transient=True)
+    return _Fault(reason, "open the address in a browser")
+
+
+def _unreached(cause: object) -> _Fault:
+    if isinstance(cause, FileNotFoundError):
+        return _refused(404)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        reason = f"the repository's certificate is not trusted ({cause.verify_message})"
+        return _Fault(reason, "set SSL_CERT_FILE to a bundle with your organisation's certificate authority")
+    reason = f"the repository does not answer ({cause})"
+    hint = "check the network, HTTPS_PROXY, or set LAKEFEED_MAVEN_REPOSITORY to a mirror"
+    return _Fault(reason, hint, is_transient=True)

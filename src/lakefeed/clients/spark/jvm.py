@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,6 @@ from lakefeed.errors import LakefeedError
 if TYPE_CHECKING:
     from pydantic import SecretStr
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True, kw_only=True)
-class S3Traffic:
-    """Bytes that driver and executors have exchanged with S3; errors are statuses from 400 on and lost answers."""
-
-    bytes_out: int
-    bytes_in: int
-    errors: int
 
 
 def jar() -> Path:
@@ -82,9 +72,9 @@ def s3_requests(spark: SparkSession) -> dict[str, int]:
     return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.snapshot()).items()}
 
 
-def s3_traffic(spark: SparkSession) -> S3Traffic:
-    """Return bytes and errors of the requests that ``s3_requests`` counts."""
-    return S3Traffic(**dict(java(spark).s3.RequestMeter.traffic()))
+def s3_traffic(spark: SparkSession) -> dict[str, int]:
+    """Return ``bytes_out`` and ``bytes_in`` of those requests' bodies, and ``errors``: from 400 on, or no answer."""
+    return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.traffic()).items()}
 
 
 def java(spark: SparkSession) -> Any:

@@ -8,23 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
 from lakefeed.records.schema.fit import refuse_same_but_for_case
 from lakefeed.records.schema.parse import require_usable
-from lakefeed.records.spec import (
-    ConfluentAvro,
-    ConfluentJson,
-    ConfluentProtobuf,
-    Csv,
-    DecodeSpec,
-    Json,
-    PlainAvro,
-    PlainProtobuf,
-    Raw,
-    RegisteredFormat,
-    String,
-    registry_address,
-)
+from lakefeed.records.spec import DecodeSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +31,7 @@ def with_decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
 
-    if isinstance(spec, Raw):
+    if isinstance(spec, specs.Raw):
         value = sf.when(sf.col("value").isNotNull(), sf.struct("value"))
         schema_id, error = sf.lit(None).cast("int"), sf.lit(None).cast("string")
         return records.withColumn(
@@ -54,7 +42,7 @@ def with_decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
     try:
         return records.withColumn("decoded", sf.expr(f"{catalog}.decode(value)"))
     except (PySparkException, Py4JJavaError) as refused:
-        is_avro = isinstance(spec, ConfluentAvro | PlainAvro)
+        is_avro = isinstance(spec, specs.ConfluentAvro | specs.PlainAvro)
         raise ConfigError(
             f"The {'Avro schema' if is_avro else 'schema'} cannot be used: {jvm.cause_of(refused)}",
             where=type(spec).__name__,
@@ -87,11 +75,11 @@ def with_decoded_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
 def _has_one_value(spec: DecodeSpec) -> bool:
     """Tell whether the struct of the value wraps a single value, which had no fields."""
     match spec:
-        case String() | Raw():
+        case specs.String() | specs.Raw():
             return True
-        case ConfluentAvro(reader_schema=schema) | PlainAvro(reader_schema=str(schema)):
+        case specs.ConfluentAvro(reader_schema=schema) | specs.PlainAvro(reader_schema=str(schema)):
             pass
-        case PlainAvro(writer_schema=schema):
+        case specs.PlainAvro(writer_schema=schema):
             pass
         case _:
             return False
@@ -102,24 +90,24 @@ def _has_one_value(spec: DecodeSpec) -> bool:
 def _options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
     """Return the decoder's options: ``DecodeOptions.java`` reads them."""
     options: dict[str, str] = {}
-    if isinstance(spec, RegisteredFormat):
+    if isinstance(spec, specs.RegisteredFormat):
         options = _registry_options(spark, spec)
-    if isinstance(spec, ConfluentJson | Json):
+    if isinstance(spec, specs.ConfluentJson | specs.Json):
         options["lenient"] = json.dumps(spec.lenient)
     match spec:
-        case ConfluentAvro():
+        case specs.ConfluentAvro():
             return options
-        case PlainAvro():
+        case specs.PlainAvro():
             return {"writer-schema": spec.writer_schema, "reader-schema": spec.reader_schema or spec.writer_schema}
-        case ConfluentProtobuf():
+        case specs.ConfluentProtobuf():
             options["format"] = "protobuf"
-        case PlainProtobuf():
+        case specs.PlainProtobuf():
             options |= {"format": "protobuf", **_protobuf_options(spark, spec)}
-        case ConfluentJson():
+        case specs.ConfluentJson():
             options["format"] = "json"
-        case Json():
+        case specs.Json():
             options |= {"format": "json", "reader-type": _table_type(spark, spec.schema, of="JSON").json()}
-        case Csv():
+        case specs.Csv():
             options |= {
                 "format": "csv",
                 "reader-type": _table_type(spark, spec.schema, of="CSV").json(),
@@ -128,14 +116,14 @@ def _options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
                 "escape": spec.escape,
                 "null-value": spec.null_value,
             }
-        case String():
+        case specs.String():
             options["format"] = "string"
     return {**options, "time-zone": str(spark.conf.get("spark.sql.session.timeZone"))}
 
 
-def _registry_options(spark: SparkSession, spec: RegisteredFormat) -> dict[str, str]:
+def _registry_options(spark: SparkSession, spec: specs.RegisteredFormat) -> dict[str, str]:
     options = {
-        "registry-url": registry_address(spec.registry_url),
+        "registry-url": specs.registry_address(spec.registry_url),
         "reader-schema": spec.reader_schema,
         "registry-patience-seconds": str(spec.registry_patience_seconds),
         "accept": spec.accept,
@@ -153,7 +141,7 @@ def _registry_options(spark: SparkSession, spec: RegisteredFormat) -> dict[str, 
     return options
 
 
-def _protobuf_options(spark: SparkSession, spec: PlainProtobuf) -> dict[str, str]:
+def _protobuf_options(spark: SparkSession, spec: specs.PlainProtobuf) -> dict[str, str]:
     reader = spec.reader_schema or avro_schema_of_text(
         spark, "PROTOBUF", spec.schema, references=spec.references, message=spec.message
     )

@@ -11,15 +11,7 @@ from urllib.parse import urlsplit
 
 from referencing import Registry, Resource, Specification
 from referencing.exceptions import NoSuchResource, Unresolvable
-from referencing.jsonschema import (
-    DRAFT3,
-    DRAFT4,
-    DRAFT6,
-    DRAFT7,
-    DRAFT202012,
-    lookup_recursive_ref,
-    specification_with,
-)
+from referencing.jsonschema import DRAFT3, DRAFT4, DRAFT6, DRAFT7, DRAFT202012, lookup_recursive_ref, specification_with
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.schema.avro import DEEPEST

@@ -16,22 +16,11 @@ from lakefeed.config.decoding import AvroDecode, Decode, Encoded, JsonDecode, Pr
 from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource, KinesisSource
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
+from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of, table_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.schema.parse import require_usable
-from lakefeed.records.spec import (
-    ConfluentAvro,
-    ConfluentJson,
-    ConfluentProtobuf,
-    Csv,
-    DecodeSpec,
-    Json,
-    PlainAvro,
-    PlainProtobuf,
-    Raw,
-    RegisteredFormat,
-    String,
-)
+from lakefeed.records.spec import DecodeSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,10 +28,10 @@ if TYPE_CHECKING:
 Part = Literal["value", "key"]
 NumberedSource = KafkaSource | KinesisSource
 
-_SPECS: dict[str, tuple[str, type[ConfluentAvro | ConfluentProtobuf | ConfluentJson]]] = {
-    "avro": ("AVRO", ConfluentAvro),
-    "protobuf": ("PROTOBUF", ConfluentProtobuf),
-    "json_schema": ("JSON", ConfluentJson),
+_SPECS: dict[str, tuple[str, type[specs.ConfluentAvro | specs.ConfluentProtobuf | specs.ConfluentJson]]] = {
+    "avro": ("AVRO", specs.ConfluentAvro),
+    "protobuf": ("PROTOBUF", specs.ConfluentProtobuf),
+    "json_schema": ("JSON", specs.ConfluentJson),
 }
 _BLOCKS = {kind: block for block, (kind, _) in _SPECS.items()}
 
@@ -85,7 +74,7 @@ def resolve_decoder(
         Unreachable: the registry does not answer.
     """
     if sampled is not None and decode.json_ is not None and decode.is_sampled:
-        return ResolvedDecoder(Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
+        return ResolvedDecoder(specs.Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
     latest = _latest(decode, source, "value")
     spec = _with_rules(_spec(spark, decode, source, latest), decode, source, "value", accept)
     if decode.registry is None:
@@ -95,7 +84,7 @@ def resolve_decoder(
     if decode.protobuf is not None or decode.json_schema is not None:
         message = decode.protobuf.message if decode.protobuf else None
         writer_schema = partial(avro_schema_of, spark, client, message=message)
-    if isinstance(spec, RegisteredFormat) and spec.subjects:
+    if isinstance(spec, specs.RegisteredFormat) and spec.subjects:
         writer_schema = partial(_schema_of_subjects, client, spec.subjects, writer_schema)
     return ResolvedDecoder(spec, latest.schema_id if latest else None, writer_schema)
 
@@ -133,7 +122,7 @@ def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
 
 def _with_rules(spec: DecodeSpec, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept) -> DecodeSpec:
     """Add the rules for which writers' schemas the decoder accepts."""
-    if not isinstance(spec, RegisteredFormat):
+    if not isinstance(spec, specs.RegisteredFormat):
         return spec
     named = encoded.avro.subjects if encoded.avro is not None else []
     topics = source.topics or ()
@@ -182,13 +171,13 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource, latest:
         return _protobuf_file(encoded.protobuf)
     if encoded.json_ is not None:
         schema = _json_schema(spark, encoded.json_, source)
-        return Json(schema=schema, sampled=encoded.is_sampled, lenient=encoded.json_.lenient)
+        return specs.Json(schema=schema, sampled=encoded.is_sampled, lenient=encoded.json_.lenient)
     if (csv := encoded.csv) is not None:
         schema = csv.schema_file.read_text("utf-8") if csv.schema_file else csv.schema_ddl or ""
-        return Csv(
+        return specs.Csv(
             schema=schema, delimiter=csv.delimiter, quote=csv.quote, escape=csv.escape, null_value=csv.null_value
         )
-    return String() if encoded.string is not None else Raw()
+    return specs.String() if encoded.string is not None else specs.Raw()
 
 
 def _registered(spark: SparkSession, encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
@@ -216,8 +205,8 @@ def _avro_file(avro: AvroDecode) -> DecodeSpec:
     except (ConfigError, SchemaIncompatible) as error:
         raise ConfigError(f"the schema cannot be used: {error.what}", where=str(file), hint=error.hint) from None
     if avro.registry is None:
-        return PlainAvro(writer_schema=text)
-    return ConfluentAvro(
+        return specs.PlainAvro(writer_schema=text)
+    return specs.ConfluentAvro(
         registry_url=avro.registry.url, reader_schema=text, credentials=_credentials_name(avro.registry)
     )
 
@@ -226,10 +215,10 @@ def _protobuf_file(protobuf: ProtobufDecode) -> DecodeSpec:
     file = protobuf.schema_file
     assert file is not None  # The model requires a schema where there is no registry.
     if file.suffix != ".proto":
-        return PlainProtobuf(schema=file.read_bytes(), message=protobuf.message)
+        return specs.PlainProtobuf(schema=file.read_bytes(), message=protobuf.message)
     text = file.read_text("utf-8")
     imported = tuple(_imported(text, file.parent, {file.name}))
-    return PlainProtobuf(schema=text, message=protobuf.message, references=imported)
+    return specs.PlainProtobuf(schema=text, message=protobuf.message, references=imported)
 
 
 def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:

@@ -150,8 +150,7 @@ def settle(
         registry = None
     elif registry is None:
         raise ConfigError(
-            f"{format} needs a schema registry",
-            hint="set SCHEMA_REGISTRY_URL, or encode as avro, protobuf or json",
+            f"{format} needs a schema registry", hint="set SCHEMA_REGISTRY_URL, or encode as avro, protobuf or json"
         )
 
     spark = rows.sparkSession

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.jars import jars as command
-from lakefeed.clients.spark import download, jars
+from lakefeed.clients.spark import jars
 from lakefeed.errors import ConfigError, DownloadError
 
 FIRST, SECOND = "org.example:first:1.0", "org.example.deep:second:all@tar.gz:2.0"
@@ -94,7 +94,7 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repo
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     monkeypatch.setattr(jars, "read_lock", lock)
-    monkeypatch.setattr(download, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(jars, "_PAUSE_SECONDS", 0.01)
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("LAKEFEED_MAVEN_REPOSITORY", server.url)
     for name in ("LAKEFEED_MAVEN_USER", "LAKEFEED_MAVEN_PASSWORD", "HTTP_PROXY", "http_proxy"):
