@@ -106,7 +106,6 @@ class Claim:
 
     @property
     def schema(self) -> str | None:
-        """The schema that was noted last."""
         return self.noted.schema
 
     def note(self, **changes: Any) -> None:
@@ -328,7 +327,6 @@ class StoredCheckpoint:
         self._names: list[str] | None = None
 
     def names(self) -> Sequence[str]:
-        """List all names, relative to the location."""
         from pyarrow import fs
 
         if self._names is None:
@@ -341,7 +339,6 @@ class StoredCheckpoint:
         return self._names
 
     def read(self, name: str) -> str:
-        """Read a file's text."""
         try:
             with self._files.open_input_stream(f"{self._path}/{name}") as stream:
                 return str(stream.read().decode("utf-8", errors="replace"))

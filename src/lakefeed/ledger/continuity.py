@@ -105,7 +105,6 @@ class StoredCommit:
 
     @property
     def position(self) -> Position:
-        """Where the feed stands after it."""
         commit = self.commit
         return Position(commit.ranges, commit.snapshot_id or 0, self.commit_id, is_move=commit.move is not None)
 
@@ -122,7 +121,6 @@ class ServerLedger(ABC):
         """Return where the feed stands; None if the sink has no commit of it."""
 
     def check(self, commit: Commit) -> CommitCheck:
-        """Return whether a batch has to be written, before its rows are computed."""
         return check_commit(commit, self.position(), where=self.where)
 
     def admit(self, commit: Commit, *, commit_id: str, last: StoredCommit | None, fence: str | None) -> CommitCheck:

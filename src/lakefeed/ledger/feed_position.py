@@ -25,7 +25,6 @@ class CommittedOffsets:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self, requested: OffsetRange) -> list[OffsetRange]:
-        """Return the parts of a range that the table lacks."""
         parts, at = [], requested.start
         for start, end in self.intervals.get((requested.topic, requested.partition), ()):
             if start >= requested.end:

@@ -100,7 +100,6 @@ class IcebergLedger:
         self._spark.sql(set_properties(self._table, {QUIET: str(until)}))
 
     def location(self) -> str:
-        """Return where the table is."""
         return str(self.loaded().location())
 
     def position(self) -> Position | None:
@@ -116,7 +115,6 @@ class IcebergLedger:
         return None if text is None else Position.from_json(str(text))
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position: see ``Ledger.record_move``."""
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         if delete_where is not None:
             statement = f"DELETE FROM {quoted(tuple(self._table.split('.')))} WHERE {delete_where}"  # noqa: S608
@@ -148,7 +146,6 @@ class IcebergLedger:
         return found
 
     def check(self, commit: Commit) -> CommitCheck:
-        """Return whether a batch has to be written."""
         try:
             return check_commit(commit, self.position(), where=self._table)
         except CheckpointMismatch:

@@ -62,7 +62,6 @@ def check_outcomes(spark: SparkSession, commit_id: str) -> str:
 
 
 def total(counts: Mapping[tuple[str, int], Counts]) -> Counts:
-    """Add the counts of all partitions."""
     return sum(counts.values(), ZERO)
 
 
@@ -164,17 +163,14 @@ class BatchOutcomes:
 
     @property
     def by_partition(self) -> dict[tuple[str, int], Counts]:
-        """The same for each partition that had records."""
         return counts_by_partition(str(self._outcomes.toJson()))
 
     @property
     def schema_ids(self) -> set[int]:
-        """Ids of the writers' schemas of the records."""
         return {int(each) for each in self._outcomes.schemaIds()}
 
     @property
     def reasons(self) -> list[Reason]:
-        """The kinds of dead letters, the commonest first."""
         return [Reason(str(each.text()), int(each.count()), str(each.sample())) for each in self._outcomes.reasons()]
 
     @property

@@ -144,7 +144,6 @@ class Upserts:
 
     @classmethod
     def sum(cls, batches: Iterable[Upserts | None]) -> Upserts:
-        """Add the counts of several batches."""
         return cls(*(sum(column) for column in zip(*(astuple(batch) for batch in batches if batch), strict=True)))
 
     @classmethod

@@ -53,7 +53,6 @@ def summaries(table: Table) -> list[tuple[int, dict[str, str]]]:
 
 
 def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
-    """Yield the feed's commits."""
     for snapshot in line:
         summary = _summary(snapshot)
         if summary.get(FEED) == feed and RANGES in summary:
@@ -85,7 +84,6 @@ def backfills_of(line: Sequence[Snapshot], feed: str) -> Iterator[Backfill]:
 
 
 def replays_of(line: Sequence[Snapshot], feed: str) -> Iterator[ReplayCommit]:
-    """Yield the replays of the feed's dead letters."""
     for snapshot in line:
         summary = _summary(snapshot)
         if summary.get(REPLAY_OF) == feed and REPLAY in summary:
@@ -168,7 +166,6 @@ class ReplayCommit:
 
     @property
     def title(self) -> str:
-        """As findings call it."""
         return f"replay {self.replay_id}, snapshot {self.snapshot_id}"
 
 

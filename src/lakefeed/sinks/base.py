@@ -48,15 +48,12 @@ class LedgerBackedSink(BaseSink):
     ledger: Ledger
 
     def take_fence(self) -> str | None:
-        """Make this driver the only one that can commit to the feed; None if the sink knows no fences."""
         return self.ledger.take_fence()
 
     def commits(self) -> Iterator[Commit]:
-        """Return the feed's commits that the sink still knows, newest first."""
         return self.ledger.commits()
 
     def position(self) -> Position | None:
-        """Return where the feed stands; None if the sink has no commit of it."""
         return self.ledger.position()
 
     def logged(self) -> int | None:
@@ -64,7 +61,6 @@ class LedgerBackedSink(BaseSink):
         return None
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position: see ``Ledger.record_move``."""
         self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
 
     def has(self, commit: Commit) -> bool:
@@ -120,7 +116,6 @@ class ServerSink(LedgerBackedSink, Generic[Settings]):
         )
 
     def location(self) -> str:
-        """Return the address of the table or index."""
         return self._sink.where
 
 
@@ -137,11 +132,9 @@ class NewestBatchLedger:
         self._where = where
 
     def position(self) -> Position | None:
-        """Return where the newest batch ends."""
         return self._last()
 
     def commits(self) -> Iterator[Commit]:
-        """Return nothing: the sink does not keep its commits."""
         return iter(())
 
     def take_fence(self) -> None:
@@ -176,7 +169,6 @@ class LedgerlessSink:
         """Do nothing."""
 
     def take_fence(self) -> str | None:
-        """Take no fence: two drivers meet at the checkpoint."""
         return None
 
     def commits(self) -> Iterator[Commit]:
@@ -270,7 +262,6 @@ class LedgerSink(StatelessSink):
         """Return the ranges of the newest batch; None before the first one."""
 
     def position(self) -> Position | None:
-        """Return where the newest batch ended."""
         ranges = self.last_ranges()
         return None if ranges is None else Position(ranges, snapshot_id=0)
 

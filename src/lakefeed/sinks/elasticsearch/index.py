@@ -54,12 +54,10 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
         self.ledger = ElasticsearchLedger(self._server, self._sink, self._feed)
 
     def stored_schema(self) -> StoredSchema | None:
-        """Return the reader's schema that the feed had when it last changed the index."""
         standing = self.ledger.standing() if self._layout.describe() is not None else None
         return None if standing is None or standing.reader is None else StoredSchema.of_json(standing.reader)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Create the index for rows of this schema, or add what its mapping lacks."""
         self._documents.require(rows)
         self.ledger.ensure()
         if self._layout.describe() is None:
@@ -76,7 +74,6 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
     def changes(
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """Return what ``apply_schema`` would do; raises what that would raise."""
         self._documents.require(rows)
         is_new = self._layout.describe() is None
         if not is_new:

@@ -116,7 +116,6 @@ class IndexLayout:
         return [("PUT", f"{path}/_mapping", {"properties": missing})] if missing else []
 
     def change(self, method: str, path: str, document: Mapping[str, Any]) -> None:
-        """Send one of ``changes``."""
         answer = self._server.ask(method, path, document)
         if answer.status >= 300 and "resource_already_exists" not in answer.reason:
             raise refusal(answer, where=self._sink.where)

@@ -122,7 +122,6 @@ class ElasticsearchLedger(ServerLedger):
         )
 
     def note(self, **entries: str | None) -> None:
-        """Change entries of the feed's document."""
         self._change(lambda document: {**document, **entries})
 
     def forget(self) -> None:
@@ -155,7 +154,6 @@ class ElasticsearchLedger(ServerLedger):
             yield last.commit
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position: see ``Ledger.record_move``."""
         if delete_where is not None:
             raise ConfigError("documents are not deleted with a move", where=self.where)
         while (standing := self.begin(commit, commit_id=commit_id)) is not None:

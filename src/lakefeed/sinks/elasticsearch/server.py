@@ -149,7 +149,6 @@ def authority(sink: ElasticsearchSinkConfig) -> str | None:
 
 
 def path_of(*parts: str) -> str:
-    """Build a path whose parts may have any letters."""
     return "".join(f"/{quote(each, safe='')}" for each in parts)
 
 

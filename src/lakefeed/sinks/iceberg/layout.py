@@ -65,7 +65,6 @@ class FileLayout:
 
     @classmethod
     def of_sink(cls, sink: IcebergSinkConfig) -> FileLayout:
-        """Return the layout that a pipeline file requests."""
         return cls(tuple((each.column, _text(each)) for each in sink.partition_by), tuple(sink.sort_by))
 
     def rename_columns(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> FileLayout:
@@ -152,7 +151,6 @@ def carry_out(spark: SparkSession, change: TableChange) -> None:
 
 
 def quoted_table(identifier: str) -> str:
-    """Quote the name of a table, namespace or column."""
     return quoted(tuple(identifier.split(".")))
 
 

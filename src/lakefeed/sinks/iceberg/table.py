@@ -57,14 +57,12 @@ class IcebergTable(LedgerBackedSink):
         return self._sink.table
 
     def stored_schema(self) -> StoredSchema | None:
-        """Return the reader's schema that the feed had when it last changed the table."""
         if not self._spark.catalog.tableExists(self._sink.table):
             return None
         text = self.ledger.properties().get(self._reader_key)
         return None if text is None else StoredSchema.of_json(text)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Create the table for rows of this schema, or change its columns so that it takes them."""
         for change in self.changes(rows, stored, entries):
             carry_out(self._spark, change)
 
@@ -133,7 +131,6 @@ class IcebergTable(LedgerBackedSink):
         return self.ledger.take_fence(suffix)
 
     def location(self) -> str:
-        """Return where the table's files are, as its metadata says."""
         return self.ledger.location()
 
     def position(self) -> Position | None:
@@ -141,7 +138,6 @@ class IcebergTable(LedgerBackedSink):
         return self.ledger.position() if self._spark.catalog.tableExists(self._sink.table) else None
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Append the rows of one micro-batch in one commit, and return how many they were."""
         writer = self._writer(rows, {**commit.properties(), COMMIT_ID: commit_id})
         with spark_setting(rows.sparkSession, *ADAPTIVE):
             writer.append()

@@ -69,7 +69,6 @@ class HistoryTable(IcebergTable):
 
     @classmethod
     def beside(cls, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool) -> Self:
-        """Return the history that an upsert sink names."""
         of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties")}
         own = IcebergSinkConfig.model_validate(
             {"table": sink.history, **{name: each for name, each in of_table.items() if name in sink.model_fields_set}}
@@ -77,7 +76,6 @@ class HistoryTable(IcebergTable):
         return cls(spark, own.with_names_made(sink.names_made), feed=feed, evolves=evolves)
 
     def take_own_fence(self) -> None:
-        """Take the feed's fence in this table too."""
         if self._spark.catalog.tableExists(self.name):
             self._fence = self.take_fence()
 
@@ -146,7 +144,6 @@ class UpsertTable(IcebergTable):
         return {**write_modes(self._sink), KEYED: f"{','.join(self._sink.keys)} {self._sink.on_delete}"}
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Create the table for rows of this schema, or change its columns so that it takes them."""
         super().apply_schema(rows, stored, entries)
         self._columns = self._spark.table(self.name).schema
         self._keys = [found.name for key in self._sink.keys if (found := find_field(self._columns, key))]

@@ -25,7 +25,6 @@ class JdbcLayout:
         self._evolves = evolves
 
     def creation(self, rows: StructType) -> str:
-        """Return the statement that creates the table."""
         dialect, keys = self._ledger.dialect, self._keys
         columns = [self._declared(each) for each in rows.fields]
         if keys:

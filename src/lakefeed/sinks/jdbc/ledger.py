@@ -56,7 +56,6 @@ class JdbcLedger(ServerLedger):
         return self._database.dialect
 
     def name(self, table: str) -> str:
-        """Quote the name of a table beside the feed's."""
         return self.dialect.name(self.schema, table)
 
     def has_table(self, session: Session, table: str | None = None) -> bool:
@@ -64,7 +63,6 @@ class JdbcLedger(ServerLedger):
         return bool(columns_of(session, self.dialect, self.schema, table or self.table))
 
     def creation(self, session: Session) -> list[str]:
-        """Return the statements that create the ledger's tables; none if they exist."""
         text, options = self.dialect.text, self.dialect.table_options
         statements = []
         if not self.has_table(session, FEEDS):
@@ -125,7 +123,6 @@ class JdbcLedger(ServerLedger):
         self.note(session, reader=None, keyed=None, topics=None)
 
     def take_fence(self) -> str:
-        """Take the next fence; a driver that had the one before can commit nothing more."""
         with self.session() as session:
             standing = self.standing(session, lock=True)
             fence = next_fence(standing.fence if standing else None)
@@ -149,7 +146,6 @@ class JdbcLedger(ServerLedger):
                 yield stored.commit
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position: see ``Ledger.record_move``."""
         if delete_where is not None:
             raise ConfigError("rows of a database are not deleted with a move", where=self.where)
         with self.session() as session:
@@ -210,7 +206,6 @@ class JdbcLedger(ServerLedger):
         )
 
     def count_rows(self, session: Session) -> int:
-        """Count the rows of the table."""
         [[rows]] = session.query(f"SELECT COUNT(*) FROM {self.name(self.table)}")  # noqa: S608
         return int(rows)
 

@@ -36,12 +36,10 @@ class JdbcMerge:
     """As in ``ServerSink``."""
 
     def staged(self, session: Session, attempts: Attempts) -> int:
-        """Count the rows of the attempts that count."""
         [[count]] = session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {_of(attempts)}")  # noqa: S608
         return int(count)
 
     def append(self, session: Session, attempts: Attempts) -> int:
-        """Add the rows, and return their number."""
         if not attempts:
             return 0
         return session.update(

@@ -100,7 +100,6 @@ class StatementRefusal:
             raise refusal.error(where) from None
 
     def error(self, where: str) -> LakefeedError:
-        """Return the error for the user."""
         if self.state.startswith("28") or self.number in (1044, 1045, 1698):
             hint = "check sink.jdbc.user and password, and what that user may do"
             return AccessDenied("the database refuses the user or the password", where=where, hint=hint)

@@ -56,13 +56,11 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
         self._columns: list[str] = []
 
     def stored_schema(self) -> StoredSchema | None:
-        """Return the reader's schema that the feed had when it last changed the table."""
         with self.ledger.session() as session:
             standing = self.ledger.standing(session) if self.ledger.has_table(session) else None
         return None if standing is None or standing.reader is None else StoredSchema.of_json(standing.reader)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Create the table for rows of this schema, or change its columns so that it takes them."""
         kept = self._stored_columns(rows)
         with self.ledger.session() as session:
             self.ledger.ensure(session)
@@ -84,7 +82,6 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
     def changes(
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """Return what ``apply_schema`` would do; raises what that would raise."""
         kept = self._stored_columns(rows)
         with self.ledger.session() as session:
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
