@@ -70,20 +70,8 @@ def exchange(
 ) -> Response:
     """Send one request, and wait for the whole answer. Redirects are not followed: they would take headers along.
 
-    Args:
-        method: of HTTP.
-        url: with ``http://`` or ``https://``.
-        seconds: for all of it, from the connection to the last byte.
-        headers: of the request.
-        body: of the request.
-        most_bytes: of the answer's body.
-        context: for ``https://``. Default: trusts what the system trusts.
-
-    Raises:
-        TimeoutError: the answer is not whole in time.
-        OSError: no server answers, or the connection breaks.
-        http.client.HTTPException: what answers is no HTTP, or too large.
-        ValueError: the address cannot be used.
+    All of it, from the connection to the last byte, takes at most ``seconds``. Without a ``context`` it trusts what the
+    system trusts. Raises TimeoutError, OSError or http.client.HTTPException, and ValueError for a wrong address.
     """
     parts = urlsplit(url)
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"

@@ -38,11 +38,8 @@ def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = T
 
     Without keys it asks without a signature: then only a missing bucket or store is noticed.
 
-    Raises:
-        Unreachable: no server answers, or one answers with its own error.
-        AccessDenied: the keys are wrong, or may not list the bucket.
-        ResourceMissing: there is no such bucket.
-        ConfigError: another region's bucket, or what answers is no S3 store.
+    ``timeout`` is in seconds for each attempt. The error says whether the store, the keys, the bucket or its region is
+    wrong.
     """
     url = bucket_url(bucket, s3=s3)
     headers = signed_headers(url, keys=keys, region=s3.region) if keys else {"host": urlsplit(url).netloc}

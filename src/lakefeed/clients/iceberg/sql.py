@@ -25,12 +25,7 @@ def quoted(path: Path) -> str:
 
 
 def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> str:
-    """Write a condition in Spark SQL: rows from these offsets.
-
-    Args:
-        spans: from the first offset to one more than the last.
-        columns: of topic, partition and offset; the topic's may be empty where all rows are of one topic.
-    """
+    """Write a condition in Spark SQL: rows of these offsets, without the last; a topic's column may be empty."""
     topic_column, partition_column, offset_column = columns
     parts = []
     for (topic, partition), (start, end) in sorted(spans.items()):

@@ -58,14 +58,7 @@ _DENIED = {
 
 
 def librdkafka_settings(options: Mapping[str, object]) -> dict[str, str]:
-    """Return the settings among ``options`` that say how to reach a cluster, for librdkafka.
-
-    Args:
-        options: Java client settings with the prefix ``kafka.``; others are taken for librdkafka's own.
-
-    Raises:
-        ConfigError: a trust or key store in a form that librdkafka cannot read, or a login it cannot do.
-    """
+    """Return the settings that say how to reach a cluster, for librdkafka: of Java's, with the prefix, or its own."""
     java = {key.removeprefix(PREFIX): str(value) for key, value in options.items() if key.startswith(PREFIX)}
     settings = {key: str(value) for key, value in options.items() if not key.startswith(PREFIX)}
     settings |= {_NAMES[key]: value for key, value in java.items() if key in _NAMES}

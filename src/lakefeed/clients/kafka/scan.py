@@ -23,15 +23,7 @@ def scan(
 ) -> Iterator[Any]:
     """Yield confluent-kafka's records of a topic up to its end at the call, each partition's in order.
 
-    Args:
-        cluster: brokers and client settings.
-        topic: the topic.
-        starts: the first offset by partition. Default: all that is there.
-        since: only records from this time on, in seconds since 1970, as their timestamps say.
-
-    Raises:
-        ResourceMissing: there is no such topic.
-        Unreachable: the broker does not answer, or stops answering.
+    ``starts`` are the first offsets by partition (default: all), ``since`` a time of records in seconds since 1970.
     """
     partitions = Topics(cluster.bootstrap_servers, options=dict(cluster.options)).describe(topic).partitions
     ends = {partition.id: partition.end_offset for partition in partitions}
@@ -143,11 +135,7 @@ class MonitoringGroup:
         self._failing: str | None = None
 
     def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Set the group to the ends of these ranges.
-
-        Returns:
-            A message for the user, once for each failure that lasts; None if all is well. A feed continues without.
-        """
+        """Set the group to the ends of these ranges; return a message once for each failure that lasts."""
         ends = [TopicPartition(span.topic, span.partition, span.end) for span in ranges]
         failure = None
         try:

@@ -47,15 +47,9 @@ def ago(text: str, *, now: datetime | None = None) -> datetime:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which records of a source are meant; as it stands, all that its topics hold.
+    """The records of a source that are meant: all, those in offset ranges, or those of a time.
 
-    Attributes:
-        ranges: offset ranges; several of one partition must not share an offset. Instead of times.
-        since: from the first record of each partition that has this timestamp or a later one.
-        until: up to the first record of each partition that has this timestamp or a later one, without it.
-
-    Raises:
-        ConfigError: ranges and times together, ranges that overlap, or an end that is not after the start.
+    ``since`` and ``until`` are timestamps: each partition begins and ends at its first record from that time on.
     """
 
     ranges: tuple[OffsetRange, ...] | None = None

@@ -114,14 +114,9 @@ class Topics:
         """Create a topic and wait until it can be written to; return whether it was created.
 
         Args:
-            name: letters, digits, ``.``, ``_`` and ``-``.
-            partitions: how many.
             replication_factor: copies of each partition. Default: the broker's.
             config: topic settings, such as ``{"retention.ms": "3600000"}``.
             exist_ok: whether a topic that is already there is left as it is.
-
-        Raises:
-            ConfigError: a wrong name, number or setting, or the topic exists.
         """
         if not _NAME.fullmatch(name) or name in {".", ".."}:
             raise ConfigError(f"'{name}' cannot name a topic", hint="use up to 249 letters, digits, '.', '_' and '-'")

@@ -168,13 +168,8 @@ def fetch(groups: Iterable[str], *, progress: Progress | None = None) -> list[Pa
     With a warm cache this reads and hashes the files and needs no network. Safe when several processes do
     it at once: each writes a temporary file and renames it.
 
-    Args:
-        groups: names of groups, such as ``["spark"]``.
-        progress: called as bytes arrive; by default a bar on a terminal's stderr, otherwise one line.
-
-    Raises:
-        DownloadError: a file did not arrive, or is not what the lock says. Nothing half-written is left.
-        ConfigError: no such group, an unusable repository URL or cache directory.
+    Without ``progress`` it shows a bar on a terminal's stderr, otherwise one line. A file that does not arrive, or is
+    not what the lock says, is a DownloadError; nothing half-written is left.
     """
     lock = read_lock()
     artifacts = lock.of(groups)

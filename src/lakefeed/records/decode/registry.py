@@ -35,11 +35,7 @@ _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregis
 
 @dataclass(frozen=True, kw_only=True)
 class ReferredSchema:
-    """A schema that another one refers to.
-
-    Attributes:
-        name: what the other calls it: the path of an import, or the value of ``$ref``.
-    """
+    """A schema that another one refers to by ``name``: the path of an import, or the value of ``$ref``."""
 
     name: str
     text: str

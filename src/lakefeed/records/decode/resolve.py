@@ -63,15 +63,8 @@ def resolve_decoder(
 ) -> ResolvedDecoder:
     """Find what decodes the values of a source.
 
-    Args:
-        spark: never the thread's active session: a thread that the caller starts has none.
-        sampled: with ``json: {schema: sample}``, the schema that was guessed the first time. Default: one is
-            guessed now.
-
-    Raises:
-        ConfigError: no subject is named for topics that are given by a pattern, or a schema cannot be used.
-        ResourceMissing: the registry does not know the subject.
-        Unreachable: the registry does not answer.
+    The session is never the thread's active one: a thread that the caller starts has none. With ``json: {schema:
+    sample}``, ``sampled`` is the schema that was guessed the first time; without it one is guessed now.
     """
     if sampled is not None and decode.json_ is not None and decode.is_sampled:
         return ResolvedDecoder(specs.Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
