@@ -33,7 +33,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.offsets.sets import united
 from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, count_keyed_rows, scan_row_offsets
 from lakefeed.sinks.dead_letters.store import BACKFILLS
-from lakefeed.sinks.definition import CommitHistory, StoredRows
+from lakefeed.sinks.definition import StoredRows
 from lakefeed.sinks.factory import sink_of
 
 
@@ -178,7 +178,12 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
     name = config.sink.chosen.snapshot_table
     if name is None:
         with sink_of(config, connections).history() as history:
-            evidence = Evidence(commits=history.commits, fence=history.fence, keyed=_keyed_history(history, deep=deep))
+            keyed = None
+            if history.has_keys:
+                grown = _growth(commit.upserts for commit in history.commits)
+                rows = history.count_rows() if deep else None
+                keyed = Keyed(marks=history.marks_deletes, grown=grown, rows=rows)
+            evidence = Evidence(commits=history.commits, fence=history.fence, keyed=keyed)
             return _with_sources(evidence, config, source, connections, history.rows if deep else None)
     table = open_table(name, connections=connections)
     line, whole = ancestors(table)
@@ -214,16 +219,6 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
             history_coverage=_coverage(evidence, IcebergRows(beside)) if deep else None,
         )
     return replace(evidence, keyed=keyed)
-
-
-def _keyed_history(history: CommitHistory, *, deep: bool) -> Keyed | None:
-    if not history.has_keys:
-        return None
-    return Keyed(
-        marks=history.marks_deletes,
-        grown=_growth(commit.upserts for commit in history.commits),
-        rows=history.count_rows() if deep else None,
-    )
 
 
 def _growth(merges: Iterable[Upserts | None]) -> int:

@@ -10,7 +10,13 @@ from pyiceberg.catalog import Catalog
 
 from lakefeed.errors import ConfigError
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, scan_row_offsets
+from lakefeed.operations.verify.row_offsets import (
+    IcebergRows,
+    Letter,
+    RowCoverage,
+    count_keyed_rows,
+    scan_row_offsets,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -80,3 +86,8 @@ def test_columns_that_are_not_kept_are_named(catalog: Catalog) -> None:
     without = table(catalog, [(1, "a")], columns=2)
     with pytest.raises(ConfigError, match="kafka_partition and kafka_offset"):
         scan_row_offsets(IcebergRows(without), [OffsetRange("a", 0, 0, 1)], topics=["a"], begins={}, letters=())
+
+
+def test_keys_with_several_rows_are_listed(catalog: Catalog) -> None:
+    rows = table(catalog, [(1, "a", 0, 5), (1, "a", 0, 6), (2, "a", 0, 7)])
+    assert count_keyed_rows(rows, ["ID"]) == (3, (("1", 2),))
