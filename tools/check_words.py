@@ -1,11 +1,13 @@
-"""Find words that the glossary of CONTRIBUTING.md replaces: part of ``make lint``.
+"""Find words that the glossary of CONTRIBUTING.md replaces, and docstrings that begin with a question word.
 
-The table below "## Words" in CONTRIBUTING.md is the list. Its first column has the words to avoid, in backticks. An
-underscore counts as a space, so names of functions and tests are checked too.
+Part of ``make lint``. The table below "## Words" in CONTRIBUTING.md is the list. Its first column has the words to
+avoid, in backticks. An underscore counts as a space, so names of functions and tests are checked too. The first line of
+a docstring is a verb with its object, or a noun for a value: "What the sink has" says neither.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -16,6 +18,11 @@ ROOT = Path(__file__).parents[1]
 GLOSSARY = ROOT / "CONTRIBUTING.md"
 CHECKED = (".java", ".md", ".py", ".toml", ".yaml", ".yml", "Makefile")
 OWN = ("tools/check_words.py", "tests/unit/project/test_check_words.py")
+
+DOCUMENTED = ("src/", "tests/support/", "tools/")
+"""The docstrings of these folders are checked; those of tests tell what holds."""
+
+OPENING = re.compile(r"(?:What|Whoever|Where|Which|Those|That|Whether|Who)\b")
 
 # Values that programs read or that other software gives: they must stay as they are.
 STORED = (
@@ -61,6 +68,15 @@ def uses(text: str, avoided: re.Pattern[str]) -> Iterator[tuple[int, str]]:
         yield from ((number, match.group()) for match in avoided.finditer(line))
 
 
+def openings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line number and the first word of each docstring that begins with a question word."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node) or ""
+            if word := OPENING.match(text):
+                yield node.body[0].lineno, word.group()
+
+
 def prose(path: Path) -> str:
     """Read a file; without the glossary itself, which has to name the words."""
     text = path.read_text(encoding="utf-8")
@@ -75,12 +91,16 @@ def main() -> int:
     """Print each use with its file and line; return 1 if there are any."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     avoided = pattern(words(GLOSSARY.read_text(encoding="utf-8")))
-    found = [
-        f"{name}:{number}: {word!r}: see the words in CONTRIBUTING.md"
-        for name in listed.splitlines()
-        if name.endswith(CHECKED) and (path := ROOT / name).is_file() and name not in OWN
-        for number, word in uses(prose(path), avoided)
-    ]
+    found = []
+    for name in listed.splitlines():
+        path = ROOT / name
+        if not name.endswith(CHECKED) or not path.is_file() or name in OWN:
+            continue
+        for number, word in uses(prose(path), avoided):
+            found.append(f"{name}:{number}: {word!r}: see the words in CONTRIBUTING.md")
+        if name.endswith(".py") and name.startswith(DOCUMENTED):
+            for number, word in openings(path.read_text(encoding="utf-8")):
+                found.append(f"{name}:{number}: a docstring begins with {word!r}: begin with a verb, or with a noun")
     print("\n".join(found) or "words: none to avoid are used")
     return 1 if found else 0
 

@@ -142,7 +142,7 @@ class Pipeline:
     def _require_one_sink(self) -> None:
         if self.config.sinks:
             raise ConfigError(
-                f"pipeline '{self.config.name}' has several sinks, which would not be in step any more",
+                f"pipeline '{self.config.name}' has several sinks, which would be at different offsets afterwards",
                 where="sinks",
                 hint="take them out of the file for it, and read what they lack with lakefeed read",
             )

@@ -156,7 +156,7 @@ def another_driver(feed: Feed, server: Server, folder: Path) -> Iterator[Driver]
 
 @contextmanager
 def transaction(server: Server, statement: str) -> Iterator[None]:
-    """Somebody's statement in a transaction that stays open."""
+    """A statement of another client in a transaction that stays open."""
     connected: Any
     if isinstance(server, PostgreSQL):
         import psycopg

@@ -64,7 +64,7 @@ def test_a_feed_resumes_where_the_index_is(feed: Feed, search: OpenSearch, opene
     problem = [value for _, value in lake.sparkContext.getConf().getAll()]
     problem += [str(row) for row in lake.sql("SET -v").collect()]
     assert not any(opened.password in each or opened.login in each for each in problem)
-    # Somebody removes the index: the checkpoint takes for landed what is not there.
+    # Another client removes the index: the checkpoint takes for landed what is not there.
     search.ask("DELETE", f"/{feed.name}")
     feed.send(feed.avro(trips(1)))
     with pytest.raises(CheckpointMismatch):

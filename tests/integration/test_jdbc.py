@@ -60,7 +60,7 @@ def test_a_feed_resumes_where_the_database_is_and_is_proven(feed: Feed, server: 
     problem = [value for _, value in lake.sparkContext.getConf().getAll()]
     problem += [str(row) for row in lake.sql("SET -v").collect()]
     assert not any(server.password in each for each in problem)
-    # Somebody takes a row away, and restores the database to before the last batch.
+    # Another client deletes a row, and restores the database to before the last batch.
     server.execute(f"DELETE FROM {TABLE} WHERE id = 7")
     assert [each.kind for each in pipeline.verify(deep=True).faults] == ["missing"]
     server.execute("DELETE FROM lakefeed_commits WHERE number = 2", f"DELETE FROM {TABLE} WHERE id >= 300")

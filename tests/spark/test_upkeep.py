@@ -162,7 +162,7 @@ def test_orphans_go_and_nothing_else_that_is_below_the_table(table: Table) -> No
     assert (report.did.orphans, report.did.orphan_bytes) == (3, 30)
     assert [file.exists() for file in (*old, young)] == [False, False, False, True, True, True, True]
     assert table.whole()
-    # Somebody asked; a schedule looks again after a day.
+    # A user requested it; a schedule looks again after a day.
     assert table.maintain(table.settings("orphans"), asked=False).due == ()
     assert table.maintain(table.settings("orphans"), asked=False, dry_run=True).due == ()
 
@@ -248,7 +248,7 @@ def test_of_those_who_take_the_lease_together_one_has_it(table: Table) -> None:
     assert table.whole()
 
 
-def test_a_writer_that_asked_for_quiet_has_it_until_its_next_commit(
+def test_a_writer_that_requested_a_pause_has_it_until_its_next_commit(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakefeed.maintenance import actions as steps
@@ -299,7 +299,7 @@ def test_a_stop_and_a_deadline_end_between_two_pieces(table: Table) -> None:
 
 
 def test_others_who_rewrite_the_same_rows_come_first(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real conflict: between the plan of a rewrite and its commit somebody else replaces the files."""
+    """A real conflict: between the plan of a rewrite and its commit another writer replaces the files."""
     from lakefeed.maintenance import actions as steps
 
     monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)

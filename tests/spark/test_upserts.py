@@ -236,7 +236,7 @@ def test_partitions_and_order_follow_the_file_in_a_running_feed(checked: SparkSe
     assert {int(row.spec_id) for row in checked.sql(f"SELECT spec_id FROM {upserts.name}.files").collect()} >= {0}
 
 
-def test_rows_of_somebody_else_are_older(upserts: Upserts) -> None:
+def test_rows_of_another_writer_are_older(upserts: Upserts) -> None:
     upserts.spark.sql(f"INSERT INTO {upserts.name} (id, city, v) VALUES (9, 'z', 'foreign'), (8, 'z', 'foreign')")
     upserts.land(0, 3, [(9, "a", "ours", 0, 1), (5, "a", "x", 0, 2)])
     assert upserts.rows() == [(5, "a", "x", 2), (8, "z", "foreign", None), (9, "a", "ours", 1)]

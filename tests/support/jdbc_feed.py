@@ -1,4 +1,4 @@
-"""A feed from a topic into a database, and somebody who looks at the database all the while."""
+"""A feed from a topic into a database, and a reader of the database meanwhile."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def wait_for(found: Callable[[], Any], *, timeout: float = 180) -> Any:
 
 @contextmanager
 def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
-    """Somebody who reads rows, and how many the commits count, in one statement, again and again."""
+    """A reader that compares the rows with the counts of the commits, in one statement, again and again."""
     seen: list[tuple[int, int]] = []
     over = threading.Event()
     look = f"SELECT (SELECT COUNT(*) FROM {TABLE}), (SELECT COALESCE(SUM(landed), 0) FROM lakefeed_commits)"

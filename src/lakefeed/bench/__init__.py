@@ -1,1 +1,1 @@
-"""Measurements against real servers that anybody can repeat: ``lakefeed bench``."""
+"""Measurements against real servers that can be repeated: ``lakefeed bench``."""

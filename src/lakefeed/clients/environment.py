@@ -1,4 +1,4 @@
-"""Where clients find endpoints: in the process's environment, or else in that of the running local stack.
+"""Find the endpoints in the process's environment, or else in that of the running local stack.
 
 ``lakefeed local up`` leaves a file in its home with the endpoints and the processes behind them. Reading that file
 keeps the clients independent of the local stack's code.

@@ -161,7 +161,7 @@ class SecondarySinkChoice(SinkChoice):
 
     @property
     def can_lag(self) -> bool:
-        """Whether the feed continues without it when it fails."""
+        """Check that the feed continues without it when it fails."""
         return self.on_failure == "pause"
 
 
@@ -290,7 +290,7 @@ class PipelineBlocks(Model):
 
     @property
     def has_many_tables(self) -> bool:
-        """Whether each topic goes to a table of its own."""
+        """Check that each topic goes to a table of its own."""
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")
 
     def connections(self, environment: Mapping[str, str]) -> Connections:

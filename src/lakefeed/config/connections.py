@@ -115,7 +115,7 @@ class S3(AwsAccess):
 
     @property
     def uses_path_style(self) -> bool:
-        """Whether the bucket stands in the path."""
+        """Check that the bucket is part of the path."""
         return self.endpoint is not None if self.path_style is None else self.path_style
 
     @classmethod

@@ -160,7 +160,7 @@ class Encoded(OneOf):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether the schema is to be guessed from records."""
+        """Check that the schema is to be guessed from records."""
         return self.json_ is not None and self.json_.schema_ is not None
 
 

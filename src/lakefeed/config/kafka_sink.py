@@ -90,7 +90,7 @@ class Value(OneOf):
 
     @property
     def registry(self) -> Registry | None:
-        """Where the schema is registered."""
+        """Return the registry of the schema."""
         return self.registered.registry if self.registered is not None else None
 
 

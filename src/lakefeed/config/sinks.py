@@ -58,7 +58,7 @@ class SinkConfig(Model):
 
     @property
     def target(self) -> str:
-        """What a checkpoint is for, beside the kind: the table, the path."""
+        """Return the target of a checkpoint, beside the kind: the table, the path."""
         return ""
 
     @property

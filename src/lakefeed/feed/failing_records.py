@@ -59,7 +59,7 @@ class FailureSearch:
         )
 
     def _fails(self, ranges: Sequence[OffsetRange], commit: Commit | Backfill) -> bool:
-        """Whether the rows of these records cannot be computed, or are refused by a sink that can try them."""
+        """Check that the rows of these records cannot be computed, or are refused by a sink that can try them."""
         assert self.reread is not None  # explain() has looked.
         try:
             with self.rows.counted(self.reread(ranges), self.spark) as (rows, _), quietly():

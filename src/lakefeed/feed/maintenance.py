@@ -124,7 +124,7 @@ def upkeep_beside_feed(
 
 
 def _first_time(settings: Upkeep, tables: Callable[[], Sequence[str]], connections: Connections) -> float:
-    """Where a job ends before ``every`` is over, as with ``--once``, the time since the last upkeep counts."""
+    """Return the time of the first upkeep; a job that ends before ``every`` is over counts from the last one."""
     now = time.time()
     if settings.at is None:
         try:

@@ -135,7 +135,7 @@ class FeedStart:
 
     @property
     def is_new_query(self) -> bool:
-        """Whether the query has nothing to resume from."""
+        """Check that the query has nothing to resume from."""
         return self.decision.reset_checkpoint or self._state.batch_id is None
 
     @property
@@ -150,7 +150,7 @@ class FeedStart:
 
     @property
     def starting(self) -> Mapping[str, Mapping[int, int]] | None:
-        """Where a query without a checkpoint begins; None to leave it to the pipeline file."""
+        """Return the offsets at which a query without a checkpoint begins; None to leave it to the pipeline file."""
         if self.decision.positions is None:
             return None
         return starting_offsets(self.decision.positions, self.topics)

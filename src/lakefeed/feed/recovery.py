@@ -1,4 +1,4 @@
-"""Decides how a feed starts: compares its checkpoint, its sink and its topics. Nothing is asked or changed here.
+"""Decides how a feed starts: compares its checkpoint, its sink and its topics. It reads and changes nothing.
 
 The table is the truth, and the checkpoint is derived from it. If the table is ahead, the feed resumes where the table
 is, with a new checkpoint. If the table is behind, or a topic was recreated, the start is refused. A feed with state
@@ -69,7 +69,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known before a feed starts.
+    """The facts before a feed starts.
 
     Attributes:
         last: where the feed stands in the sink's ledger; None if that has nothing of it.
@@ -251,7 +251,7 @@ def _from_state(facts: Facts) -> Start:
 
 
 def _has_unlogged_state(facts: Facts) -> bool:
-    """Whether an older version of ``write_table`` wrote the table, which kept no log of the query's batches.
+    """Check that an older ``write_table`` wrote the table, which kept no log of the query's batches.
 
     The state is in the checkpoint, and the offsets of both agree. The next commit begins the log.
     """

@@ -11,7 +11,7 @@ from lakefeed.ledger.snapshot_summary import Commit
 
 
 class CommitCheck(Enum):
-    """Whether a batch has to be written."""
+    """The answer to whether a batch has to be written."""
 
     NEW = "new"
     """It begins where the last commit ended: write it."""
@@ -59,7 +59,7 @@ class Ledger(Protocol):
 
 
 class SinkState(Protocol):
-    """What a start has to know of a sink, read with Spark or without."""
+    """The state of a sink that a start requires, read with Spark or without."""
 
     keeps_ledger: bool
     """Whether it says which offsets it holds."""
@@ -68,7 +68,7 @@ class SinkState(Protocol):
     """Whether it keeps no ledger, but a log of the batches that it has."""
 
     def position(self) -> Position | None:
-        """Where the feed stands; None if the sink has nothing of it, or keeps no ledger."""
+        """Return the feed's position; None if the sink has nothing of it, or keeps no ledger."""
 
     def logged(self) -> int | None:
         """The newest batch that a log by batch ids has; None without any, or without such a log."""

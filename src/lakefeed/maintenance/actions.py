@@ -197,7 +197,7 @@ class MaintenanceActions:
         raise AssertionError("unreachable")
 
     def _run_in_turn(self, piece: Callable[[Any], Result]) -> Result:
-        """Run a piece when no MERGE of this process is at work, and no writer of another one has asked for quiet."""
+        """Run a piece when no MERGE of this process runs, and no writer of another one has requested a pause."""
         with turns_at(self._table).maintaining():
             table = self.load()
             if int(table.properties().getOrDefault(QUIET, "0")) > time.time() * 1000:
@@ -210,7 +210,7 @@ class MaintenanceActions:
 
 
 def is_conflict(text: str) -> bool:
-    """Whether a Java exception's text is of commits of others that came first."""
+    """Check that a Java exception's text is about commits of others that came first."""
     return any(conflict in text for conflict in CONFLICTS) and not any(other in text for other in NO_CONFLICTS)
 
 

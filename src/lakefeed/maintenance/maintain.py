@@ -61,7 +61,7 @@ class Report:
 
     @property
     def gave_up(self) -> bool:
-        """Whether something was left because others' commits came first."""
+        """Check that something was left because others' commits came first."""
         return bool(self.did.conflicts)
 
     def as_dict(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class LastUpkeep:
 
 @dataclass(frozen=True, kw_only=True)
 class Expiry:
-    """Which snapshots may go: those committed ``before`` (in seconds since 1970), but for the newest ``keep``.
+    """The snapshots that may expire: those committed ``before`` (in seconds since 1970), but for the newest ``keep``.
 
     Attributes:
         snapshots: how many would go now.

@@ -1,4 +1,4 @@
-"""Messages of others without the values of records that they quote: those may be anybody's data."""
+"""Remove the values of records from messages of other software: they may be private data."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Offsets:
         self._ranges = by_partition(united(ranges))
 
     def has(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether one of the ranges holds it."""
+        """Check that one of the ranges holds it."""
         here = self._ranges.get((topic, partition), [])
         number = bisect_right(here, offset, key=lambda each: each.start)
         return number > 0 and offset < here[number - 1].end

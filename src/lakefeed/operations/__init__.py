@@ -1,1 +1,1 @@
-"""What a user does with a pipeline beside running it."""
+"""The operations on a pipeline beside running it."""

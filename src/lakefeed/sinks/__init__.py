@@ -1,1 +1,1 @@
-"""Where rows go: each sink says what it guarantees."""
+"""The sinks of rows; each declares its guarantee."""

@@ -1,4 +1,4 @@
-"""What sinks have in common: with a ledger (``LedgerBackedSink``), in a server, or without a ledger of their own."""
+"""The bases of sinks: with a ledger (``LedgerBackedSink``), in a server, or without a ledger."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class RowSink(SchemaKeeper, Protocol):
         """Return the feed's commits, newest first; none if the sink keeps no ledger."""
 
     def has(self, commit: Commit) -> bool:
-        """Whether the sink has this batch already."""
+        """Check that the sink has this batch already."""
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Write a batch in one commit; return how many rows it wrote, or None if its log has the batch already."""
@@ -186,7 +186,7 @@ class TriesRows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkContext:
-    """What a sink knows of its pipeline.
+    """The pipeline's settings that a sink may use.
 
     Attributes:
         place: the sink's place in the pipeline file with its name, such as ``sink.iceberg``.
@@ -212,7 +212,7 @@ class SinkContext:
 
     @property
     def groups(self) -> bool:
-        """Whether each row is the newest of its group, as a query with state makes them."""
+        """Check that each row is the newest of its group, as a query with state makes them."""
         return self.output_mode == "update"
 
 
@@ -280,7 +280,7 @@ class SinkDefinition(ABC, Generic[Settings]):
 
 @dataclass
 class StoredState:
-    """Where a feed stands in its sink: its position in a ledger, or the newest batch in a log; read on request."""
+    """The position of a feed in its sink: its offsets in a ledger, or the newest batch in a log; read on request."""
 
     keeps_ledger: bool = False
     keeps_log: bool = False

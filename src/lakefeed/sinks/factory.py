@@ -145,7 +145,7 @@ class SecondarySink:
         self._is_ready = True
 
     def is_due(self) -> bool:
-        """Whether the sink does not wait, or has waited long enough."""
+        """Check that the sink does not wait, or has waited long enough."""
         return self.failure is None or time.monotonic() >= self._retry_at
 
     def wait(self, failure: LakefeedError) -> None:
@@ -260,7 +260,7 @@ class FanOutSink(BaseSink):
             side.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
 
     def has(self, commit: Commit) -> bool:
-        """Whether the feed's own sink has the batch; the others have it then."""
+        """Check that the feed's own sink has the batch; the others have it then."""
         return self._main.has(commit)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:

@@ -1,4 +1,4 @@
-"""An S3 store's bad days: a proxy that forwards everything, and spoils what it is asked to spoil.
+"""An S3 store's bad days: a proxy that forwards everything, and damages chosen requests.
 
 It can also kill the process that sent a request, before the store has seen it or after the store has done it: a driver
 dies exactly between two steps. Signatures stay valid because the Host header is passed on as the client signed it.

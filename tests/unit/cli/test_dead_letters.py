@@ -41,7 +41,7 @@ LETTER: dict[str, Any] = {
 
 
 class Letters:
-    """One letter, wherever it is asked for."""
+    """One letter, from each reader."""
 
     kind = "table"
 

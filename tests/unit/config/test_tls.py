@@ -135,7 +135,7 @@ def plain_server() -> Iterator[tuple[int, list[bytes]]]:
                     connection, _ = server.accept()
                 except OSError:
                     return
-                # Who only looks whether anybody listens is gone already.
+                # A client that only checks the port has left already.
                 with connection, suppress(OSError):
                     connection.sendall(struct.pack("<I", len(body))[:3] + b"\0" + body)
                     connection.settimeout(5)

@@ -47,7 +47,7 @@ class Jobs:
         if len(self.looked) >= self._enough:
             self.all_done.set()
         self._alone.release()
-        raise TableBusy("somebody else is at it")
+        raise TableBusy("another job is at work")
 
 
 def test_each_table_is_looked_after_in_turn_and_new_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:

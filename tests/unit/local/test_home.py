@@ -57,7 +57,7 @@ def test_erase_leaves_other_files_alone(tmp_path: Path) -> None:
     assert not home.root.exists()
 
 
-def test_somebody_elses_directory_is_not_taken(tmp_path: Path) -> None:
+def test_a_foreign_directory_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with pytest.raises(ConfigError, match="already has data, not made by a local stack"):
         Home(tmp_path).make()

@@ -95,7 +95,7 @@ def test_delete_files() -> None:
     assert steps(table(delete_files=9)) == []
 
 
-def test_orphans_once_a_day_and_whenever_somebody_asks() -> None:
+def test_orphans_once_a_day_and_at_each_request() -> None:
     def looked(at: float | None) -> Health:
         return table(properties={LAST: LastUpkeep(at=NOW, orphans_at=at).to_json()})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.check_words import GLOSSARY, pattern, prose, uses, words
+from tools.check_words import GLOSSARY, openings, pattern, prose, uses, words
 
 LISTED = ["goes on", "told", "mend"]
 
@@ -40,3 +40,23 @@ def test_the_glossary_may_name_the_words_that_it_replaces() -> None:
     listed = words(GLOSSARY.read_text(encoding="utf-8"))
     assert "made again" in listed
     assert list(uses(prose(GLOSSARY), pattern(listed))) == []
+
+
+SOURCE = '''"""Whether it is so."""
+
+class Kept:
+    """Whatever is kept."""
+
+    def name(self) -> str:
+        """
+        Where it is."""
+
+def land() -> None:
+    """Land the rows, whether they are new or not."""
+
+def undocumented() -> None: ...
+'''
+
+
+def test_a_docstring_that_begins_with_a_question_word_is_found() -> None:
+    assert sorted(openings(SOURCE)) == [(1, "Whether"), (7, "Where")]

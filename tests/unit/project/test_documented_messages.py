@@ -64,4 +64,4 @@ def test_the_code_has_each_message_that_a_page_explains(message: str) -> None:
 
 
 def test_a_message_that_the_code_does_not_have_is_found() -> None:
-    assert unknown_parts("the checkpoint is somebody else's: feed …") == ["the checkpoint is somebody else's: feed"]
+    assert unknown_parts("the checkpoint is another's: feed …") == ["the checkpoint is another's: feed"]

@@ -1,4 +1,4 @@
-"""Which records of a source are meant, by offsets or by time, as the offset ranges that hold them."""
+"""Select records of a source by offsets or by time, as the offset ranges that hold them."""
 
 from __future__ import annotations
 

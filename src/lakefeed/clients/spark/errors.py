@@ -73,7 +73,7 @@ KNOWN: dict[str, LakefeedError] = {
         "the REST catalog refuses the login", hint="check catalogs.<name>.credential or token; a token may have expired"
     ),
     r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)": ResourceMissing(
-        "a topic of the pipeline is not there any more", hint="lakefeed topics list"
+        "a topic of the pipeline no longer exists", hint="lakefeed topics list"
     ),
     r"Kinesis has no such stream": ResourceMissing(
         "there is no such stream of Kinesis",

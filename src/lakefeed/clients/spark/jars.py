@@ -63,7 +63,7 @@ class Artifact:
         return cache_directory() / "jars" / artifact_path(self.coordinate)
 
     def state(self) -> State:
-        """Whether the cached file is there and is what the lock says; reads all of it."""
+        """Compare the cached file with the lock; reads all of it."""
         try:
             if self.path.stat().st_size != self.size:
                 return "damaged"
@@ -104,7 +104,7 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """Where jars come from. ``url`` never holds credentials, so it can be shown."""
+    """A repository of jars. Its ``url`` never holds credentials, so it can be shown."""
 
     url: str
     authorization: str | None = field(default=None, repr=False)

@@ -184,7 +184,7 @@ def activate(spark: SparkSession) -> None:
 
 
 def is_running() -> bool:
-    """Whether a session runs in this process already, which ``session`` would take."""
+    """Check that a session runs in this process already, which ``session`` would take."""
     return "pyspark.sql" in sys.modules and _running() is not None
 
 

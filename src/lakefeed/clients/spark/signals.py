@@ -36,7 +36,7 @@ def begin_work() -> None:
 
 
 def is_starting() -> bool:
-    """Whether there is nothing to finish yet."""
+    """Check that there is nothing to complete yet."""
     return not _work_has_begun.is_set()
 
 

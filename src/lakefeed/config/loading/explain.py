@@ -57,12 +57,12 @@ class Detail:
 
     @property
     def is_misspelt(self) -> bool:
-        """Whether the key is unknown."""
+        """Check that the key is unknown."""
         return self.type == "extra_forbidden"
 
     @property
     def is_about_type(self) -> bool:
-        """Whether the value is of another type."""
+        """Check that the value is of another type."""
         suffixes = ("_type", "_parsing", "_from_float")
         return self.type.endswith(suffixes) or self.type in ("literal_error", "int_parsing_size")
 

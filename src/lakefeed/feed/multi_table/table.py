@@ -83,7 +83,7 @@ class Taken(Generic[Part]):
 
 
 def has_landed(position: Position | None, topic: str) -> bool:
-    """Whether a table's rows are of this topic, as its ledger says."""
+    """Check by its ledger that a table has rows of this topic."""
     return position is not None and topic in {span.topic for span in position.ranges.ranges}
 
 
@@ -138,7 +138,7 @@ class TableTask:
         return self.feed.config.sink.ledger_table
 
     def is_due(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> bool:
-        """Whether there are records to write, and the table does not wait after a failure."""
+        """Check that there are records to write, and the table does not wait after a failure."""
         if self.failure is not None and (self.on_failure == "stop" or time.monotonic() < self._retry_at):
             return False
         if self.from_latest and self._latest is None:
@@ -186,7 +186,7 @@ class TableTask:
         self.failure = error
 
     def has_landed(self) -> bool:
-        """Whether the table has rows of this topic; False if it is unavailable."""
+        """Check that the table has rows of this topic; False if it is unavailable."""
         try:
             return has_landed(self.feed.ledger_table(self.spark).position(), self.topic)
         except _failures():

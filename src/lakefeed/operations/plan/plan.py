@@ -197,7 +197,7 @@ class _Table:
 
     @property
     def has_landed(self) -> bool:
-        """Whether the table has rows of its topic."""
+        """Check that the table has rows of its topic."""
         return self.status is not None and has_landed(self.status.position, self.topic)
 
 

@@ -277,7 +277,7 @@ def _sqlite(path: Path) -> None:
 def _server(catalog: Catalog) -> None:
     """Check that a database or metastore server listens; PostgreSQL also that one may log in."""
     if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
-        # TLS as only Java knows it: then the port alone is asked, and no password is sent.
+        # TLS as only Java knows it: then only the port is checked, and no password is sent.
         with suppress(JavaOnly):
             postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
             return

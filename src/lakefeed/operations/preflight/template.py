@@ -203,7 +203,7 @@ def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
             if overwrite:
                 Path(temporary).replace(path)
             else:
-                # Unlike a rename, a link never replaces what somebody else has just written.
+                # Unlike a rename, a link never replaces a file that another process has just written.
                 path.hardlink_to(temporary)
         finally:
             Path(temporary).unlink(missing_ok=True)

@@ -59,7 +59,7 @@ class RewindPlan:
 
     @property
     def delete_rows(self) -> bool:
-        """Whether the rows of what is read again are deleted."""
+        """Check that the rows of records that are read again are deleted."""
         return self.delete_where is not None
 
     def as_dict(self) -> dict[str, Any]:

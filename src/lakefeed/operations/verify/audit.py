@@ -78,7 +78,7 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
 
 
 def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
-    """What a move leaves out or reads again; sets the ends to where it goes, if it goes from there."""
+    """Find the offsets that a move leaves out or reads again; set the ends to its target, if it starts from them."""
     assert commit.move is not None
     ids, left = commit.ranges.topic_ids, commit.left_ids
     found: list[tuple[str, str | Partition | OffsetRange]] = []

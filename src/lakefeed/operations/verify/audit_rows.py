@@ -19,7 +19,7 @@ MOST_POSITIONS_SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True)
 class CommitOutcome:
-    """What is left of one commit after later moves of the feed.
+    """The rest of one commit after later moves of the feed.
 
     Attributes:
         limits: partitions that were rewound later, and the offset from which on their records were read again.
@@ -49,7 +49,7 @@ class CommitOutcome:
 
     @property
     def is_rewound(self) -> bool:
-        """Whether all of it was."""
+        """Check that all of it was."""
         return all(self.rewound(span) == span.records for span in self.commit.ranges.ranges)
 
     def rewound(self, span: OffsetRange) -> int:
@@ -191,7 +191,7 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
         elif gone > 0:
             what = (
                 f"{name}: {gone:,} dead letters are neither there nor replayed: they were dropped, or deleted by "
-                "somebody else; the table cannot tell which"
+                "another client; the table cannot tell which"
             )
             yield Finding.of("letters-dropped", what, key, fault=False)
 

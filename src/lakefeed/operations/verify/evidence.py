@@ -91,7 +91,7 @@ class Letters:
 
 @dataclass(frozen=True, kw_only=True)
 class Keyed:
-    """What is known of a table of keyed rows.
+    """The evidence about a table of keyed rows.
 
     Attributes:
         marks: whether deleted rows stay, marked.

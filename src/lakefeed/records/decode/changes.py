@@ -33,7 +33,7 @@ _UPSERTS = ("c", "r", "u")
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteRule:
-    """Which records delete the row of their key.
+    """The rule for records that delete the row of their key.
 
     Attributes:
         tombstones: those with a null value.

@@ -86,7 +86,7 @@ class SchemaDocuments:
         self.resolver: Resolver = registry.resolver_with_root(self._resources[""])
 
     def is_legacy(self, schema: Mapping[str, Any]) -> bool:
-        """Whether a part of these documents is of draft 7 or older, where a ``$ref`` stands alone."""
+        """Check that a part of these documents is of draft 7 or older, which ignores the siblings of ``$ref``."""
         return self._legacy.get(id(schema), False)
 
     def inside(self, schema: dict[str, Any], resolver: Resolver) -> Resolver:

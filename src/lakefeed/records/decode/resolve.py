@@ -38,7 +38,7 @@ _BLOCKS = {kind: block for block, (kind, _) in _SPECS.items()}
 
 @dataclass(frozen=True)
 class ResolvedDecoder:
-    """What decodes a feed's values, as the registry knew it at one moment.
+    """The decoder of a feed's values, by the registry's schemas of one moment.
 
     Attributes:
         spec: what decodes.

@@ -54,7 +54,7 @@ class RowExpectation:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordPolicy:
-    """What becomes of records that are not as they should be.
+    """The treatment of invalid records.
 
     Attributes:
         on_error: of a record that cannot be read.

@@ -46,7 +46,7 @@ class QueryPlan:
 
     @property
     def stateful(self) -> bool:
-        """Whether it has to be a part of the streaming query."""
+        """Check that it has to be a part of the streaming query."""
         return bool(self.state)
 
     @classmethod

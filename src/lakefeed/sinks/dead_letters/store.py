@@ -67,7 +67,7 @@ class DeadLetterFilter:
         return part, unescaped(part)
 
     def means(self, reason: str) -> bool:
-        """Whether a letter with this reason is chosen. ``dead_letters.table.CHOSEN`` says the same in SQL."""
+        """Check that a letter with this reason is chosen. ``dead_letters.table.CHOSEN`` is the same in SQL."""
         kind = kind_of(reason)
         return any(part in reason or part in kind for part in self.reasons())
 

@@ -189,6 +189,6 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
         return CheckpointMismatch(
             f"the index has a newer version of a document than the ledger can have given it: {text}",
             where=where,
-            hint="somebody else writes the same documents, or lakefeed_feeds was restored without the index: give the "
+            hint="another client writes the same documents, or lakefeed_feeds was restored without the index: give the "
             "feed an index of its own",
         )

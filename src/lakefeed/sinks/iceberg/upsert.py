@@ -152,7 +152,7 @@ class UpsertTable(IcebergTable):
     def changes(
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """What ``apply_schema`` does with the same arguments, and raises: to the history first."""
+        """Return the changes that ``apply_schema`` makes, to the history first; raise its errors."""
         from pyspark.sql.types import StructType
 
         in_rows(self._sink, rows)

@@ -83,7 +83,7 @@ class StatementRefusal:
 
     @property
     def passes(self) -> bool:
-        """Whether a retry may succeed: no connection, a server that stops or starts, a deadlock."""
+        """Check that a retry may succeed: no connection, a server that stops or starts, a deadlock."""
         # 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock; what MariaDB says by number alone.
         numbers = {1040, 1053, 1205, 1213, 1927, 2006, 2013, 4031}
         return self.state[:2] in ("08", "53", "40") or self.state.startswith("57P0") or self.number in numbers

@@ -65,7 +65,7 @@ def test_two_writers_do_not_wait_for_each_other() -> None:
 
 
 def outcome(*failures: str) -> tuple[str, int]:
-    """Return the result of a statement that fails so often and then succeeds, and how often it asked for quiet."""
+    """Return the result of a statement that fails so often and then succeeds, and how often it requested a pause."""
     left, asked = list(failures), list[None]()
 
     def statement() -> str:

@@ -86,7 +86,7 @@ def test_an_append_to_keyed_rows_is_found() -> None:
     assert "appended" in kinds(replace(found, commits=commits))
 
 
-def test_rows_are_as_many_as_the_commits_say_unless_somebody_else_was_there() -> None:
+def test_rows_are_as_many_as_the_commits_say_unless_another_client_wrote() -> None:
     found = evidence(GOOD, rows=99)
     assert kinds(found) == ["row-count"]
     others = (OtherCommit(5, "append", 1, 0),)

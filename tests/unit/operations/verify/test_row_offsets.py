@@ -44,7 +44,7 @@ def test_rows_are_counted_by_where_they_come_from(catalog: Catalog) -> None:
         (3, "a", 0, 4),
         (4, "a", 0, 20),
         (5, "a", 7, 0),
-        (6, "somebody else's", 0, 12),
+        (6, "another's", 0, 12),
         (7, None, None, None),
         (8, "b", 0, 0),
     ]

@@ -1,4 +1,4 @@
-"""Avro schemas as anybody may register them: malformed ones are errors with words, large ones are bounded."""
+"""Avro schemas that any client may register: malformed ones are errors with words, large ones are bounded."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
      * Starts a file; sends nothing yet.
      *
      * @param exclusive whether {@code close} fails if the file exists
-     * @param conditional whether the store decides that; otherwise the store is asked first, which is not safe
+     * @param conditional whether the store decides that; otherwise a request checks first, which is not safe
      * @param keep the most bytes to keep in memory
      */
     static EntryOutput begin(
