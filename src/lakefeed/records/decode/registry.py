@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from lakefeed.clients.http import exchange
@@ -24,11 +24,13 @@ from lakefeed.records.spec import registry_address
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
+T = TypeVar("T")
 
 DEEPEST_REFERENCE = 32
 MOST_REFERENCES = 1_000
 TIMEOUT_SECONDS = 5
 _PAUSE_SECONDS = 0.2
+_NAMED = {"record", "error", "enum", "fixed"}
 _MOST_BYTES = 16 << 20
 _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
 
@@ -109,13 +111,13 @@ class SchemaRegistry:
     def versions(self, subject: str) -> list[RegisteredSchema]:
         """Return all versions of a subject that are not deleted, oldest first."""
         with self._failures(f"subject {subject}"):
-            numbers = sorted(int(number) for number in _list(self._ask("GET", "subjects", subject, "versions")))
+            numbers = sorted(int(number) for number in self._ask(list, "GET", "subjects", subject, "versions"))
             return [self._version(subject, str(number)) for number in numbers]
 
     def schema(self, schema_id: int) -> SchemaText:
         """Return the schema with this id."""
         with self._failures(f"schema id {schema_id}"):
-            return SchemaText(**self._contents(_object(self._ask("GET", "schemas", "ids", str(schema_id)))))
+            return SchemaText(**self._contents(self._ask(dict, "GET", "schemas", "ids", str(schema_id))))
 
     def by_id(self, schema_id: int) -> str:
         """Return the text of the schema with this id, as ``SchemaText.text`` is."""
@@ -124,8 +126,8 @@ class SchemaRegistry:
     def subjects_of(self, schema_id: int) -> set[str]:
         """Return the subjects that the schema with this id is registered under, deleted versions apart."""
         with self._failures(f"schema id {schema_id}"):
-            versions = _list(self._ask("GET", "schemas", "ids", str(schema_id), "versions"))
-            return {str(_object(version)["subject"]) for version in versions}
+            versions = self._ask(list, "GET", "schemas", "ids", str(schema_id), "versions")
+            return {str(_checked(dict, version)["subject"]) for version in versions}
 
     def register(
         self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[ReferredSchema] = ()
@@ -143,15 +145,15 @@ class SchemaRegistry:
                 {"name": schema.name, "subject": schema.subject, "version": schema.version} for schema in references
             ]
         with self._failures(f"subject {subject}"):
-            return int(_object(self._ask("POST", "subjects", subject, "versions", document=document))["id"])
+            return int(self._ask(dict, "POST", "subjects", subject, "versions", document=document)["id"])
 
     def subjects(self) -> list[str]:
         """Return the names of all subjects, sorted."""
         with self._failures("subjects"):
-            return sorted(str(subject) for subject in _list(self._ask("GET", "subjects")))
+            return sorted(str(subject) for subject in self._ask(list, "GET", "subjects"))
 
     def _version(self, subject: str, version: str) -> RegisteredSchema:
-        answer = _object(self._ask("GET", "subjects", subject, "versions", version))
+        answer = self._ask(dict, "GET", "subjects", subject, "versions", version)
         return RegisteredSchema(
             subject=str(answer["subject"]),
             version=int(answer["version"]),
@@ -178,11 +180,11 @@ class SchemaRegistry:
             name, subject, version = str(reference["name"]), str(reference["subject"]), int(reference["version"])
             if (subject, version) not in seen:
                 seen.add((subject, version))
-                referred = _object(self._ask("GET", "subjects", subject, "versions", str(version)))
+                referred = self._ask(dict, "GET", "subjects", subject, "versions", str(version))
                 yield from self._referred(referred, seen, depth + 1)
                 yield ReferredSchema(name=name, text=str(referred["schema"]), subject=subject, version=version)
 
-    def _ask(self, method: str, *path: str, document: Mapping[str, Any] | None = None) -> Any:
+    def _ask(self, kind: type[T], method: str, *path: str, document: Mapping[str, Any] | None = None) -> T:
         """Return the JSON of the answer; ask a second time after a bad moment of the registry."""
         url = "/".join([self.url.rstrip("/"), *(quote(part, safe="") for part in path)])
         body = None if document is None else json.dumps(document).encode()
@@ -199,9 +201,9 @@ class SchemaRegistry:
                     break
             time.sleep(_PAUSE_SECONDS)
         if answer.status == 200:
-            return json.loads(answer.body)
+            return _checked(kind, json.loads(answer.body))
         try:
-            error = _object(json.loads(answer.body))
+            error = _checked(dict, json.loads(answer.body))
             raise _Refused(answer.status, int(error["error_code"]), str(error.get("message")))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise _Refused(answer.status, None, "") from None
@@ -265,19 +267,10 @@ def _not_a_registry(url: str, status: int) -> ConfigError:
     )
 
 
-def _object(answer: Any) -> dict[str, Any]:
-    if not isinstance(answer, dict):
-        raise ValueError("not an object")
+def _checked(kind: type[T], answer: Any) -> T:
+    if not isinstance(answer, kind):
+        raise ValueError(f"not a {kind.__name__}")
     return answer
-
-
-def _list(answer: Any) -> list[Any]:
-    if not isinstance(answer, list):
-        raise ValueError("not a list")
-    return answer
-
-
-_NAMED = {"record", "error", "enum", "fixed"}
 
 
 def inline(text: str, referred: Sequence[str]) -> str:

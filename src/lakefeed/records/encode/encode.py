@@ -144,15 +144,13 @@ def settle(
         if format == "string":
             _only_column(rows, key)
         return Encoding(format=format, schema=schema.text if schema else None)
-    if isinstance(registry, str):
-        registry = SchemaRegistry(registry)
     if format not in FRAMED:
         registry = None
     elif registry is None:
-        raise ConfigError(
-            f"{format} needs a schema registry", hint="set SCHEMA_REGISTRY_URL, or encode as avro, protobuf or json"
-        )
-
+        hint = "set SCHEMA_REGISTRY_URL, or encode as avro, protobuf or json"
+        raise ConfigError(f"{format} needs a schema registry", hint=hint)
+    elif isinstance(registry, str):
+        registry = SchemaRegistry(registry)
     spark = rows.sparkSession
     name = _record_name(topic)
     if schema is not None:
