@@ -19,6 +19,7 @@ from lakefeed.ledger.checkpoint import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.operations.plan.history import Past, Sample
+from lakefeed.records.sources.kafka import task_count
 
 MOST_BATCHES = 1_000
 """So many are gone through one by one; those beyond are counted as full ones."""
@@ -49,14 +50,16 @@ class Batches:
 
     Attributes:
         first: the offset ranges of the first one that lands something, empty ones included.
+        first_tasks: as many read and write the first batch.
         backlog: all that is to be landed.
-        reads: partitions with records, added up over all batches: as many tasks read them.
+        tasks: the same, added up over all batches.
     """
 
     first: tuple[OffsetRange, ...]
+    first_tasks: int
     backlog: tuple[OffsetRange, ...]
     count: int
-    reads: int
+    tasks: int
 
 
 def begin_of_query(
@@ -130,19 +133,19 @@ def batches(begin: Begin, topics: Mapping[str, TopicDescription], *, limit: int,
     backlog = tuple(replace(each, start=starts.get((each.topic, each.partition), each.start)) for each in left)
     first = again or spread(left)
     count = int(any(each.records for each in again))
-    reads = _read(again)
+    tasks = _tasks(again, most=limit)
     while (requested := sum(each.records for each in left)) and count < MOST_BATCHES:
         taken = spread(left)
-        count, reads = count + 1, reads + _read(taken)
+        count, tasks = count + 1, tasks + _tasks(taken, most=limit)
         left = tuple(replace(each, start=now.end) for each, now in zip(left, taken, strict=True))
     if requested:
         more = -(-requested // limit)
-        count, reads = count + more, reads + more * _read(left)
-    return Batches(first=first, backlog=backlog, count=count, reads=reads)
+        count, tasks = count + more, tasks + more * _tasks(left, most=limit)
+    return Batches(first=first, first_tasks=_tasks(first, most=limit), backlog=backlog, count=count, tasks=tasks)
 
 
-def _read(ranges: Iterable[OffsetRange]) -> int:
-    return sum(each.records > 0 for each in ranges)
+def _tasks(ranges: tuple[OffsetRange, ...], *, most: int) -> int:
+    return task_count(OffsetRanges(ranges), most=most) if any(span.records for span in ranges) else 0
 
 
 def _positions(
@@ -286,9 +289,10 @@ def _files(
     if written.is_partitioned:
         again = ", and new files are laid out in another way" if is_laid_out_anew and past.batches else ""
         return _unknown(f"it depends on how many of the table's partitions the records are of{again}")
-    tasks = sum(span.records > 0 for span in batches.first)
     return Estimate(
-        tasks, batches.reads, "one for each topic partition with records, unless one exceeds the target size"
+        batches.first_tasks,
+        batches.tasks,
+        "one for each topic partition with records, fewer in a small batch, unless one exceeds the target size",
     )
 
 

@@ -187,7 +187,7 @@ class _Table:
     status: FeedStatus | None = None
     refusal: LakefeedError | None = None
     begin: Begin | None = None
-    batches: Batches = field(default_factory=lambda: Batches(first=(), backlog=(), count=0, reads=0))
+    batches: Batches = field(default_factory=lambda: Batches(first=(), first_tasks=0, backlog=(), count=0, tasks=0))
 
     @property
     def topic(self) -> str:

@@ -102,7 +102,17 @@ def test_nothing_to_land_is_no_batch() -> None:
     found = batches(
         Begin(batch_id=3, positions=keyed(10, 20)), {"t": topic(10, 20)}, limit=5, spread=spread_by_spark(5)
     )
-    assert (found.count, found.reads, found.first) == (0, 0, ranges((10, 10), (20, 20)))
+    assert (found.count, found.tasks, found.first) == (0, 0, ranges((10, 10), (20, 20)))
+
+
+def test_a_small_batch_is_read_by_few_tasks() -> None:
+    """As many as ``coalesce_small`` leaves when the batch runs."""
+    described = {"t": topic(4, 4, 4)}
+    begin = Begin(batch_id=0, positions=keyed(0, 0, 0))
+    small = batches(begin, described, limit=100_000, spread=spread_by_spark(100_000))
+    full = batches(begin, described, limit=12, spread=spread_by_spark(12))
+    assert (small.first_tasks, small.tasks) == (1, 1)
+    assert (full.first_tasks, full.tasks) == (3, 3)
 
 
 def test_a_backlog_of_years_is_counted_in_moments() -> None:
@@ -122,4 +132,4 @@ def test_batches_take_each_offset_once(ends: list[int], limit: int, by_round: bo
     assert sum(each.records for each in found.first) <= limit + len(ends)
     assert found.count >= -(-sum(ends) // (limit + len(ends)))
     assert (found.count == 0) == (sum(ends) == 0)
-    assert found.count <= found.reads <= found.count * len(ends)
+    assert found.count <= found.tasks <= found.count * len(ends)

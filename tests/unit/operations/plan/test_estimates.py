@@ -29,7 +29,8 @@ BATCHES = Batches(
     first=(OffsetRange("t", 0, 0, 30), OffsetRange("t", 1, 0, 10), OffsetRange("t", 2, 5, 5)),
     backlog=(OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 0, 10), OffsetRange("t", 2, 5, 5)),
     count=3,
-    reads=4,
+    first_tasks=2,
+    tasks=4,
 )
 
 
@@ -139,7 +140,7 @@ def test_a_sum_of_what_is_not_known_is_not_known() -> None:
 
 
 def test_nothing_to_land_costs_nothing() -> None:
-    nothing = Batches(first=(), backlog=(), count=0, reads=0)
+    nothing = Batches(first=(), first_tasks=0, backlog=(), count=0, tasks=0)
     each = estimates(
         config(ICEBERG), batches=nothing, past=Past(), sample=None, is_laid_out_anew=False, has_state=False
     )
