@@ -8,6 +8,7 @@ decode, classify, transform and write to its commit.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
@@ -40,7 +41,7 @@ from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics
-from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterReader, DeadLetterStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -305,6 +306,11 @@ class Pipeline:
         with translating():
             return feed_status(self.feed, lambda: spark or self.session(log_file=log_file))
 
+    def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> FeedStatus:
+        """Return ``status`` under its old name, which the next release removes."""
+        warnings.warn("Pipeline.survey is Pipeline.status now", DeprecationWarning, stacklevel=2)
+        return self.status(spark=spark, log_file=log_file)
+
     def plan(
         self,
         *,
@@ -368,3 +374,11 @@ class Pipeline:
     def verify(self, *, deep: bool = False) -> Verification:
         """Prove, without Spark, that each record is in the table once; see ``lakefeed.operations.verify.verify``."""
         return verify_feed(self.config, connections=self.connections, deep=deep)
+
+    def dead_letters(self) -> DeadLetterReader:
+        """Open the dead letters for reading without Spark; a ConfigError if the pipeline keeps none."""
+        return self.feed.dead_letters()
+
+    def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
+        """Open the dead letters for writing, replay and deletion; a ConfigError if the pipeline keeps none."""
+        return self.feed.dead_letter_store(spark)

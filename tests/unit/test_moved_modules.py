@@ -24,3 +24,11 @@ assert all(getattr(old, name) is getattr(new, name) for name in public)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+def test_survey_is_the_old_name_of_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = lakefeed.Pipeline.__new__(lakefeed.Pipeline)
+    monkeypatch.setattr(lakefeed.Pipeline, "status", lambda _self, **options: options)
+    with pytest.deprecated_call(match="Pipeline.status"):
+        answer: object = pipeline.survey(log_file=None)
+    assert answer == {"spark": None, "log_file": None}
