@@ -155,9 +155,10 @@ class FeedDecoder:
         if self._resolved is None:
             config, source = self._config, self._config.source.numbered
             recorded = sink.stored_schema() if sink is not None and config.decode.is_sampled else None
-            self._resolved = ResolvedDecoder(spec=Raw())
-            if source is not None:
-                sampled = recorded.schema if recorded else None
-                accept = config.schema_.accept
-                self._resolved = resolve_decoder(spark, config.decode, source, sampled=sampled, accept=accept)
+            sampled = recorded.schema if recorded else None
+            self._resolved = (
+                ResolvedDecoder(spec=Raw())
+                if source is None
+                else resolve_decoder(spark, config.decode, source, sampled=sampled, accept=config.schema_.accept)
+            )
         return self._resolved
