@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from lakefeed.bench.minio import ApiCalls, Kept, MinioClient, Phases, as_traced,
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Connections
+from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -111,7 +113,8 @@ class Bench:
         environment, log = self._endpoints.as_environment(), self._home / "produce.log"
         with jobs.job_process(environment=environment, log=log) as process:
             records: int = process.run(jobs.produce_trips, work, self._endpoints)
-            process.run(jobs.end_jvm)
+            with suppress(JobFailed):
+                process.run(jobs.end_jvm)
         return records
 
     def measure(self, case: RequestCase, work: Workload, *, expected: int) -> Measured:
@@ -130,7 +133,8 @@ class Bench:
                 rows = process.run(jobs.count_rows, case.path)
             else:  # Counted without Spark.
                 rows = open_table(case.table, connections=Connections.from_environment(environment)).scan().count()
-            process.run(jobs.end_jvm)
+            with suppress(JobFailed):
+                process.run(jobs.end_jvm)
         return Measured(
             case=case,
             apis=tuple(by_api(requests)),

@@ -57,6 +57,7 @@ def repeat_upkeep(
     settings: Upkeep,
     stop: threading.Event,
     report: Callable[[str, Report | LakefeedError], None],
+    ignored: tuple[type[LakefeedError], ...] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Look after tables at once, then on schedule, until stopped; a failure is reported, and retried next time."""
@@ -67,6 +68,8 @@ def repeat_upkeep(
             try:
                 job = Maintenance(table, spark=spark, connections=connections, settings=settings, stop=stop, say=say)
                 report(table, job.run(asked=False))
+            except ignored:
+                continue
             except Exception as error:  # A job that runs for weeks outlives what fails today.
                 report(table, translate(error))
         if stop.wait(max(0.0, next_time(settings, now=time.time()) - time.time())):
@@ -97,9 +100,6 @@ def upkeep_beside_feed(
         return report
 
     def note(table: str, result: Report | LakefeedError) -> None:
-        if isinstance(result, ResourceMissing | TableBusy):
-            # The table does not exist yet, or another job looks after it.
-            return
         if isinstance(result, LakefeedError):
             why = f"{result.what} ({result.where})" if result.where else result.what
             notes.append(f"upkeep of {table} failed, the feed continues: {why}")
@@ -109,7 +109,16 @@ def upkeep_beside_feed(
     def run(settings: Upkeep) -> None:
         first = _first_time(settings, tables, connections)
         if not stop.wait(max(0.0, first - time.time())):
-            repeat_upkeep(tables, spark=spark, connections=connections, settings=settings, stop=stop, report=note)
+            repeat_upkeep(
+                tables,
+                spark=spark,
+                connections=connections,
+                settings=settings,
+                stop=stop,
+                report=note,
+                # The table does not exist yet, or another job looks after it.
+                ignored=(ResourceMissing, TableBusy),
+            )
 
     thread = threading.Thread(target=run, args=(settings,), name="lakefeed-upkeep", daemon=True)
     if settings is not None:

@@ -84,8 +84,8 @@ class Kafka(JavaPart):
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
         try:
+            admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
             cluster = admin.list_topics(timeout=ANSWER_SECONDS)
         except KafkaException as error:
             raise NotReady(f"it does not answer: {error.args[0].str()}") from error

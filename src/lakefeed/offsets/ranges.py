@@ -120,7 +120,10 @@ class OffsetRanges:
             for topic, entry in topics.items():
                 for partition, (start, end) in entry["ranges"].items():
                     marks = entry.get("marks", {}).get(partition)
-                    first_and_last = None if marks is None else (marks[0], marks[1])
+                    first_and_last = None
+                    if marks is not None:
+                        first, last = marks
+                        first_and_last = (first, last)
                     ranges.append(OffsetRange(topic, int(partition), int(start), int(end), first_and_last))
             return cls(tuple(ranges), {topic: entry["id"] for topic, entry in topics.items() if entry["id"]})
         except (ValueError, TypeError, KeyError, AttributeError):

@@ -42,9 +42,9 @@ class FilesDefinition(SinkDefinition[PathSinkConfig]):
 
     def state(self) -> SinkState:
         """Read the newest batch in the log, without Spark."""
-        log = StoredCheckpoint(f"{self.settings.path}/_spark_metadata", s3=self.context.connections.s3)
 
         def newest_batch() -> int | None:
+            log = StoredCheckpoint(f"{self.settings.path}/_spark_metadata", s3=self.context.connections.s3)
             stems = [name.removesuffix(".compact") for name in log.names()]
             return max((int(stem) for stem in stems if stem.isdigit()), default=None)
 

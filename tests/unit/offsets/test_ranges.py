@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,3 +59,10 @@ def test_foreign_text_is_not_taken_for_ranges(text: str) -> None:
 
 def test_sparks_offsets_are_read() -> None:
     assert spark_offsets('{"a":{"0":3,"12":4}}') == {"a": {0: 3, 12: 4}}
+
+
+@pytest.mark.parametrize("marks", [[], ["a"], ["a", "b", "c"], "abc", 7])
+def test_marks_that_are_no_pair_are_refused(marks: object) -> None:
+    text = json.dumps({"t": {"id": "x", "ranges": {"0": [1, 2]}, "marks": {"0": marks}}})
+    with pytest.raises(ConfigError, match="not the offset ranges of a commit"):
+        OffsetRanges.from_json(text)

@@ -33,7 +33,10 @@ def scan(
             for partition, offset in _offsets_at(consumer, topic, sorted(ends), since).items():
                 first[partition] = max(first[partition], ends[partition] if offset < 0 else offset)
         left = {partition for partition, end in ends.items() if first[partition] < end}
-        consumer.assign([TopicPartition(topic, partition, first[partition]) for partition in sorted(left)])
+        try:
+            consumer.assign([TopicPartition(topic, partition, first[partition]) for partition in sorted(left)])
+        except KafkaException as failure:
+            raise _unreadable(failure, f"topic {topic}") from None
         while left:
             message = _poll(consumer, where=f"topic {topic}")
             if message.error() is not None:
@@ -145,9 +148,11 @@ class MonitoringGroup:
                 if answer.error is not None:
                     failure = f"{answer.topic}-{answer.partition}: {answer.error.str()}"
         except (KafkaException, TimeoutError) as error:
-            failure = str(error)
-        is_new, self._failing = failure != self._failing, failure
-        return f"the monitoring group {self.name} could not be set: {failure}" if failure and is_new else None
+            failure = str(error) or type(error).__name__
+        is_known, self._failing = failure == self._failing, failure
+        if failure is None or is_known:
+            return None
+        return f"the monitoring group {self.name} could not be set: {failure}"
 
     def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
         """Return the group's offsets of these partitions; None if the broker does not say."""

@@ -19,17 +19,17 @@ _AGO = re.compile(r"\s*(\d{1,9})\s*(s|m|h|d|seconds?|minutes?|hours?|days?)\s*")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def moment(text: str | datetime) -> datetime:
+def moment(text: str | datetime, *, prefix: str = "") -> datetime:
     """Parse a point in time in ISO 8601: ``2026-11-20``, ``2026-11-20T06:30``, with an offset such as ``+01:00``.
 
-    Without an offset it is UTC, as in lakefeed's sessions.
+    Without an offset it is UTC, as in lakefeed's sessions. The hint of an error shows ``prefix`` before an example.
     """
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else text
     except ValueError:
         raise ConfigError(
             f"'{text}' is no point in time",
-            hint="write 2026-11-20, or 2026-11-20T06:30, which are UTC; or …T06:30+01:00",
+            hint=f"write {prefix}2026-11-20, or {prefix}2026-11-20T06:30, which are UTC; or …T06:30+01:00",
         ) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 

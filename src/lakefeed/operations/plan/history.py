@@ -97,8 +97,8 @@ def read_past(name: str, feed: str, *, connections: Connections) -> Past:
             )
             found.append(batch)
     deletes = table.properties.get(DELETES) == "true"
-    full = len(table.metadata.metadata_log) >= int(table.properties.get(KEPT, 100))
-    return Past(batches=tuple(found[::-1]), deletes_metadata=deletes and full)
+    deletes = deletes and len(table.metadata.metadata_log) >= int(table.properties.get(KEPT, 100))
+    return Past(batches=tuple(found[::-1]), deletes_metadata=deletes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -186,7 +186,10 @@ def _keys(s3: S3) -> Keys | None:
             "secret_key": "AWS_SECRET_ACCESS_KEY",
             "session_token": "AWS_SESSION_TOKEN",
         }
-        s3 = S3.model_validate({key: os.environ.get(name) or None for key, name in names.items()})
+        found = {key: os.environ.get(name) or None for key, name in names.items()}
+        if found["access_key"] is None or found["secret_key"] is None:
+            return None
+        s3 = S3.model_validate(found)
     if s3.access_key is None or s3.secret_key is None:
         return None
     return Keys(access_key=s3.access_key.get_secret_value(), secret_key=s3.secret_key, session_token=s3.session_token)

@@ -74,7 +74,7 @@ def find_targets(
         offsets = {key: found.start_offset if to == "earliest" else found.end_offset for key, found in there.items()}
         return {key: offsets[key] for key in chosen if key in offsets}
     if kind == "timestamp":
-        return _targets_at(moment(value), config, status, chosen, accept_loss=accept_loss)
+        return _targets_at(moment(value, prefix="timestamp:"), config, status, chosen, accept_loss=accept_loss)
     if kind == "snapshot" and value.isdigit():
         at = _position_at(table, int(value), config.name)
         return {key: at.get(key, 0) for key in chosen}

@@ -45,7 +45,7 @@ def with_decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
         is_avro = isinstance(spec, specs.ConfluentAvro | specs.PlainAvro)
         raise ConfigError(
             f"The {'Avro schema' if is_avro else 'schema'} cannot be used: {jvm.cause_of(refused)}",
-            where=type(spec).__name__,
+            where=f"{type(spec).__name__}.reader_schema" if is_avro else type(spec).__name__,
             hint="it must be a valid Avro schema (JSON)" if is_avro else None,
         ) from None
 

@@ -232,7 +232,7 @@ class ReaderSchema:
         if stored is None:
             self._apply(rows_of)
             return
-        latest = self._evolution.known_ids
+        latest = set() if self.latest_id is None else {self.latest_id}
         self._evolution.reader_schema, self._evolution.known_ids = stored.schema, set(stored.ids)
         self._merge(latest, rows_of)
 
