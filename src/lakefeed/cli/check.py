@@ -18,8 +18,6 @@ from lakefeed.config.loading.load import Reading, read
 from lakefeed.config.problem import Problem, errors_of, exit_status
 from lakefeed.config.schema import json_schema
 from lakefeed.errors import LakefeedError
-from lakefeed.operations.preflight.analysis import analyze, parse_sql
-from lakefeed.operations.preflight.connect import preflight
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,9 +75,13 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
         return [*problems, *_sql_problems(reading, environment)]
     connections = reading.config.connections(environment)
     if connect:
+        from lakefeed.operations.preflight.connect import preflight
+
         problems += map(reading.document.located, preflight(reading.config, connections=connections, tables=True))
     problems += _sql_problems(reading, environment)
     if not errors_of(problems):
+        from lakefeed.operations.preflight.analysis import analyze
+
         found = analyze(
             reading.config,
             connections=connections,
@@ -96,6 +98,8 @@ def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Prob
     mistakes = reading.mistakes
     if mistakes is None or mistakes.config is None:
         return []
+    from lakefeed.operations.preflight.analysis import parse_sql
+
     try:
         connections = (reading.config or mistakes.config).connections(environment)
         found = parse_sql(mistakes.config, spark=lambda: _spark(connections))

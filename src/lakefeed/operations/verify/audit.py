@@ -267,7 +267,7 @@ def _recorded(evidence: Evidence) -> Iterator[Finding]:
 def _limits_of_the_proof(evidence: Evidence) -> Iterator[Finding]:
     if not evidence.history_complete:
         first = f"batch {evidence.commits[0].batch_id}" if evidence.commits else "nothing"
-        what = f"older snapshots have expired: verified is what is left, from {first} on"
+        what = f"older snapshots have expired: only what is left was verified, from {first} on"
         yield Finding.of("expired", what, fault=False)
     if foreign := evidence.foreign_commits:
         added, deleted = sum(commit.added for commit in foreign), sum(commit.deleted for commit in foreign)
