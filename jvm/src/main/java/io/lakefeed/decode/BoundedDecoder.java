@@ -19,9 +19,11 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 final class BoundedDecoder {
     private static final int DEEPEST = 1_000;
-    private static final long NOT_ASCII = 0x8080808080808080L;
+    private static final long HIGHEST_BITS = 0x8080808080808080L;
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
+    /** Texts of one ASCII character, such as flags: they need no new object. */
+    private static final UTF8String[] CHARACTERS = characters();
 
     private final MemoryBudget budget;
     /** Writes JSON for all records; null before the first and after one that failed. */
@@ -35,6 +37,14 @@ final class BoundedDecoder {
     /** Creates a decoder of records, for which the caller starts {@code budget}. */
     BoundedDecoder(MemoryBudget budget) {
         this.budget = budget;
+    }
+
+    private static UTF8String[] characters() {
+        UTF8String[] all = new UTF8String[128];
+        for (int code = 0; code < all.length; code++) {
+            all[code] = UTF8String.fromBytes(new byte[] {(byte) code});
+        }
+        return all;
     }
 
     /** Returns a decoder of bytes from the user's schema, which need no bound. */
@@ -118,28 +128,51 @@ final class BoundedDecoder {
 
     long readLong() {
         final byte[] source = bytes;
-        final int limit = end;
-        int position = at;
-        if (position < limit) {
-            byte first = source[position];
-            if (first >= 0) {
-                at = position + 1;
-                return (first >>> 1) ^ -(first & 1);
+        final int position = at;
+        final int left = end - position;
+        if (left > 0 && source[position] >= 0) {
+            at = position + 1;
+            return signed(source[position]);
+        }
+        if (left >= Long.BYTES) {
+            long word = (long) LONGS.get(source, position);
+            long last = ~word & HIGHEST_BITS; // Only the last byte has a highest bit of 0.
+            if (last != 0) {
+                at = position + 1 + (Long.numberOfTrailingZeros(last) >>> 3);
+                return signed(sevenBits(word & (last ^ last - 1)));
             }
         }
+        return readLongByBytes();
+    }
+
+    /** Reads a long of nine or ten bytes, or one of the last bytes of the record. */
+    private long readLongByBytes() {
+        int position = at;
         long value = 0;
         for (int shift = 0; shift < 64; shift += 7) {
-            if (position >= limit) {
+            if (position >= end) {
                 throw truncated(position - at + 1L);
             }
-            byte next = source[position++];
+            byte next = bytes[position++];
             value |= (next & 0x7FL) << shift;
             if (next >= 0) {
                 at = position;
-                return (value >>> 1) ^ -(value & 1);
+                return signed(value);
             }
         }
         throw new BadRecord("an int or long of more than 10 bytes at byte " + at);
+    }
+
+    /** Returns the lower seven bits of all eight bytes, side by side: first of two bytes, then of four, then of eight. */
+    private static long sevenBits(long word) {
+        long pairs = word & 0x007F007F007F007FL | (word & 0x7F007F007F007F00L) >>> 1;
+        long fours = pairs & 0x00003FFF00003FFFL | (pairs & 0x3FFF00003FFF0000L) >>> 2;
+        return fours & 0x000000000FFFFFFFL | (fours & 0x0FFFFFFF00000000L) >>> 4;
+    }
+
+    /** Returns the number of a zigzag code: 0, -1, 1, -2 and so on. */
+    private static long signed(long code) {
+        return (code >>> 1) ^ -(code & 1);
     }
 
     float readFloat() {
@@ -164,6 +197,10 @@ final class BoundedDecoder {
     UTF8String readString() {
         int length = available(readLong(), "a string");
         int from = at;
+        if (length == 1 && bytes[from] >= 0) {
+            at = from + 1;
+            return CHARACTERS[bytes[from]];
+        }
         UTF8String text = UTF8String.fromBytes(bytes, from, length);
         if (!ascii(from, length) && !text.isValid()) {
             throw new BadRecord("a string is not UTF-8: " + length + " byte(s) at byte " + from);
@@ -177,7 +214,7 @@ final class BoundedDecoder {
         final int until = from + length;
         int position = from;
         for (; position <= until - 8; position += 8) {
-            if (((long) LONGS.get(source, position) & NOT_ASCII) != 0) {
+            if (((long) LONGS.get(source, position) & HIGHEST_BITS) != 0) {
                 return false;
             }
         }
