@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+import lakefeed
 from lakefeed.cli.options import log_file_option, master_option, output_option, pipeline_argument, set_option
 from lakefeed.cli.output import echo, echo_first, emit
-from lakefeed.clients.kafka.selection import moment
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import stop_on_signals
-from lakefeed.feed.progress import ProgressView
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.backfill import BackfillCommit, BackfillRequest, BackfillSummary
-from lakefeed.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from lakefeed.operations.backfill import BackfillCommit, BackfillRequest, BackfillSummary
 
 MOST_RANGES_SHOWN = 20
 
@@ -61,8 +62,10 @@ def backfill(
     SIGTERM, SIGHUP and Ctrl-C end it after the current commit, with status 0; a second Ctrl-C ends it at once, with
     130. Whatever ends it, the next one lands what is missing then.
     """
+    from lakefeed.feed.progress import ProgressView
+
     request = _request(start, ranges)
-    declared = Pipeline.from_file(pipeline, overrides=overrides)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     declared = declared.of_topic(topic) if topic is not None else declared
     name = declared.config.name
     log_file = log_file or log_path(f"{name}-backfill")
@@ -86,6 +89,9 @@ def backfill(
 
 
 def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
+    from lakefeed.clients.kafka.selection import moment
+    from lakefeed.operations.backfill import BackfillRequest
+
     chosen = tuple(OffsetRange.parse(text) for text in ranges) or None
     if start == "earliest":
         return BackfillRequest(ranges=chosen)

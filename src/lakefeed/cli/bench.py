@@ -8,17 +8,12 @@ from pathlib import Path
 import click
 
 from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink, matrix, workload
-from lakefeed.bench.decode import CASES, compare
-from lakefeed.bench.decode import table as decode_table
-from lakefeed.bench.latency import Load, measure
-from lakefeed.bench.latency import table as latency_table
-from lakefeed.bench.s3_requests import Bench, case_report, comparison
-from lakefeed.cli.local import fresh_stack, own_home_option
-from lakefeed.cli.options import output_option
+from lakefeed.cli.options import output_option, own_home_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_home
 from lakefeed.clients.spark.session import log_path, session
-from lakefeed.config.connections import Connections
+
+SCHEMAS = ("taxi", "nested", "logical")  # Of lakefeed.bench.decode.CASES.
 
 
 @click.group()
@@ -60,6 +55,9 @@ def s3_requests(
     have every row of the topic; if either fails the status is 1. MinIO and its client are built from source at
     the first use, which takes minutes and needs Go.
     """
+    from lakefeed.bench.s3_requests import Bench, case_report, comparison
+    from lakefeed.cli.local import fresh_stack
+
     work = workload(name, rows=rows, batches=batches, partitions=partitions)
     versions = (False, True) if versioned is None else (versioned,)
     home = home or default_home() / "bench"
@@ -79,19 +77,28 @@ def s3_requests(
 @bench.command("decode")
 @click.option("--rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Records in memory.")
 @click.option("--rounds", type=click.IntRange(1), default=9, show_default=True, help="Turns of each decoder.")
-@click.option("--schema", "names", type=click.Choice(list(CASES)), multiple=True, help="Only this; again for more.")
+@click.option(
+    "--schema",
+    "names",
+    type=click.Choice(SCHEMAS),
+    multiple=True,
+    help="Only this; again for more.",
+)
 @output_option
 def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
     """Measure the Avro decoder beside Spark's from_avro, in turns, on the same records in memory.
 
     The figure is the CPU time of the tasks, which other programs on the machine disturb least. It needs no server.
     """
+    from lakefeed.bench.decode import CASES, compare, table
+    from lakefeed.config.connections import Connections
+
     spark = session("bench-decode", connections=Connections(), master="local[1]", log_file=log_path("bench-decode"))
     try:
         compared = [compare(spark, CASES[name], rows=rows, rounds=rounds, say=_say) for name in names or CASES]
     finally:
         spark.stop()
-    emit(output, [result.as_dict() for result in compared], decode_table(compared))
+    emit(output, [result.as_dict() for result in compared], table(compared))
 
 
 @bench.command("latency")
@@ -115,6 +122,10 @@ def latency(
     One pipeline, Kafka to Kafka, with each trigger in turn on a stack of its own: p50, p99 and the slowest. If a record
     is missing the status is 1.
     """
+    from lakefeed.bench.latency import Load, measure, table
+    from lakefeed.cli.local import fresh_stack
+    from lakefeed.config.connections import Connections
+
     load = Load(rate=rate, seconds=seconds, warm_up=warm_up, partitions=partitions)
     with fresh_stack(home or default_home() / "latency", store=None) as endpoints:
         spark = session(
@@ -128,7 +139,7 @@ def latency(
             measured = [measure(spark, endpoints, trigger, load, say=_say) for trigger in chosen]
         finally:
             spark.stop()
-    emit(output, [result.as_dict() for result in measured], latency_table(measured, load))
+    emit(output, [result.as_dict() for result in measured], table(measured, load))
     if any(result.missing for result in measured):
         sys.exit(1)
 

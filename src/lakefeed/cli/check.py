@@ -13,14 +13,14 @@ from lakefeed.cli.options import output_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_environment
 from lakefeed.clients.spark.session import log_path, session
-from lakefeed.config.connections import Connections
-from lakefeed.config.loading.load import Reading, read
 from lakefeed.config.problem import Problem, errors_of, exit_status
-from lakefeed.config.schema import json_schema
 from lakefeed.errors import LakefeedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakefeed.config.connections import Connections
+    from lakefeed.config.loading.load import Reading
 
 
 @click.command()
@@ -49,6 +49,8 @@ def check(
     a mistake, 1 if only something outside does not answer, 0 otherwise; warnings count for nothing.
     """
     if schema:
+        from lakefeed.config.schema import json_schema
+
         echo(json.dumps(json_schema(), indent=2))
         return
     if file is None:
@@ -56,6 +58,8 @@ def check(
     if static and connect:
         raise click.UsageError("--static asks nothing, and --connect asks what the file points at: give one.", context)
     if static:
+        from lakefeed.config.loading.load import read
+
         problems = list(read(file, overrides=overrides, environment=None).problems)
     else:
         problems = _problems(file, overrides, connect=connect)
@@ -68,6 +72,8 @@ def check(
 
 
 def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[Problem]:
+    from lakefeed.config.loading.load import read
+
     environment = default_environment()
     reading = read(file, overrides=overrides, environment=environment)
     problems = list(reading.problems)

@@ -10,9 +10,9 @@ import click
 
 from lakefeed.cli.options import FILE
 from lakefeed.cli.output import echo
+from lakefeed.clients.environment import default_environment
 from lakefeed.clients.spark.session import settings, with_own
 from lakefeed.config import secrets
-from lakefeed.pipeline import Pipeline
 
 SECRETS = (
     "Secrets are not printed. The S3 keys: give every process AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
@@ -43,12 +43,12 @@ def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], 
     if pipeline is None:
         printed = settings(master=master)
     else:
-        declared = Pipeline.from_file(pipeline, overrides=overrides)
-        config = declared.config
-        shown = secrets.shown(config.spark)
-        printed = settings(
-            config.name, connections=declared.connections, master=master, secret_keys=secrets.keys_of(config)
-        )
+        from lakefeed.config.loading.load import load
+
+        environment = default_environment()
+        config = load(pipeline, overrides=overrides, environment=environment)
+        shown, connections = secrets.shown(config.spark), config.connections(environment)
+        printed = settings(config.name, connections=connections, master=master, secret_keys=secrets.keys_of(config))
         printed = with_own(printed, {key: str(value) for key, value in shown.items()})
         notes += [f"{key}: {LEFT_OUT}" for key in sorted(config.spark.keys() - shown.keys())]
     if style == "json":

@@ -7,10 +7,11 @@ import codecs
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import lakefeed
 from lakefeed.cli.options import (
     FILE,
     master_option,
@@ -26,8 +27,9 @@ from lakefeed.cli.output import echo, emit
 from lakefeed.clients.spark.session import log_path
 from lakefeed.errors import ResourceMissing
 from lakefeed.messages.printable import printable
-from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.store import DeadLetterFilter, find_one, kinds, position_of
+
+if TYPE_CHECKING:
+    from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 
 SHOWN = 50
 LONGEST_VALUE = 2_000
@@ -55,7 +57,7 @@ def dead_letters() -> None:
 @output_option
 def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, output: str, **chosen: Any) -> None:
     """Show the dead letters of PIPELINE by reason, and one by one."""
-    declared = Pipeline.from_file(pipeline, overrides=overrides)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     many = declared.config.has_many_tables and chosen["topic"] is None
     found = [(part, letters) for part, letters in _find(declared, chosen) if letters or not many]
     documents = [_document(part, letters, limit=limit) for part, letters in found]
@@ -80,7 +82,9 @@ def show(
     pipeline: Path, position: str, value_file: Path | None, topic: str | None, overrides: tuple[str, ...], output: str
 ) -> None:
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
-    declared = Pipeline.from_file(pipeline, overrides=overrides)
+    from lakefeed.sinks.dead_letters.store import DeadLetterFilter, find_one
+
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     choice = DeadLetterFilter.at(declared.config.name, position)
     choice = replace(choice, topic=topic or choice.topic)
     if declared.config.has_many_tables:
@@ -111,7 +115,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, outpu
 
     May run beside the feed. A replay that was cut off is ended by the next one.
     """
-    declared = Pipeline.from_file(pipeline, overrides=overrides)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     many = declared.config.has_many_tables and chosen["topic"] is None
     if many:
         # One that has no letters has nothing to finish either.
@@ -144,7 +148,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, outpu
 @output_option
 def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | None, output: str, **chosen: Any) -> None:
     """Delete dead letters of PIPELINE for good."""
-    declared = Pipeline.from_file(pipeline, overrides=overrides)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     found = [(part, len(letters)) for part, letters in _find(declared, chosen) if letters]
     count = sum(letters for _, letters in found)
     if count and not yes:
@@ -156,7 +160,7 @@ def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | No
     emit(output, {"dropped": dropped}, f"{dropped:,} dead letters dropped")
 
 
-def _find(declared: Pipeline, chosen: dict[str, Any]) -> list[tuple[Pipeline, Letters]]:
+def _find(declared: lakefeed.Pipeline, chosen: dict[str, Any]) -> list[tuple[lakefeed.Pipeline, Letters]]:
     """Find the chosen letters of each table; among many, a table of letters may not exist yet."""
     found = []
     for part in _parts(declared, chosen):
@@ -170,15 +174,19 @@ def _find(declared: Pipeline, chosen: dict[str, Any]) -> list[tuple[Pipeline, Le
     return found
 
 
-def _parts(declared: Pipeline, chosen: dict[str, Any]) -> list[Pipeline]:
+def _parts(declared: lakefeed.Pipeline, chosen: dict[str, Any]) -> list[lakefeed.Pipeline]:
     return parts_of(declared, chosen["topic"] if declared.config.has_many_tables else None)
 
 
-def _filter(part: Pipeline, chosen: dict[str, Any]) -> DeadLetterFilter:
+def _filter(part: lakefeed.Pipeline, chosen: dict[str, Any]) -> DeadLetterFilter:
+    from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+
     return DeadLetterFilter(feed=part.config.name, **chosen)
 
 
-def _document(part: Pipeline, found: Letters, *, limit: int) -> dict[str, Any]:
+def _document(part: lakefeed.Pipeline, found: Letters, *, limit: int) -> dict[str, Any]:
+    from lakefeed.sinks.dead_letters.store import kinds
+
     kept = part.feed.dead_letters()
     return {
         kept.kind: kept.name,
@@ -189,7 +197,9 @@ def _document(part: Pipeline, found: Letters, *, limit: int) -> dict[str, Any]:
     }
 
 
-def _print_letters(part: Pipeline, found: Letters, *, limit: int) -> None:
+def _print_letters(part: lakefeed.Pipeline, found: Letters, *, limit: int) -> None:
+    from lakefeed.sinks.dead_letters.store import kinds, position_of
+
     kept = part.feed.dead_letters()
     echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {part.config.name}")
     for kind in kinds(found):

@@ -8,18 +8,17 @@ import sys
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from lakefeed.bench.demo import DemoReport, example, run_demo
-from lakefeed.cli.local import fresh_stack, own_home_option
-from lakefeed.cli.options import output_option
+from lakefeed.cli.options import output_option, own_home_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_home
 from lakefeed.errors import MissingExtra
-from lakefeed.feed.progress import duration
+
+if TYPE_CHECKING:
+    from lakefeed.bench.demo import DemoReport
 
 
 @click.command()
@@ -45,6 +44,9 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
     for package, extra in (("pyspark", "spark"), ("pyiceberg", "read"), ("duckdb", "read")):
         if find_spec(package) is None:
             raise MissingExtra.of(package, extra, "lakefeed demo")
+    from lakefeed.bench.demo import run_demo
+    from lakefeed.cli.local import fresh_stack
+
     home = home or default_home() / "demo"
     with fresh_stack(home, store=store, keep=keep) as endpoints:
         report = run_demo(endpoints, rows=rows, csv=csv, say=lambda text: echo(f"demo: {text}", err=True))
@@ -54,6 +56,11 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
 
 
 def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from lakefeed.feed.progress import duration
+
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, padding=(0, 2))
     verdict = "[green]yes[/]: count, distinct keys and sums equal" if report.verified else "[red]NO[/]"
@@ -74,6 +81,8 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
 
 def _look_around(table: str, *, home: Path, keep: bool) -> str:
     """Return commands for a look around that work in a shell without lakefeed's variables."""
+    from lakefeed.bench.demo import example
+
     commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}"]
     own = Path(sys.executable).parent
     if shutil.which("lakefeed") != str(own / "lakefeed"):

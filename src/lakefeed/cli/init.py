@@ -10,8 +10,6 @@ import click
 from lakefeed.cli.options import bootstrap_servers_of, output_option
 from lakefeed.cli.output import emit
 from lakefeed.clients.environment import default_environment
-from lakefeed.operations.preflight import template
-from lakefeed.operations.preflight.discover import discover
 
 
 @click.command()
@@ -39,6 +37,9 @@ def init(
 
     Without a registered schema, one record is looked at. Beside the file goes its JSON Schema, for editors.
     """
+    from lakefeed.operations.preflight import template
+    from lakefeed.operations.preflight.discover import discover
+
     if file.exists() and not force:
         raise template.exists(file)
     environment = default_environment()

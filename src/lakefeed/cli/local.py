@@ -8,31 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 
-from lakefeed.cli.options import FOLDER, output_option
+from lakefeed.cli.options import F, home_option, output_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.local import Endpoints, PartStatus, Progress, Stack, StartStep
 from lakefeed.local.servers import DEFAULT_STORE, STORES
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-home_option = click.option(
-    "--home", type=FOLDER, help="Directory of the stack. Default: LAKEFEED_HOME, or ~/.local/share/lakefeed."
-)
-
-
-def own_home_option(owner: str, *, folder: str, earlier: str = "one") -> Callable[[_Command], _Command]:
-    """Return the option for the directory of a command's own stack."""
-    return click.option(
-        "--home",
-        type=FOLDER,
-        help=f"Directory of the {owner}'s own stack; what an earlier {earlier} left there is removed.  "
-        f"[default: {folder}/ in the local stack's directory]",
-    )
 
 
 @click.group()
@@ -43,7 +25,7 @@ def local() -> None:
     """
 
 
-def _port_option(name: str) -> Callable[[_Command], _Command]:
+def _port_option(name: str) -> Callable[[F], F]:
     port = click.IntRange(1, 65535)
     return click.option(f"--port-{name}", type=port, help=f"Fixed port for {name}. Default: a free one, kept.")
 
@@ -152,6 +134,8 @@ def shown_steps() -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield lambda step: echo(_line(step), err=True)
         return
+    from rich.console import Console
+
     console = Console(stderr=True, highlight=False)
     waiting: dict[str, None] = {}
     with console.status("") as spinner:

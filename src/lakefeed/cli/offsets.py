@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+import lakefeed
 from lakefeed.cli.options import master_option, output_option, parts_of, pipeline_argument, topic_option, yes_option
 from lakefeed.cli.output import echo, echo_columns, emit, figure, span
 from lakefeed.clients.spark.session import log_path
-from lakefeed.operations.rewind.execute import RewindPlan
-from lakefeed.operations.status import FeedStatus
-from lakefeed.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from lakefeed.operations.rewind.execute import RewindPlan
+    from lakefeed.operations.status import FeedStatus
 
 
 @click.group()
@@ -32,7 +35,7 @@ def show(context: click.Context, pipeline: Path, topic: str | None, output: str)
 
     Exit status: 0 if a start would resume, 1 if it would be refused.
     """
-    declared = Pipeline.from_file(pipeline)
+    declared = lakefeed.Pipeline.from_file(pipeline)
     log_file = log_path(f"{declared.config.name}-show")
     found = [part.status(log_file=log_file) for part in parts_of(declared, topic)]
     documents = [feed.as_dict() for feed in found]
@@ -84,7 +87,7 @@ def rewind(
     --to table leaves the feed where its table is and recreates the checkpoint. A driver that runs is stopped at its
     next commit. Whatever is cut off is completed by the next start, or by the same command once more.
     """
-    declared = Pipeline.from_file(pipeline)
+    declared = lakefeed.Pipeline.from_file(pipeline)
     if declared.config.has_many_tables:
         if topic is None:
             raise click.UsageError("each topic has a table of its own: --topic says which one is moved")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+import lakefeed
 from lakefeed.clients.environment import default_environment
 from lakefeed.errors import ConfigError
-
-if TYPE_CHECKING:
-    from lakefeed.pipeline import Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +22,9 @@ set_option = click.option("--set", "overrides", multiple=True, metavar="KEY=VALU
 topic_option = click.option("--topic", help="Where each topic has a table of its own: this one only.")
 master_option = click.option("--master", help="Spark master.  [default: local[*]]")
 log_file_option = click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
+home_option = click.option(
+    "--home", type=FOLDER, help="Directory of the stack. Default: LAKEFEED_HOME, or ~/.local/share/lakefeed."
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 output_option = click.option(
     "--output",
@@ -37,6 +38,16 @@ bootstrap_option = click.option(
     metavar="HOST:PORT,…",
     help="Kafka brokers.  [default: KAFKA_BOOTSTRAP_SERVERS, else the running local stack]",
 )
+
+
+def own_home_option(owner: str, *, folder: str, earlier: str = "one") -> Callable[[F], F]:
+    """Return the option for the directory of a command's own stack."""
+    return click.option(
+        "--home",
+        type=FOLDER,
+        help=f"Directory of the {owner}'s own stack; what an earlier {earlier} left there is removed.  "
+        f"[default: {folder}/ in the local stack's directory]",
+    )
 
 
 def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -81,12 +92,12 @@ def pairs(given: Iterable[str], *, option: str) -> dict[str, str]:
     return found
 
 
-def parts_of(declared: Pipeline, topic: str | None) -> list[Pipeline]:
+def parts_of(declared: lakefeed.Pipeline, topic: str | None) -> list[lakefeed.Pipeline]:
     """Return the pipelines of one table each that are meant: that of the topic, or all."""
     return [declared.of_topic(topic)] if topic is not None else declared.parts()
 
 
-def one_part_of(declared: Pipeline, topic: str | None) -> Pipeline:
+def one_part_of(declared: lakefeed.Pipeline, topic: str | None) -> lakefeed.Pipeline:
     """Return the pipeline of the one table that is meant; a usage error if there are several."""
     if topic is None and declared.config.has_many_tables:
         raise click.UsageError("each topic has a table of its own: --topic says which one is meant")

@@ -8,16 +8,19 @@ import textwrap
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+import lakefeed
 from lakefeed.cli.options import master_option, output_option, pipeline_argument, set_option
 from lakefeed.cli.output import echo, echo_columns, emit, size_text, span
 from lakefeed.clients.spark.session import log_path
-from lakefeed.operations.plan.estimates import Estimates
-from lakefeed.operations.plan.plan import Plans, RunPlan
-from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.definition import TableChange
+
+if TYPE_CHECKING:
+    from lakefeed.operations.plan.estimates import Estimates
+    from lakefeed.operations.plan.plan import Plans, RunPlan
+    from lakefeed.sinks.definition import TableChange
 
 INDENT = 12
 MOST_PARTITIONS = 30
@@ -49,7 +52,7 @@ def plan(
 
     Exit status: 0 if the start would work, else that of its refusal.
     """
-    declared = Pipeline.from_file(pipeline, overrides=overrides)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     found = declared.plan(topic=topic, master=master, log_file=log_path(f"{declared.config.name}-plan"))
     emit(output, found.as_dict(), lambda: _print(found))
     context.exit(found.exit_status)

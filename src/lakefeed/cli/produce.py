@@ -18,22 +18,16 @@ from lakefeed.cli.options import (
     registry_url_of,
 )
 from lakefeed.cli.output import echo, emit
-from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import is_running, log_path, session
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.feed.progress import ProgressView
-from lakefeed.operations.produce.progress import ProduceView
-from lakefeed.operations.produce.sources import read_rows
-from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
-from lakefeed.operations.produce.write import Interrupted, Produced, produce_stream, sink_options
-from lakefeed.operations.produce.write import produce as write
-from lakefeed.records.decode.avro_schema import avro_schema_of_schema
-from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
-from lakefeed.records.encode.encode import FRAMED, Encoding, encoded, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lakefeed.operations.produce.write import Produced
+    from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
+    from lakefeed.records.encode.encode import Encoding
 
 
 @click.command()
@@ -117,6 +111,8 @@ class _Order(SimpleNamespace):
 
     def check(self) -> None:
         """Refuse options that contradict each other."""
+        from lakefeed.records.encode.encode import FRAMED
+
         no_meaning = f"has no meaning with --encode {self.encode}"
         for wrong, what, hint in (
             ((self.path is None) == (self.generate is None), "give either --file or --generate", None),
@@ -134,6 +130,12 @@ class _Order(SimpleNamespace):
 
     def run(self) -> tuple[Produced, Encoding]:
         """Produce the rows; all that can fail without Spark is done before Spark starts."""
+        from lakefeed.clients.kafka.topics import Topics
+        from lakefeed.operations.produce.taxi import KEY
+        from lakefeed.operations.produce.write import sink_options
+        from lakefeed.records.decode.registry import SchemaRegistry
+        from lakefeed.records.encode.encode import FRAMED, encoded, settle
+
         servers = bootstrap_servers_of(self.bootstrap_servers)
         settings = pairs(self.settings, option="--set")
         if self.compression is not None:
@@ -167,6 +169,10 @@ class _Order(SimpleNamespace):
                 spark.stop()
 
     def _send(self, records: DataFrame, servers: str, settings: dict[str, str]) -> Produced:
+        from lakefeed.feed.progress import ProgressView
+        from lakefeed.operations.produce.progress import ProduceView
+        from lakefeed.operations.produce.write import Interrupted, produce, produce_stream
+
         if self.checkpoint is not None:
             with ProgressView(f"produce {self.topic}") as view, stop_on_signals(view.note) as stop:
                 return produce_stream(
@@ -182,7 +188,7 @@ class _Order(SimpleNamespace):
         begin_work()
         with ProduceView(self.topic, expected=self.rows) as shown:
             try:
-                return write(
+                return produce(
                     records,
                     self.topic,
                     bootstrap_servers=servers,
@@ -195,13 +201,22 @@ class _Order(SimpleNamespace):
                 raise
 
     def _rows(self, spark: SparkSession, schema: SchemaText | None) -> DataFrame:
+        from lakefeed.operations.produce.sources import read_rows
+        from lakefeed.operations.produce.taxi import taxi_rows
+
         if self.path is None:
             return taxi_rows(spark, self.rows or 0, seed=self.seed, start=self.start)
+        from lakefeed.records.decode.avro_schema import avro_schema_of_schema
+
         types = avro_schema_of_schema(spark, schema, message=self.message) if schema is not None else None
         return read_rows(spark, self.path, format=self.file_format, schema=types, stream=self.stream)
 
     def _schema(self, registry: SchemaRegistry | None) -> SchemaText | None:
         """Return the file's, the generator's, or the subject's latest, by which CSV and JSON values are typed too."""
+        from lakefeed.operations.produce.taxi import taxi_schema
+        from lakefeed.records.decode.registry import SchemaText
+        from lakefeed.records.encode.encode import FRAMED
+
         kind = FRAMED.get(self.encode) or ("PROTOBUF" if self.encode == "protobuf" else "AVRO")
         if self.schema_file is not None:
             try:

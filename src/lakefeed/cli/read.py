@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
+import lakefeed
 from lakefeed.cli.options import (
     bootstrap_option,
     bootstrap_servers_of,
@@ -24,21 +24,17 @@ from lakefeed.cli.options import (
     registry_url_of,
 )
 from lakefeed.cli.output import echo, echo_columns, emit
-from lakefeed.clients.kafka.selection import Selection, ago, offset_ranges
 from lakefeed.clients.spark.session import log_path, session
-from lakefeed.config.base import validated
-from lakefeed.config.decoding import Decode
-from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.messages.printable import printable, printable_json
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.read import BatchRead, ReadSummary
-from lakefeed.pipeline import Pipeline
-from lakefeed.records.decode import RecordPolicy
-from lakefeed.sinks.export import TABLE, ConsoleResult, Files, PlainTable, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakefeed.clients.kafka.selection import Selection
+    from lakefeed.operations.read import BatchRead, ReadSummary
+    from lakefeed.sinks.export import ConsoleResult, Target
 
 SHOWN = 20
 WIDEST = 60
@@ -90,6 +86,9 @@ def read(output: str, **options: Any) -> None:
     A pipeline's records are decoded and transformed as it says. Those that would become dead letters are counted. A
     TOPIC is Avro by the registry; --decode takes another format, or a decode block: '{csv: {schema_ddl: "a INT"}}'.
     """
+    from lakefeed.clients.kafka.selection import offset_ranges
+    from lakefeed.sinks.export import ConsoleResult
+
     order = _Order(output=output, **options)
     selection = order.selection()
     reading, start_session = order.reading()
@@ -111,6 +110,8 @@ class _Order(SimpleNamespace):
 
     def selection(self) -> Selection:
         """Return the choice of records."""
+        from lakefeed.clients.kafka.selection import Selection, ago
+
         if self.last is not None and self.since is not None:
             raise ConfigError("--last and --since both say where to begin", hint="give one of them")
         since = ago(self.last) if self.last is not None else self.since
@@ -135,12 +136,18 @@ class _Order(SimpleNamespace):
         }.items():
             if given is not None:
                 raise ConfigError(f"{option} is for a topic; the pipeline has it in its file", hint="--set KEY=VALUE")
-        declared = Pipeline.from_file(path, overrides=self.overrides)
+        declared = lakefeed.Pipeline.from_file(path, overrides=self.overrides)
         declared = declared.of_topic(self.topic) if self.topic is not None else declared
         log_file = self.log_file or log_path(f"{declared.config.name}-read")
         return declared.batch_read(), partial(declared.session, master=self.master, log_file=log_file)
 
     def _of_topic(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
+        from lakefeed.config.base import validated
+        from lakefeed.config.decoding import Decode
+        from lakefeed.config.sources import KafkaSource
+        from lakefeed.operations.read import BatchRead
+        from lakefeed.records.decode import RecordPolicy
+
         if self.overrides or self.topic is not None:
             raise ConfigError("--set and --topic are for a pipeline file", where=self.source)
         servers = bootstrap_servers_of(self.bootstrap_servers)
@@ -160,6 +167,8 @@ class _Order(SimpleNamespace):
             return {name: {"registry": registry_url_of(self.registry)}, **kept}
         if name in WITHOUT:
             return {name: WITHOUT[name], **kept}
+        import yaml
+
         try:
             block = yaml.safe_load(self.decode or "")
         except yaml.YAMLError:
@@ -174,6 +183,8 @@ class _Order(SimpleNamespace):
 
     def target(self, spark: SparkSession) -> Target:
         """Return the place for the rows."""
+        from lakefeed.sinks.export import TABLE, ConsoleResult, Files, PlainTable
+
         if self.to is None:
             if self.row_format == "parquet" or self.append:
                 raise ConfigError("without --to rows are shown", hint="name a path or a table with --to")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+import lakefeed
 from lakefeed.cli.options import master_option, output_option, pipeline_argument
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
-from lakefeed.feed.progress import ProgressView
-from lakefeed.feed.streaming import BatchSummary
-from lakefeed.pipeline import Pipeline, RunSummary
+
+if TYPE_CHECKING:
+    from lakefeed.feed.streaming import BatchSummary
 
 
 @click.command()
@@ -59,7 +61,9 @@ def run(
         raise click.UsageError("--batch is a run of its own: without --once and --accept-loss", context)
     if not batch and (since or until):
         raise click.UsageError("--since and --until belong to --batch", context)
-    declared = Pipeline.from_file(pipeline, overrides=overrides)
+    from lakefeed.feed.progress import ProgressView
+
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     name = declared.config.name
     log_file = log_file or log_path(name)
     with ProgressView(name) as view:
@@ -80,7 +84,7 @@ def run(
     context.exit(1 if any(table.failure for table in summary.tables) or summary.paused else 0)
 
 
-def _print(name: str, summary: RunSummary) -> None:
+def _print(name: str, summary: lakefeed.RunSummary) -> None:
     echo(
         f"{name}: {summary.batches} batches, {summary.records:,} records, "
         f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "

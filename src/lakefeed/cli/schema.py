@@ -7,9 +7,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+import lakefeed
 from lakefeed.cli.options import (
     FILE,
     one_part_of,
@@ -22,20 +24,12 @@ from lakefeed.cli.options import (
 from lakefeed.cli.output import echo, echo_columns, emit
 from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark.session import log_path
-from lakefeed.config.connections import Connections
-from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.operations.compare_schemas import (
-    TableState,
-    existing_table,
-    outlook,
-    registered,
-    side_by_side,
-    table_state,
-)
-from lakefeed.pipeline import Pipeline
-from lakefeed.records.schema.inference import infer_schema, newest_values
-from lakefeed.records.schema.merge import merge_schemas
+
+if TYPE_CHECKING:
+    from lakefeed.config.connections import Connections
+    from lakefeed.config.models import PipelineConfig
+    from lakefeed.operations.compare_schemas import TableState
 
 usual_options = options_of(topic_option, set_option, output_option)
 
@@ -50,6 +44,8 @@ def schema() -> None:
 @usual_options
 def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Show all versions in the registry, and the latest beside the table's columns. Without Spark."""
+    from lakefeed.operations.compare_schemas import existing_table, registered, side_by_side
+
     config, connections = _load(pipeline, overrides, topic)
     versions = registered(config)
     table = existing_table(config, connections=connections)
@@ -86,6 +82,8 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: 
 @usual_options
 def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Show what the table would become if the latest version came now. Changes nothing; without Spark."""
+    from lakefeed.operations.compare_schemas import existing_table, outlook, registered
+
     config, connections = _load(pipeline, overrides, topic)
     latest = registered(config)[-1]
     found = outlook(config, latest, existing_table(config, connections=connections))
@@ -129,6 +127,8 @@ def history(
     output: str,
 ) -> None:
     """Show what became of a table's columns, when, and by which schema id. Without Spark."""
+    from lakefeed.operations.compare_schemas import table_state
+
     if pipeline is not None and table is None:
         state = _table_of(pipeline, overrides, topic)
     elif table is not None and pipeline is None:
@@ -157,6 +157,8 @@ def history(
 @usual_options
 def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Guess a schema from the newest JSON records of the topics, and say what speaks against it."""
+    from lakefeed.records.schema.inference import infer_schema, newest_values
+
     config, connections = _load(pipeline, overrides, topic)
     log_file = log_path(f"{config.name}-infer")
     values = newest_values(config, records=records, connections=connections, log_file=log_file)
@@ -175,11 +177,13 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
 
 
 def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[PipelineConfig, Connections]:
-    declared = one_part_of(Pipeline.from_file(pipeline, overrides=overrides), topic)
+    declared = one_part_of(lakefeed.Pipeline.from_file(pipeline, overrides=overrides), topic)
     return declared.config, declared.connections
 
 
 def _table_of(pipeline: Path, overrides: Sequence[str], topic: str | None) -> TableState:
+    from lakefeed.operations.compare_schemas import table_state
+
     config, connections = _load(pipeline, overrides, topic)
     if (name := config.sink.chosen.snapshot_table) is None:
         where = f"sink.{config.sink.kind} of {pipeline}"
@@ -189,6 +193,8 @@ def _table_of(pipeline: Path, overrides: Sequence[str], topic: str | None) -> Ta
 
 def _step(before: str, after: str) -> str:
     """Describe a version for a reader of the one before."""
+    from lakefeed.records.schema.merge import merge_schemas
+
     try:
         return "; ".join(map(str, merge_schemas(before, after).changes)) or "reads as the one before"
     except SchemaIncompatible as misfit:

@@ -6,28 +6,26 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from pydantic import ValidationError
 
+import lakefeed
 from lakefeed.cli.options import master_option, options_of, output_option, parts_of, topic_option
 from lakefeed.cli.output import echo, emit, size_text
 from lakefeed.clients.environment import default_connections
-from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.spark.errors import translate
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
-from lakefeed.config.connections import Connections
-from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
-from lakefeed.feed.maintenance import repeat_upkeep, tables_of
-from lakefeed.feed.progress import ProgressView
-from lakefeed.maintenance.maintain import Maintenance, Report
-from lakefeed.maintenance.planner import LastUpkeep, MaintenancePlan
-from lakefeed.maintenance.planner import plan as plan_maintenance
-from lakefeed.maintenance.table_stats import SIZES_MB, Health, read_health
-from lakefeed.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from lakefeed.config.connections import Connections
+    from lakefeed.config.upkeep import Upkeep
+    from lakefeed.maintenance.maintain import Report
+    from lakefeed.maintenance.planner import MaintenancePlan
+    from lakefeed.maintenance.table_stats import Health
 
 target_argument = click.argument("target", metavar="TABLE|PIPELINE")
 COLUMN = 16
@@ -58,12 +56,15 @@ def describe(target: str, topic: str | None, output: str, **options: Any) -> Non
     Reads metadata alone: starts no Spark, changes nothing, and may run beside the feed.
     """
     chosen = _choose(target, topic, options)
+    from lakefeed.maintenance.planner import plan
+    from lakefeed.maintenance.table_stats import read_health
+
     target_mb = chosen.settings.compact.target_mb
     found = []
     for table in chosen.present():
         target_bytes = target_mb * 1024 * 1024 if target_mb else None
         read = read_health(table, connections=chosen.connections, target_bytes=target_bytes)
-        found.append((read, plan_maintenance(read, chosen.settings, now=time.time())))
+        found.append((read, plan(read, chosen.settings, now=time.time())))
 
     def text() -> None:
         for read, planned in found:
@@ -108,6 +109,10 @@ def maintain(
     Exit status: 0 done, or nothing due; 1 if something was left because others' commits came first each time, another
     upkeep job is at work, or one of several tables could not be looked after.
     """
+    from lakefeed.feed.maintenance import repeat_upkeep
+    from lakefeed.feed.progress import ProgressView
+    from lakefeed.maintenance.maintain import Maintenance
+
     chosen = _choose(target, topic, {**options, "max_minutes": max_minutes, "every": every})
     names, connections, settings = chosen.present(), chosen.connections, chosen.settings
     log_file = log_path("upkeep")
@@ -170,6 +175,8 @@ class _Chosen:
         Raises:
             ResourceMissing: the first of them does not exist.
         """
+        from lakefeed.clients.iceberg.reader import open_table
+
         found = []
         for table in self.tables:
             try:
@@ -182,8 +189,11 @@ class _Chosen:
 
 
 def _choose(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
+    from lakefeed.config.upkeep import Upkeep
+    from lakefeed.feed.maintenance import tables_of
+
     if target.endswith((".yaml", ".yml", ".json")) or Path(target).is_file():
-        declared = Pipeline.from_file(target)
+        declared = lakefeed.Pipeline.from_file(target)
         parts = parts_of(declared, topic)
         names = tables_of(*(part.config for part in parts))
         if not names:
@@ -198,6 +208,8 @@ def _choose(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
 
 
 def _tune(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
+    from lakefeed.config.upkeep import Upkeep
+
     block = settings.model_dump()
     given = {option: value for option, value in options.items() if value is not None}
     for option, (step, name) in {
@@ -223,6 +235,9 @@ def _tune(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
 
 
 def _document(read: Health, planned: MaintenancePlan) -> dict[str, Any]:
+    from lakefeed.maintenance.planner import LastUpkeep
+    from lakefeed.maintenance.table_stats import SIZES_MB
+
     sizes = zip((*SIZES_MB, None), read.sizes, strict=True)
     return {
         "table": read.table,
@@ -243,6 +258,9 @@ def _command(target: str, step: str) -> str:
 
 
 def _print_health(read: Health, planned: MaintenancePlan, target: str) -> None:
+    from lakefeed.maintenance.planner import LastUpkeep
+    from lakefeed.maintenance.table_stats import SIZES_MB
+
     echo(read.table, bold=True)
 
     def line(name: str, text: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from lakefeed.cli.options import bootstrap_option, bootstrap_servers_of, output_option, pairs
 from lakefeed.cli.output import echo, emit
-from lakefeed.clients.kafka.topics import Topics
+
+if TYPE_CHECKING:
+    from lakefeed.clients.kafka.topics import Topics
 
 
 @click.group()
@@ -34,7 +37,7 @@ def create(
     output: str,
 ) -> None:
     """Create the topic NAME."""
-    created = Topics(bootstrap_servers_of(bootstrap_servers)).create(
+    created = _topics(bootstrap_servers).create(
         name,
         partitions=partitions,
         replication_factor=replication_factor,
@@ -51,7 +54,7 @@ def create(
 @output_option
 def describe(name: str, bootstrap_servers: str | None, output: str) -> None:
     """Show the topic NAME: its id, its partitions and how many records they hold."""
-    found = Topics(bootstrap_servers_of(bootstrap_servers)).describe(name)
+    found = _topics(bootstrap_servers).describe(name)
     lines = [f"{found.name}  id {found.topic_id}  records {found.records:,}"]
     for partition in found.partitions:
         leader = "none" if partition.leader is None else partition.leader
@@ -65,5 +68,11 @@ def describe(name: str, bootstrap_servers: str | None, output: str) -> None:
 @output_option
 def list_(bootstrap_servers: str | None, output: str) -> None:
     """Show the names of all topics but Kafka's own."""
-    names = Topics(bootstrap_servers_of(bootstrap_servers)).list()
+    names = _topics(bootstrap_servers).list()
     emit(output, names, lambda: echo("".join(f"{name}\n" for name in names), nl=False))
+
+
+def _topics(bootstrap_servers: str | None) -> Topics:
+    from lakefeed.clients.kafka.topics import Topics
+
+    return Topics(bootstrap_servers_of(bootstrap_servers))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+import lakefeed
 from lakefeed.cli.options import output_option, parts_of, pipeline_argument, topic_option
 from lakefeed.cli.output import echo, echo_columns, echo_first, emit, figure, span
-from lakefeed.operations.verify.verify import Verification
-from lakefeed.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from lakefeed.operations.verify.verify import Verification
 
 MOST_FINDINGS_SHOWN = 50
 
@@ -28,7 +31,7 @@ def verify(context: click.Context, pipeline: Path, deep: bool, topic: str | None
 
     Exit status: 0 if all is proven, 1 if there is a fault, 2 if it cannot be verified.
     """
-    declared = Pipeline.from_file(pipeline)
+    declared = lakefeed.Pipeline.from_file(pipeline)
     all_done = [part.verify(deep=deep) for part in parts_of(declared, topic)]
     has_faults = any(done.faults for done in all_done)
     if topic is not None or not declared.config.has_many_tables:

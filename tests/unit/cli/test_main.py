@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,35 @@ def test_the_installed_command_ends_with_its_status() -> None:
     assert lakefeed("--version").stdout.split()[-1] == __version__
     assert lakefeed("run").returncode == 2
     assert lakefeed("check", "/nowhere.yaml").returncode == 2
+
+
+HEAVY = (
+    *(
+        "confluent_kafka",
+        "duckdb",
+        "pyiceberg",
+        "pyspark",
+        "rich",
+        "yaml",
+        "lakefeed.config.models",
+        "lakefeed.pipeline",
+    ),
+    *("lakefeed.feed", "lakefeed.ledger", "lakefeed.maintenance", "lakefeed.records", "lakefeed.sinks"),
+)
+"""Half a second and more, that only the bodies of commands may take: so much sooner is help on the screen."""
+
+
+def test_help_of_no_command_imports_heavy_modules() -> None:
+    script = f"""
+import sys
+from click.testing import CliRunner
+from lakefeed.cli.main import COMMANDS, root
+
+for name in COMMANDS:
+    for option in ("--help", "--misspelt"):
+        assert "Usage:" in CliRunner().invoke(root, [name, option]).output
+    if heavy := [module for module in {HEAVY} if module in sys.modules]:
+        sys.exit(f"lakefeed {{name}} --help imports {{heavy}}")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
