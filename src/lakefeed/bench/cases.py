@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 Manager = Literal["spark", "abortable", "lakefeed"]
 """``spark``: Spark as it comes. ``abortable``: the same with the checkpoint manager of its hadoop-cloud module.
@@ -17,8 +17,7 @@ MANAGERS: tuple[Manager, ...] = get_args(Manager)
 SINKS: tuple[Sink, ...] = get_args(Sink)
 
 
-@dataclass(frozen=True)
-class SeedReference:
+class SeedReference(NamedTuple):
     """A figure of the published measurements that this bench repeats: requests, and versions with delete markers."""
 
     name: str
@@ -53,16 +52,12 @@ def workload(
 ) -> Workload:
     """Return ``six`` (6 batches of 10 files) or ``steady`` (200 small ones, with log compaction and purging)."""
     if name == "six":
-        return Workload(
-            name=name,
-            rows=rows or 6_000_000,
-            batches=batches or 6,
-            partitions=partitions or 10,
-            references=(
-                SeedReference("seeds: Spark 3.3, default", 912 / 6, total=912, kept=140),
-                SeedReference("seeds: Spark 3.3, MinIO's manager", 453 / 6, total=453, kept=84),
-            ),
+        references = (
+            SeedReference("seeds: Spark 3.3, default", 912 / 6, total=912, kept=140),
+            SeedReference("seeds: Spark 3.3, MinIO's manager", 453 / 6, total=453, kept=84),
         )
+        count, files = batches or 6, partitions or 10
+        return Workload(name=name, rows=rows or 6_000_000, batches=count, partitions=files, references=references)
     count, files = batches or 200, partitions or 1
     return Workload(
         name=name,
@@ -118,7 +113,5 @@ class RequestCase:
 
 def matrix(*, managers: Iterable[Manager], sinks: Iterable[Sink], versioned: Iterable[bool]) -> list[RequestCase]:
     """Return all combinations."""
-    return [
-        RequestCase(manager=manager, sink=sink, versioned=kept)
-        for sink, kept, manager in itertools.product(sinks, versioned, managers)
-    ]
+    combinations = itertools.product(sinks, versioned, managers)
+    return [RequestCase(manager=manager, sink=sink, versioned=kept) for sink, kept, manager in combinations]

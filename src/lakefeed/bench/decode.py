@@ -49,7 +49,6 @@ class DecoderComparison:
     """One schema's result.
 
     Attributes:
-        rounds: how often each way took its turn, after the warm-up.
         bytes_per_record: mean length, header included.
         read: reading the values out of memory, and nothing else.
         from_avro: ``from_avro(substring(value, 6))``, all fields.
@@ -93,14 +92,7 @@ def compare(
     warm_up: int = WARM_UP,
     say: Callable[[str], None] = lambda _: None,
 ) -> DecoderComparison:
-    """Measure the two decoders on the same records, in turns.
-
-    Args:
-        spark: a session of ``lakefeed.session()``.
-        rows: records; they have to fit into the driver's memory.
-        warm_up: rounds before those that count.
-        say: called with each line of progress.
-    """
+    """Measure the two decoders on the same records, in turns; the records have to fit into the driver's memory."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as sf
 
@@ -146,13 +138,12 @@ def _ways(held: DataFrame, case: DecodeCase, registry_url: str) -> dict[str, Dat
 
 
 def _in_turns(
-    spark: SparkSession, ways: Mapping[str, DataFrame], *, rows: int, rounds: int, warm_up: int
+    spark: SparkSession, ways: dict[str, DataFrame], *, rows: int, rounds: int, warm_up: int
 ) -> dict[str, Cost]:
     cpu: dict[str, list[float]] = {name: [] for name in ways}
     wall: dict[str, list[float]] = {name: [] for name in ways}
-    names = list(ways)
     for turn in range(warm_up + rounds):
-        for name in names if turn % 2 else reversed(names):
+        for name in ways if turn % 2 else reversed(ways):
             started = time.perf_counter()
             nanoseconds = _task_cpu(spark, ways[name], group=f"{name} {turn}")
             if turn >= warm_up:
@@ -163,7 +154,7 @@ def _in_turns(
             cpu_microseconds=round(median(cpu[name]) / 1000 / rows, 4),
             rows_per_second=round(rows / median(wall[name])),
         )
-        for name in names
+        for name in ways
     }
 
 

@@ -54,13 +54,7 @@ class DemoReport:
 
 
 def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable[[str], None]) -> DemoReport:
-    """Produce trips into a topic, land them in a table and compare the two.
-
-    Args:
-        rows: trips to generate, unless there is a file.
-        csv: real trips to use instead: a CSV file with the 17 columns.
-        say: called with each line of progress.
-    """
+    """Produce trips, ``rows`` generated ones or those of a CSV file; land them in a table; compare the two."""
     pipeline = Pipeline.from_file(example("taxi") / "pipeline.yaml", environment=endpoints.as_environment())
     table = pipeline.config.sink.ledger_table
     log_file = log_path("demo")
@@ -71,7 +65,11 @@ def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable
         trips = _trips(spark, rows=rows, csv=csv)
         with ProduceView(TOPIC, expected=None if csv else rows) as producing:
             began = time.monotonic()
-            produced = _produce(trips, endpoints, reached=producing.reached)
+            Topics(endpoints.bootstrap_servers).create(TOPIC, partitions=PARTITIONS)
+            schema, registry = taxi_schema(), endpoints.schema_registry_url
+            records = to_records(trips, topic=TOPIC, format="confluent-avro", registry=registry, schema=schema, key=KEY)
+            servers = endpoints.bootstrap_servers
+            produced = produce(records, TOPIC, bootstrap_servers=servers, reached=producing.reached).records
             produce_seconds = time.monotonic() - began
         say(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
         with ProgressView(pipeline.config.name) as view, stop_on_signals(view.note) as stop:
@@ -111,24 +109,8 @@ def _trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame:
     return trips.withColumn(KEY, F.hex(F.xxhash64(*trips.columns)))
 
 
-def _produce(trips: DataFrame, endpoints: Endpoints, *, reached: Callable[[int], None]) -> int:
-    Topics(endpoints.bootstrap_servers).create(TOPIC, partitions=PARTITIONS)
-    records = to_records(
-        trips,
-        topic=TOPIC,
-        format="confluent-avro",
-        registry=endpoints.schema_registry_url,
-        schema=taxi_schema(),
-        key=KEY,
-    )
-    return produce(records, TOPIC, bootstrap_servers=endpoints.bootstrap_servers, reached=reached).records
-
-
 def _table_totals(table: str, connections: Connections) -> Totals:
-    """Add up the table, read by pyiceberg, with DuckDB: no Spark.
-
-    The rows are streamed: the table may be larger than memory.
-    """
+    """Add up the table, streamed by pyiceberg, with DuckDB: no Spark, and no limit by memory."""
     import duckdb
 
     scan = open_table(table, connections=connections).scan(selected_fields=(TABLE_KEY, *SUMMED))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -33,36 +33,27 @@ _HEADER_BYTES = 5
 """Confluent's magic byte and schema id, which ``from_avro`` does not know."""
 
 
-class JobProcess:
-    """A process that runs one job after the other; its output and its JVM's log go into a file."""
-
-    def __init__(self, pool: ProcessPoolExecutor, *, log: Path) -> None:
-        self._pool = pool
-        self._log = log
-
-    def run(self, job: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a job and return its result; raise JobFailed if it fails.
-
-        Args:
-            job: a function at a module's top level.
-            arguments: they travel through a pipe, so secrets in them show nowhere.
-        """
-        try:
-            return self._pool.submit(_run, job, *arguments).result()
-        except BrokenProcessPool:
-            what = "the process of the job has ended early"
-            raise JobFailed(what, where=str(self._log), hint="read the log") from None
-        except LakefeedError as error:
-            raise JobFailed(error.what, where=error.where or str(self._log), hint=error.hint) from None
-
-
 @contextmanager
-def job_process(*, environment: dict[str, str], log: Path) -> Iterator[JobProcess]:
-    """Start a process with variables added to this process's environment; end it with the block."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=_prepare, initargs=(environment, log)) as pool:
+def job_process(*, environment: dict[str, str], log: Path) -> Iterator[Callable[..., Any]]:
+    """Start a process with variables added to this process's environment; end it with the block.
+
+    Yields a function that runs a job there, one of a module's top level, and returns its result or raises JobFailed.
+    Arguments travel through a pipe, so secrets in them show nowhere. The process and its JVM write to the log.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, initializer=_prepare, initargs=(environment, log)) as pool:
+
+        def run(job: Callable[..., Any], *arguments: Any) -> Any:
+            try:
+                return pool.submit(_run, job, *arguments).result()
+            except BrokenProcessPool:
+                what = "the process of the job has ended early"
+                raise JobFailed(what, where=str(log), hint="read the log") from None
+            except LakefeedError as error:
+                raise JobFailed(error.what, where=error.where or str(log), hint=error.hint) from None
+
         try:
-            yield JobProcess(pool, log=log)
+            yield run
         except BaseException:
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -133,15 +124,11 @@ def _active_session() -> SparkSession:
 
 
 def _run_pipeline(case: RequestCase, work: Workload, endpoints: Endpoints) -> SparkSession:
-    kafka = {
-        "bootstrap_servers": endpoints.bootstrap_servers,
-        "topics": [work.topic],
-        "max_records_per_batch": work.records_a_batch,
-    }
+    kafka = {"bootstrap_servers": endpoints.bootstrap_servers, "topics": [work.topic]}
     config = PipelineConfig.model_validate(
         {
             "name": case.name.replace("-", "_"),
-            "source": {"kafka": kafka},
+            "source": {"kafka": {**kafka, "max_records_per_batch": work.records_a_batch}},
             "decode": {"avro": {"registry": endpoints.schema_registry_url}},
             "sink": {"iceberg": {"table": case.table}} if case.sink == "iceberg" else {"parquet": {"path": case.path}},
             "checkpoint": case.checkpoint,
@@ -163,10 +150,7 @@ def _run_plain_spark(case: RequestCase, work: Workload, endpoints: Endpoints) ->
     from pyspark.sql.avro.functions import from_avro
     from pyspark.sql.functions import expr
 
-    builder = SparkSession.Builder()
-    for key, value in _plain_settings(case, endpoints, conf=work.conf).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = SparkSession.Builder().config(map={**_plain_settings(case, endpoints), **work.conf}).getOrCreate()
     records = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", endpoints.bootstrap_servers)
@@ -179,7 +163,7 @@ def _run_plain_spark(case: RequestCase, work: Workload, endpoints: Endpoints) ->
     trips = records.select(trip.alias("trip")).select("trip.*")
     writer = trips.writeStream.option("checkpointLocation", case.checkpoint).trigger(availableNow=True)
     if case.sink == "parquet":
-        query = writer.format("parquet").option("path", case.path).start()
+        query = writer.start(case.path, format="parquet")
     else:
         spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
         columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in trips.schema.fields)
@@ -189,18 +173,17 @@ def _run_plain_spark(case: RequestCase, work: Workload, endpoints: Endpoints) ->
     return spark
 
 
-def _plain_settings(case: RequestCase, endpoints: Endpoints, *, conf: Mapping[str, str]) -> dict[str, str]:
+def _plain_settings(case: RequestCase, endpoints: Endpoints) -> dict[str, str]:
     """Return the defaults of Spark, S3A and Iceberg, and what a job on this store cannot do without.
 
     The keys of the store are in the environment, where Spark looks for them.
     """
-    paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(["spark", "bench"]))]
     catalog = "spark.sql.catalog.lake"
     manager = {"spark.sql.streaming.checkpointFileManagerClass": _ABORTABLE} if case.manager == "abortable" else {}
     return {
         "spark.master": "local[*]",
         "spark.app.name": case.name,
-        "spark.driver.extraClassPath": os.pathsep.join(paths),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, [jvm.jar(), *jars.fetch(["spark", "bench"])])),
         "spark.driver.memory": "3g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -222,5 +205,4 @@ def _plain_settings(case: RequestCase, endpoints: Endpoints, *, conf: Mapping[st
         f"{catalog}.s3.endpoint": endpoints.s3_endpoint,
         f"{catalog}.s3.path-style-access": "true",
         **manager,
-        **conf,
     }

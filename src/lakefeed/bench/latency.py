@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import Topics
@@ -50,33 +50,22 @@ class Latency:
     p99_ms: float
     max_ms: float
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def measure(
     spark: SparkSession, endpoints: Endpoints, trigger: str, load: Load, *, say: Callable[[str], None]
 ) -> Latency:
     """Run a pipeline from topic to topic under a load, and measure each record.
 
-    Args:
-        spark: a session on these servers with a task slot for each partition.
-        trigger: as a pipeline file has it.
-        say: called with each line of progress.
-
-    Raises:
-        LakefeedError: the pipeline failed, or no record came through.
+    Spark needs a task slot for each partition. Raises LakefeedError if the pipeline failed or no record came through.
     """
     name = f"latency_{uuid.uuid4().hex[:8]}"
     topics = Topics(endpoints.bootstrap_servers)
     topics.create(name, partitions=load.partitions)
     topics.create(f"{name}_out", partitions=1)
     pipeline = Pipeline(_config(name, endpoints, trigger), environment=endpoints.as_environment())
+    say(f"{trigger}: starting")
     running = _Running(pipeline, spark)
-    sender, reader = _Sender(name, endpoints, load.rate), _Reader(f"{name}_out", endpoints, running)
-    with closing(sender), closing(reader):
-        say(f"{trigger}: starting")
-        sender.start()
+    with closing(_Sender(name, endpoints, load.rate)) as sender, closing(_Reader(name, endpoints, running)) as reader:
         reader.read(START_SECONDS, until=lambda: bool(reader.arrived))
         say(f"{trigger}: warm-up, {load.warm_up} s")
         reader.read(load.warm_up)
@@ -88,8 +77,7 @@ def measure(
         reader.read(DRAIN_SECONDS, until=lambda: all(number in reader.arrived for number in measured))
         sender.close()
         running.stop()
-        took = sorted(reader.arrived[number] for number in measured if number in reader.arrived)
-        copies = sum(reader.copies[number] for number in measured)
+    took = sorted(reader.arrived[number] for number in measured if number in reader.arrived)
     if not took:
         raise JobFailed(f"no record came through with trigger: {trigger}", where=name)
     return Latency(
@@ -97,7 +85,7 @@ def measure(
         guarantee="at-least-once",
         records=len(measured),
         missing=len(measured) - len(took),
-        copies=copies,
+        copies=sum(reader.copies[number] for number in measured),
         p50_ms=_milliseconds(took, 0.5),
         p99_ms=_milliseconds(took, 0.99),
         max_ms=_milliseconds(took, 1.0),
@@ -176,8 +164,9 @@ class _Sender:
         self._topic = topic
         self._rate = rate
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._send, daemon=True)
         self.count = 0
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
 
     def _send(self) -> None:
         began = time.monotonic()
@@ -188,13 +177,9 @@ class _Sender:
             self.count += 1
             self._ended.wait(max(0.0, began + self.count / self._rate - time.monotonic()))
 
-    def start(self) -> None:
-        self._thread.start()
-
     def close(self) -> None:
         self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
         self._producer.flush(30)
 
 
@@ -206,22 +191,15 @@ class _Reader:
         copies: how often it came again.
     """
 
-    def __init__(self, topic: str, endpoints: Endpoints, running: _Running) -> None:
+    def __init__(self, name: str, endpoints: Endpoints, running: _Running) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
         self.arrived: dict[int, int] = {}
         self.copies: Counter[int] = Counter()
         self._running = running
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": endpoints.bootstrap_servers,
-                "group.id": topic,
-                "fetch.wait.max.ms": 10,
-                "log_level": 0,
-                "enable.auto.commit": False,
-            }
-        )
-        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        settings = {"bootstrap.servers": endpoints.bootstrap_servers, "group.id": name, "enable.auto.commit": False}
+        self._consumer = Consumer({**settings, "fetch.wait.max.ms": 10, "log_level": 0})
+        self._consumer.assign([TopicPartition(f"{name}_out", 0, 0)])
 
     def read(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
         """Read until the condition holds or the time is up; raise the pipeline's error if it fails."""

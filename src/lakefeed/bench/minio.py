@@ -8,8 +8,8 @@ import os
 import re
 import subprocess
 import time
-import urllib.request
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,7 +47,7 @@ class Kept:
     objects: int
     versions: int
     delete_markers: int
-    data_files: int
+    files: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,15 +75,11 @@ class ApiCalls:
 
 @dataclass(frozen=True, kw_only=True)
 class Phases:
-    """Requests before, in and after the first batch, divided by the entries in ``offsets``.
-
-    Attributes:
-        per_batch: the mean over the batches after the first, the end of the query included.
-    """
+    """Requests before and in the first batch, and the mean over the later ones, the end of the query included."""
 
     batches: int
     startup: int
-    first: int
+    first_batch: int
     per_batch: float
 
 
@@ -123,8 +119,9 @@ class MinioClient:
         """
         file = self._home / f"{name}.trace.json"
         with file.open("wb") as output:
+            command = [str(MC.path), "--json", "admin", "trace", _ALIAS]
             process = subprocess.Popen(
-                self._command("admin", "trace", _ALIAS),
+                command,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -159,14 +156,11 @@ class MinioClient:
         name = f"mark-{uuid.uuid4().hex}"
         # Refused, as it is not signed and there is no such bucket: the trace has it all the same.
         with contextlib.suppress(NotReady):
-            ask(urllib.request.Request(f"{self._endpoint}/{name}", method="HEAD"))  # noqa: S310
+            ask(f"{self._endpoint}/{name}", method="HEAD")
         return name
 
-    def _command(self, *arguments: str) -> list[str]:
-        return [str(MC.path), "--json", *arguments]
-
     def _run(self, *arguments: str) -> list[dict[str, Any]]:
-        command = self._command(*arguments)
+        command = [str(MC.path), "--json", *arguments]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
         documents = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         errors = [document["error"]["message"] for document in documents if document.get("status") == "error"]
@@ -186,7 +180,7 @@ def count_versions(listed: list[dict[str, Any]]) -> Kept:
         objects=len(shown),
         versions=len(listed) - markers,
         delete_markers=markers,
-        data_files=sum(key.endswith(".parquet") for key in shown),
+        files=sum(key.endswith(".parquet") for key in shown),
     )
 
 
@@ -200,20 +194,17 @@ def parse(text: str) -> list[Request]:
         except json.JSONDecodeError:
             break
         if "api" in document:
-            found.append(_request(document))
+            stats = document.get("callStats") or {}
+            request = Request(
+                at=datetime.fromisoformat(document["time"]),
+                api=document["api"],
+                path=document["path"],
+                status=document.get("statusCode") or 0,
+                received=stats.get("rx") or 0,
+                sent=stats.get("tx") or 0,
+            )
+            found.append(request)
     return sorted(found, key=lambda request: request.at)
-
-
-def _request(document: Mapping[str, Any]) -> Request:
-    stats = document.get("callStats") or {}
-    return Request(
-        at=datetime.fromisoformat(document["time"]),
-        api=document["api"],
-        path=document["path"],
-        status=document.get("statusCode") or 0,
-        received=stats.get("rx") or 0,
-        sent=stats.get("tx") or 0,
-    )
 
 
 def between(requests: Sequence[Request], *, begin: str, end: str) -> list[Request]:
@@ -224,9 +215,9 @@ def between(requests: Sequence[Request], *, begin: str, end: str) -> list[Reques
 
 def by_api(requests: Iterable[Request]) -> list[ApiCalls]:
     """Add up the requests of each API, by name."""
-    grouped: dict[str, list[Request]] = {}
+    grouped: defaultdict[str, list[Request]] = defaultdict(list)
     for request in requests:
-        grouped.setdefault(request.api, []).append(request)
+        grouped[request.api].append(request)
     return [
         ApiCalls(
             api=api,
@@ -249,15 +240,10 @@ def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
             begins.setdefault(int(match[1]), index)
     starts = [begins[batch] for batch in sorted(begins)]
     if not starts:
-        return Phases(batches=0, startup=len(requests), first=0, per_batch=0.0)
-    second = starts[1] if len(starts) > 1 else len(requests)
-    later = len(starts) - 1
-    return Phases(
-        batches=len(starts),
-        startup=starts[0],
-        first=second - starts[0],
-        per_batch=(len(requests) - second) / later if later else 0.0,
-    )
+        return Phases(batches=0, startup=len(requests), first_batch=0, per_batch=0.0)
+    first, second, *_ = [*starts, len(requests)]
+    per_batch = (len(requests) - second) / max(len(starts) - 1, 1)
+    return Phases(batches=len(starts), startup=first, first_batch=second - first, per_batch=per_batch)
 
 
 def as_traced(metered: Mapping[str, int]) -> dict[str, int]:

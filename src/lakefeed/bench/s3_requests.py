@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,7 @@ _HEADINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One case, measured.
-
-    Attributes:
-        apis: the store's count by API.
-        metered: the JVM's own count, under the store's names.
-        expected: rows in the topic.
-        rows: rows in the table.
-        seconds: start of the JVM to the end of the query.
-    """
+    """One case: the store's count by API and the JVM's own, rows in topic and table, seconds from the JVM's start."""
 
     case: RequestCase
     apis: tuple[ApiCalls, ...]
@@ -73,22 +65,15 @@ class Measured:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "manager": self.case.manager,
-            "sink": self.case.sink,
-            "versioned": self.case.versioned,
-            "batches": self.phases.batches,
-            "files": self.kept.data_files,
+            **asdict(self.case),
+            **asdict(self.phases),
+            **asdict(self.kept),
+            "per_batch": round(self.phases.per_batch, 2),
             "calls": self.calls,
             "errors": sum(api.errors for api in self.apis),
             "received_bytes": self.received,
             "sent_bytes": self.sent,
             "total": self.total,
-            "startup": self.phases.startup,
-            "first_batch": self.phases.first,
-            "per_batch": round(self.phases.per_batch, 2),
-            "objects": self.kept.objects,
-            "versions": self.kept.versions,
-            "delete_markers": self.kept.delete_markers,
             "rows": self.rows,
             "complete": self.complete,
             "meter_agrees": self.meter_agrees,
@@ -111,10 +96,10 @@ class Bench:
         self._say(f"producing {work.rows:,} trips into {work.partitions} partitions")
         Topics(self._endpoints.bootstrap_servers).create(work.topic, partitions=work.partitions)
         environment, log = self._endpoints.as_environment(), self._home / "produce.log"
-        with jobs.job_process(environment=environment, log=log) as process:
-            records: int = process.run(jobs.produce_trips, work, self._endpoints)
+        with jobs.job_process(environment=environment, log=log) as run:
+            records: int = run(jobs.produce_trips, work, self._endpoints)
             with suppress(JobFailed):
-                process.run(jobs.end_jvm)
+                run(jobs.end_jvm)
         return records
 
     def measure(self, case: RequestCase, work: Workload, *, expected: int) -> Measured:
@@ -123,18 +108,18 @@ class Bench:
         self._say(f"{case.name}; Spark's log is {log}")
         self._minio.make_bucket(case.name, versioned=case.versioned)
         environment = jobs.environment_of(case, self._endpoints)
-        process_of_case = jobs.job_process(environment=environment, log=log)
-        with self._minio.trace(case.name) as finish_trace, process_of_case as process:
+        job_process = jobs.job_process(environment=environment, log=log)
+        with self._minio.trace(case.name) as finish_trace, job_process as run:
             began = time.monotonic()
-            metered = process.run(jobs.run_case, case, work, self._endpoints)
+            metered = run(jobs.run_case, case, work, self._endpoints)
             seconds = time.monotonic() - began
             requests = finish_trace()
             if case.sink == "parquet":
-                rows = process.run(jobs.count_rows, case.path)
+                rows = run(jobs.count_rows, case.path)
             else:  # Counted without Spark.
                 rows = open_table(case.table, connections=Connections.from_environment(environment)).scan().count()
             with suppress(JobFailed):
-                process.run(jobs.end_jvm)
+                run(jobs.end_jvm)
         return Measured(
             case=case,
             apis=tuple(by_api(requests)),
@@ -157,10 +142,9 @@ def size(count: int) -> str:
 
 def api_table(measured: Measured) -> str:
     """Show the columns of ``mc support top api``."""
-    rows = [("API", "RX", "TX", "CALLS", "ERRORS")]
-    rows += [(api.api, size(api.received), size(api.sent), str(api.calls), str(api.errors)) for api in measured.apis]
-    widths = (32, 8, 8, 8, 0)
-    lines = ["".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    rows: list[tuple[object, ...]] = [("API", "RX", "TX", "CALLS", "ERRORS")]
+    rows += [(api.api, size(api.received), size(api.sent), api.calls, api.errors) for api in measured.apis]
+    lines = ["{:32}{:<8}{:<8}{:<8}{}".format(*row) for row in rows]
     transferred = f"{size(measured.received)} RX, {size(measured.sent)} TX"
     return "\n".join([*lines, "", f"Total: {measured.total} CALLS, {transferred} - in {measured.seconds:.2f}s"])
 
@@ -168,29 +152,22 @@ def api_table(measured: Measured) -> str:
 def case_report(measured: Measured) -> str:
     """Show one case: its requests, and whether they can be believed."""
     phases, kept, case = measured.phases, measured.kept, measured.case
-    agreement = "the JVM's meter agrees exactly"
-    if not measured.meter_agrees:
-        agreement = f"THE JVM'S METER DIFFERS: {_difference(measured)}"
-    landed = "as in the topic" if measured.complete else f"BUT THE TOPIC HAS {measured.expected:,}"
-    return "\n".join(
-        [
-            f"{case.manager} · {case.sink} · {case.bucket_kind} bucket",
-            "",
-            api_table(measured),
-            "",
-            f"{phases.batches} batches, {kept.data_files} files: {phases.startup} requests before the first batch's "
-            f"offsets, {phases.first} in the first batch, {phases.per_batch:.1f} in each later one",
-            f"left: {kept.objects} objects in {kept.versions} versions, {kept.delete_markers} delete markers",
-            f"{measured.rows:,} rows landed, {landed}; {agreement}",
-        ]
-    )
-
-
-def _difference(measured: Measured) -> str:
-    return ", ".join(
+    difference = ", ".join(
         f"{name} {measured.metered.get(name, 0)} by the meter, {measured.calls.get(name, 0)} in the trace"
         for name in sorted(measured.metered.keys() | measured.calls.keys())
         if measured.metered.get(name, 0) != measured.calls.get(name, 0)
+    )
+    agreement = f"THE JVM'S METER DIFFERS: {difference}" if difference else "the JVM's meter agrees exactly"
+    landed = "as in the topic" if measured.complete else f"BUT THE TOPIC HAS {measured.expected:,}"
+    return "\n".join(
+        [
+            f"{case.manager} · {case.sink} · {case.bucket_kind} bucket\n",
+            f"{api_table(measured)}\n",
+            f"{phases.batches} batches, {kept.files} files: {phases.startup} requests before the first batch's "
+            f"offsets, {phases.first_batch} in the first batch, {phases.per_batch:.1f} in each later one",
+            f"left: {kept.objects} objects in {kept.versions} versions, {kept.delete_markers} delete markers",
+            f"{measured.rows:,} rows landed, {landed}; {agreement}",
+        ]
     )
 
 
@@ -216,8 +193,8 @@ def _row(measured: Measured) -> tuple[str, ...]:
     case, phases, kept = measured.case, measured.phases, measured.kept
     rows = "all" if measured.complete else f"{measured.rows} OF {measured.expected}"
     return (
-        *(case.manager, case.sink, case.bucket_kind, str(phases.batches), str(kept.data_files)),
-        *(str(phases.startup), str(phases.first), f"{phases.per_batch:.1f}", str(measured.total)),
+        *(case.manager, case.sink, case.bucket_kind, str(phases.batches), str(kept.files)),
+        *(str(phases.startup), str(phases.first_batch), f"{phases.per_batch:.1f}", str(measured.total)),
         *(str(kept.objects), str(kept.versions), str(kept.delete_markers)),
         *(rows, "agrees" if measured.meter_agrees else "DIFFERS"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -139,7 +140,7 @@ def latency(
             measured = [measure(spark, endpoints, trigger, load, say=_say) for trigger in chosen]
         finally:
             spark.stop()
-    emit(output, [result.as_dict() for result in measured], table(measured, load))
+    emit(output, [asdict(result) for result in measured], table(measured, load))
     if any(result.missing for result in measured):
         sys.exit(1)
 

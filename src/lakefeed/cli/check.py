@@ -57,12 +57,7 @@ def check(
         raise click.UsageError("Missing argument 'FILE'.", context)
     if static and connect:
         raise click.UsageError("--static asks nothing, and --connect asks what the file points at: give one.", context)
-    if static:
-        from lakefeed.config.loading.load import read
-
-        problems = list(read(file, overrides=overrides, environment=None).problems)
-    else:
-        problems = _problems(file, overrides, connect=connect)
+    problems = _problems(file, overrides, static=static, connect=connect)
     count = len(errors_of(problems))
     asked = ", and what it points at is there" if connect else ""
     verdict = f"{count} error{'s' if count > 1 else ''}" if count else f"no mistakes{asked}"
@@ -71,12 +66,14 @@ def check(
     context.exit(exit_status(problems))
 
 
-def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[Problem]:
+def _problems(file: Path, overrides: tuple[str, ...], *, static: bool, connect: bool) -> list[Problem]:
     from lakefeed.config.loading.load import read
 
-    environment = default_environment()
+    environment = None if static else default_environment()
     reading = read(file, overrides=overrides, environment=environment)
     problems = list(reading.problems)
+    if environment is None:
+        return problems
     if reading.config is None:
         return [*problems, *_sql_problems(reading, environment)]
     connections = reading.config.connections(environment)

@@ -57,15 +57,21 @@ def dead_letters() -> None:
 @output_option
 def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, output: str, **chosen: Any) -> None:
     """Show the dead letters of PIPELINE by reason, and one by one."""
+    from lakefeed.sinks.dead_letters.store import kinds
+
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     many = declared.config.has_many_tables and chosen["topic"] is None
-    found = [(part, letters) for part, letters in _find(declared, chosen) if letters or not many]
-    documents = [_document(part, letters, limit=limit) for part, letters in found]
+    documents = []
+    for part, letters in _find(declared, chosen):
+        if letters or not many:
+            reader, reasons = part.feed.dead_letters(), [asdict(kind) for kind in kinds(letters)]
+            counts = {"feed": part.config.name, "count": len(letters), "reasons": reasons}
+            documents.append({reader.kind: reader.name, **counts, "dead_letters": letters[:limit]})
 
     def text() -> None:
-        for part, letters in found:
-            _print_letters(part, letters, limit=limit)
-        if not found:
+        for document in documents:
+            _print_letters(document)
+        if not documents:
             echo("no dead letters in any of the tables")
 
     emit(output, {"tables": documents} if many else documents[0], text)
@@ -184,32 +190,19 @@ def _filter(part: lakefeed.Pipeline, chosen: dict[str, Any]) -> DeadLetterFilter
     return DeadLetterFilter(feed=part.config.name, **chosen)
 
 
-def _document(part: lakefeed.Pipeline, found: Letters, *, limit: int) -> dict[str, Any]:
-    from lakefeed.sinks.dead_letters.store import kinds
+def _print_letters(document: dict[str, Any]) -> None:
+    from lakefeed.sinks.dead_letters.store import position_of
 
-    kept = part.feed.dead_letters()
-    return {
-        kept.kind: kept.name,
-        "feed": part.config.name,
-        "count": len(found),
-        "reasons": [asdict(kind) for kind in kinds(found)],
-        "dead_letters": found[:limit],
-    }
-
-
-def _print_letters(part: lakefeed.Pipeline, found: Letters, *, limit: int) -> None:
-    from lakefeed.sinks.dead_letters.store import kinds, position_of
-
-    kept = part.feed.dead_letters()
-    echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {part.config.name}")
-    for kind in kinds(found):
-        echo(f"{kind.count:>10,}  {printable(kind.reason)}")
-    if found:
+    (kind, name), *_ = document.items()
+    echo(f"{kind} {name}: {document['count']:,} dead letters of feed {document['feed']}")
+    for alike in document["reasons"]:
+        echo(f"{alike['count']:>10,}  {printable(alike['reason'])}")
+    if shown := document["dead_letters"]:
         echo()
-    for letter in found[:limit]:
+    for letter in shown:
         echo(f"{position_of(letter)}  {_time_text(letter['timestamp'])}  {printable(letter['reason'])}")
-    if len(found) > limit:
-        echo(f"… and {len(found) - limit:,} more; --limit shows them, --reason chooses")
+    if document["count"] > len(shown):
+        echo(f"… and {document['count'] - len(shown):,} more; --limit shows them, --reason chooses")
 
 
 def _time_text(time: datetime | str | None) -> str:

@@ -29,7 +29,6 @@ from lakefeed.errors import ConfigError, SchemaIncompatible
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
     from lakefeed.config.models import PipelineConfig
-    from lakefeed.operations.compare_schemas import TableState
 
 usual_options = options_of(topic_option, set_option, output_option)
 
@@ -130,11 +129,15 @@ def history(
     from lakefeed.operations.compare_schemas import table_state
 
     if pipeline is not None and table is None:
-        state = _table_of(pipeline, overrides, topic)
+        config, connections = _load(pipeline, overrides, topic)
+        if (table := config.sink.chosen.snapshot_table) is None:
+            where = f"sink.{config.sink.kind} of {pipeline}"
+            raise ConfigError("only Iceberg tables remember their schema's history", where=where)
     elif table is not None and pipeline is None:
-        state = table_state(table, connections=default_connections())
+        connections = default_connections()
     else:
         raise click.UsageError("Give either a pipeline file or --table.", context)
+    state = table_state(table, connections=connections)
 
     def text() -> None:
         if state.history.dropped:
@@ -179,16 +182,6 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
 def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[PipelineConfig, Connections]:
     declared = one_part_of(lakefeed.Pipeline.from_file(pipeline, overrides=overrides), topic)
     return declared.config, declared.connections
-
-
-def _table_of(pipeline: Path, overrides: Sequence[str], topic: str | None) -> TableState:
-    from lakefeed.operations.compare_schemas import table_state
-
-    config, connections = _load(pipeline, overrides, topic)
-    if (name := config.sink.chosen.snapshot_table) is None:
-        where = f"sink.{config.sink.kind} of {pipeline}"
-        raise ConfigError("only Iceberg tables remember their schema's history", where=where)
-    return table_state(name, connections=connections)
 
 
 def _step(before: str, after: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,16 +55,15 @@ def describe(target: str, topic: str | None, output: str, **options: Any) -> Non
 
     Reads metadata alone: starts no Spark, changes nothing, and may run beside the feed.
     """
-    chosen = _choose(target, topic, options)
+    names, connections, settings = _choose(target, topic, options)
     from lakefeed.maintenance.planner import plan
     from lakefeed.maintenance.table_stats import read_health
 
-    target_mb = chosen.settings.compact.target_mb
+    target_bytes = settings.compact.target_mb * 1024 * 1024 if settings.compact.target_mb else None
     found = []
-    for table in chosen.present():
-        target_bytes = target_mb * 1024 * 1024 if target_mb else None
-        read = read_health(table, connections=chosen.connections, target_bytes=target_bytes)
-        found.append((read, plan(read, chosen.settings, now=time.time())))
+    for table in names:
+        read = read_health(table, connections=connections, target_bytes=target_bytes)
+        found.append((read, plan(read, settings, now=time.time())))
 
     def text() -> None:
         for read, planned in found:
@@ -113,8 +112,7 @@ def maintain(
     from lakefeed.feed.progress import ProgressView
     from lakefeed.maintenance.maintain import Maintenance
 
-    chosen = _choose(target, topic, {**options, "max_minutes": max_minutes, "every": every})
-    names, connections, settings = chosen.present(), chosen.connections, chosen.settings
+    names, connections, settings = _choose(target, topic, {**options, "max_minutes": max_minutes, "every": every})
     log_file = log_path("upkeep")
     reports: list[Report] = []
     failed: list[dict[str, Any]] = []
@@ -156,39 +154,13 @@ def maintain(
     context.exit(1 if failed or any(report.gave_up for report in reports) else 0)
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """The tables of a command.
+def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[list[str], Connections, Upkeep]:
+    """Return the tables that exist, and how they are looked after.
 
-    Attributes:
-        is_requested: the first table has to exist: not where each of many topics has tables of its own.
+    A feed makes some tables only with its first dead letter or record. The first one has to exist, unless each of many
+    topics has tables of its own.
     """
-
-    tables: tuple[str, ...]
-    connections: Connections
-    settings: Upkeep
-    is_requested: bool = True
-
-    def present(self) -> tuple[str, ...]:
-        """Return the tables that exist: a feed makes some of them only with its first dead letter or record.
-
-        Raises:
-            ResourceMissing: the first of them does not exist.
-        """
-        from lakefeed.clients.iceberg.reader import open_table
-
-        found = []
-        for table in self.tables:
-            try:
-                open_table(table, connections=self.connections)
-                found.append(table)
-            except ResourceMissing:
-                if self.is_requested and table == self.tables[0]:
-                    raise
-        return tuple(found)
-
-
-def _choose(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
+    from lakefeed.clients.iceberg.reader import open_table
     from lakefeed.config.upkeep import Upkeep
     from lakefeed.feed.maintenance import tables_of
 
@@ -198,36 +170,39 @@ def _choose(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
         names = tables_of(*(part.config for part in parts))
         if not names:
             raise ConfigError("the pipeline writes to no Iceberg table", where=target)
-        settings = _tune(declared.config.upkeep or Upkeep(), options)
-        return _Chosen(names, declared.connections, settings, is_requested=len(parts) == 1)
-    if topic is not None:
+        connections, settings = declared.connections, declared.config.upkeep or Upkeep()
+    elif topic is not None:
         raise ConfigError("--topic is for a pipeline file", where=target)
-    if target.count(".") < 2:
+    elif target.count(".") < 2:
         raise ConfigError(f"'{target}' is neither a pipeline file nor catalog.namespace.table")
-    return _Chosen((target,), default_connections(), _tune(Upkeep(), options))
+    else:
+        parts, names, connections, settings = [], (target,), default_connections(), Upkeep()
+    settings = _tune(settings, options)
+    found = []
+    for table in names:
+        try:
+            open_table(table, connections=connections)
+            found.append(table)
+        except ResourceMissing:
+            if table == names[0] and len(parts) < 2:
+                raise
+    return found, connections, settings
 
 
 def _tune(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
-    from lakefeed.config.upkeep import Upkeep
-
+    steps = {"target_mb": "compact", "expire_older_than": "expire", "keep": "expire", "orphans_older_than": "orphans"}
     block = settings.model_dump()
-    given = {option: value for option, value in options.items() if value is not None}
-    for option, (step, name) in {
-        "target_mb": ("compact", "target_mb"),
-        "expire_older_than": ("expire", "older_than"),
-        "keep": ("expire", "keep"),
-        "orphans_older_than": ("orphans", "older_than"),
-    }.items():
-        if option in given:
-            block[step][name] = given[option]
-    if "only" in given:
-        block["only"] = [step.strip() for step in given["only"].split(",")]
-    if "max_minutes" in given:
-        block["max_minutes"] = given["max_minutes"]
-    if "every" in given:
-        block |= {"every": given["every"], "at": None}
+    for option, value in options.items():
+        if value is None:
+            continue
+        if step := steps.get(option):
+            block[step][option.removeprefix(f"{step}_")] = value
+        elif option == "only":
+            block["only"] = [name.strip() for name in value.split(",")]
+        else:
+            block |= {"at": None, "every": value} if option == "every" else {option: value}
     try:
-        return Upkeep.model_validate(block)
+        return type(settings).model_validate(block)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(key) for key in first["loc"] if not isinstance(key, int))
@@ -304,10 +279,8 @@ def _print_report(report: Report) -> None:
             echo("  nothing is due")
         return
     echo(f"  {report.sentence}")
-    changes = {}
-    if report.after is not None:
-        for name in ("files", "bytes", "delete_files", "manifests", "snapshots", "metadata_bytes", "planning_seconds"):
-            changes[name] = (report.before[name], report.after[name])
+    names = ("files", "bytes", "delete_files", "manifests", "snapshots", "metadata_bytes", "planning_seconds")
+    changes = {name: (report.before[name], report.after[name]) for name in names} if report.after is not None else {}
     if report.scan_seconds is not None:
         changes["scan_seconds"] = report.scan_seconds
     for name, (before, after) in changes.items():

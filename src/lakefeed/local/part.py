@@ -5,14 +5,13 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-import urllib.error
-import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from lakefeed.clients.http import exchange
 from lakefeed.clients.s3 import Keys
 from lakefeed.errors import Unreachable
 from lakefeed.local.home import Home
@@ -26,6 +25,7 @@ _READY_WITHIN_SECONDS = 120  # A broker that was killed takes 15 s on two idle c
 _POLL_SECONDS = 0.2
 _SETTLE_SECONDS = 20  # Rather wait for a busy server than end it under the job that keeps it busy.
 _TAIL_LINES = 12
+_MOST_BYTES = 64 << 20  # A registry lists all its subjects.
 _LOG_KEPT_BYTES = 10 << 20
 
 
@@ -47,20 +47,16 @@ Progress = Callable[[StartStep], None]
 """Called for each step, from any thread."""
 
 
+State = Literal["up", "not answering", "died", "down"]
+"""``not answering``: the process runs. ``died``: it was not stopped by us. ``down``: it was, or never started."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartStatus:
-    """The state of a part.
-
-    Attributes:
-        state: ``up``: it answers. ``not answering``: the process runs. ``died``: it was not stopped by us.
-            ``down``: it was, or never started.
-        address: also that of the last time.
-        pid: of its process, if that runs.
-        detail: why it is not up, if that is known.
-    """
+    """The state of a part; a part that is down has the address of the last time, and no pid."""
 
     part: str
-    state: Literal["up", "not answering", "died", "down"]
+    state: State
     address: str | None
     pid: int | None
     log: Path
@@ -141,22 +137,15 @@ class Part(ABC):
             cwd=self.home.root,
             environment=self.environment(),
         )
-        reason = "it was not asked yet"
-        while process.alive() and time.monotonic() - begun < _READY_WITHIN_SECONDS and not cancelled.is_set():
-            try:
-                self.check()
-                self.finish()
-            except NotReady as error:
-                reason = str(error)
-                time.sleep(_POLL_SECONDS)
-            else:
-                seconds = time.monotonic() - begun
-                progress(StartStep(part=self.name, state="ready", detail=self.address, seconds=seconds))
-                return
+        reason = self._wait(process, until=begun + _READY_WITHIN_SECONDS, cancelled=cancelled)
+        seconds = time.monotonic() - begun
+        if reason is None:
+            progress(StartStep(part=self.name, state="ready", detail=self.address, seconds=seconds))
+            return
         if cancelled.is_set():
             return
         what = f"it is not ready after {_READY_WITHIN_SECONDS} s ({reason})" if process.alive() else "it ended"
-        progress(StartStep(part=self.name, state="failed", detail=what, seconds=time.monotonic() - begun))
+        progress(StartStep(part=self.name, state="failed", detail=what, seconds=seconds))
         raise Unreachable(
             f"{self.name} did not start: {what}; its log ends with:\n{_tail(self.log, log_begins)}",
             where=str(self.log),
@@ -166,18 +155,21 @@ class Part(ABC):
     def serves(self) -> bool:
         """Check that it runs and answers. One that was started a moment ago is given time."""
         process = self.process()
-        deadline = time.monotonic() + _SETTLE_SECONDS
-        while process is not None and process.alive():
+        return process is not None and self._wait(process, until=time.monotonic() + _SETTLE_SECONDS) is None
+
+    def _wait(self, process: Detached, *, until: float, cancelled: threading.Event | None = None) -> str | None:
+        """Wait until it serves and return None; else return the reason, at the process's end or the time ``until``."""
+        reason = "it was not asked yet"
+        while process.alive() and time.monotonic() < until and not (cancelled and cancelled.is_set()):
             try:
                 self.check()
                 self.finish()
-            except NotReady:
-                if time.monotonic() > deadline:
-                    return False
+            except NotReady as error:
+                reason = str(error)
                 time.sleep(_POLL_SECONDS)
             else:
-                return True
-        return False
+                return None
+        return reason
 
     def stop(self) -> bool:
         """Stop it, gently if possible; return whether it was running."""
@@ -191,7 +183,7 @@ class Part(ABC):
     def status(self) -> PartStatus:
         """Ask it once for its health."""
         process = self.process()
-        state: Literal["up", "not answering", "died", "down"] = "up"
+        state: State = "up"
         pid, detail = None, ""
         if process is None:
             state = "down"
@@ -206,24 +198,19 @@ class Part(ABC):
         return PartStatus(part=self.name, state=state, address=self.address, pid=pid, log=self.log, detail=detail)
 
 
-def ask(request: urllib.request.Request | str) -> bytes:
-    """Return the body of an HTTP answer from one of our own servers.
+def ask(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None) -> bytes:
+    """Return the body of an HTTP answer from one of our own servers; raise NotReady without an answer with 2xx.
 
-    Raises:
-        NotReady: no answer, or another status than 2xx.
+    Never through a proxy: the servers are on this machine, whatever HTTP_PROXY says.
     """
-    # Never through a proxy: the servers are on this machine, whatever HTTP_PROXY says.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    limit = ANSWER_SECONDS
     try:
-        with opener.open(request, timeout=ANSWER_SECONDS) as response:
-            body: bytes = response.read()
-            return body
-    except urllib.error.HTTPError as error:
-        with error:
-            detail = error.read(200).decode(errors="replace")
-        raise NotReady(f"it answers HTTP {error.code}: {detail}") from error
+        answer = exchange(method, url, seconds=limit, headers=headers or {}, body=body, most_bytes=_MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
-        raise NotReady(f"it does not answer: {getattr(error, 'reason', None) or error}") from error
+        raise NotReady(f"it does not answer: {error}") from error
+    if not 200 <= answer.status < 300:
+        raise NotReady(f"it answers HTTP {answer.status}: {answer.body[:200].decode(errors='replace')}")
+    return answer.body
 
 
 def _tail(log: Path, begins: int) -> str:

@@ -41,7 +41,7 @@ def choose_free(*, avoid: Collection[int]) -> int:
 
 def owner_of(port: int) -> str | None:
     """Return name and pid of the process that listens on a port, if it is ours to see (Linux)."""
-    inodes = set()
+    sockets = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             lines = Path(table).read_text().splitlines()[1:]
@@ -50,26 +50,24 @@ def owner_of(port: int) -> str | None:
         for line in lines:
             fields = line.split()
             if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # 0A: listening
-                inodes.add(fields[9])
-    if not inodes:
+                sockets.add(f"socket:[{fields[9]}]")
+    if not sockets:
         return None
     for folder in Path("/proc").glob("[0-9]*"):
-        if _sockets_of(folder) & inodes:
+        if _open_files_of(folder) & sockets:
             with suppress(OSError):
                 return f"{(folder / 'comm').read_text().strip()} (pid {folder.name})"
     return None
 
 
-def _sockets_of(process: Path) -> set[str]:
-    """Return the inodes of a process's sockets; none if we may not see them."""
-    inodes = set()
+def _open_files_of(process: Path) -> set[str]:
+    """Return the open files of a process, a socket as ``socket:[INODE]``; none if we may not see them."""
+    links = set()
     with suppress(OSError):
         for link in (process / "fd").iterdir():
             with suppress(OSError):  # Closed in the meantime.
-                kind, _, rest = str(link.readlink()).partition(":[")
-                if kind == "socket":
-                    inodes.add(rest.removesuffix("]"))
-    return inodes
+                links.add(str(link.readlink()))
+    return links
 
 
 def taken(port: int, *, part: str) -> PortTaken:

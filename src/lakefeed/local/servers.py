@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import tarfile
 import tempfile
-import urllib.request
 from pathlib import Path
 from typing import ClassVar
 
@@ -184,13 +182,9 @@ class RegistryServer(JavaPart):
         compatibility_set = self.data / "compatibility-set"
         if compatibility_set.exists():  # From then on it is the user's to change.
             return
-        request = urllib.request.Request(  # noqa: S310 (our own server)
-            f"{self.url}/config",
-            data=json.dumps({"compatibility": "BACKWARD"}).encode(),
-            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
-            method="PUT",
-        )
-        answer = json.loads(ask(request))
+        headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        body = json.dumps({"compatibility": "BACKWARD"}).encode()
+        answer = json.loads(ask(f"{self.url}/config", method="PUT", headers=headers, body=body))
         if "BACKWARD" not in answer.values():
             raise NotReady(f"it does not take the compatibility BACKWARD: {answer}")
         compatibility_set.touch()
@@ -204,17 +198,14 @@ def _unpack_registry() -> Path:
         return target
     (archive,) = jars.fetch(["registry"])
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=".unpacking-"))
-    try:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-") as temporary:
         with tarfile.open(archive) as tar:
-            tar.extractall(temporary, filter="data")
+            tar.extractall(unpacked := Path(temporary, target.name), filter="data")
         try:
-            temporary.rename(target)
+            unpacked.rename(target)
         except OSError:  # Another process was quicker; a full directory is never replaced.
             if not target.exists():
                 raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return target
 
 
@@ -242,8 +233,7 @@ class Store(Part):
 
     def _request(self, method: str, path: str) -> None:
         url = self.url + path
-        headers = signed_headers(url, keys=self.credentials, region=REGION, method=method)
-        ask(urllib.request.Request(url, method=method, headers=headers))  # noqa: S310 (our own server)
+        ask(url, method=method, headers=signed_headers(url, keys=self.credentials, region=REGION, method=method))
 
 
 class S3Proxy(JavaPart, Store):

@@ -17,7 +17,7 @@ from lakefeed.local.endpoints import BUCKET, REGION, Endpoints
 from lakefeed.local.home import Home, Memory, make_catalog, write_private
 from lakefeed.local.part import Part, PartStatus, Progress, StartStep
 from lakefeed.local.ports import LOOPBACK, choose_free, is_free, owner_of, taken
-from lakefeed.local.servers import DEFAULT_STORE, STORES, Kafka, RegistryServer, store_named
+from lakefeed.local.servers import DEFAULT_STORE, STORES, Kafka, RegistryServer, Store, store_named
 
 
 class Stack:
@@ -79,7 +79,8 @@ class Stack:
             return
         with self.home.locked():
             self.home.environment_file.unlink(missing_ok=True)
-            self._stop(self._possible_parts(), progress or (lambda _step: None))
+            possible = self._parts(Memory(store=DEFAULT_STORE, cluster_id="", ports={}), *STORES.values())
+            self._stop(possible, progress or (lambda _step: None))
             if erase:
                 self.home.erase()
 
@@ -118,16 +119,10 @@ class Stack:
             )
         return memory
 
-    def _parts(self, memory: Memory) -> list[Part]:
-        return self._of_classes([Kafka, RegistryServer, store_named(memory.store)], memory)
-
-    def _possible_parts(self) -> list[Part]:
-        """Return every part that may have been started here, whatever is remembered."""
-        memory = Memory(store=DEFAULT_STORE, cluster_id="", ports={})
-        return self._of_classes([Kafka, RegistryServer, *STORES.values()], memory)
-
-    def _of_classes(self, classes: Sequence[type[Part]], memory: Memory) -> list[Part]:
+    def _parts(self, memory: Memory, *stores: type[Store]) -> list[Part]:
+        """Return the parts, with the store that is remembered unless others are given."""
         keys = self.home.credentials()
+        classes: list[type[Part]] = [Kafka, RegistryServer, *(stores or [store_named(memory.store)])]
         return [
             part(home=self.home, ports=memory.ports, credentials=keys, cluster_id=memory.cluster_id) for part in classes
         ]

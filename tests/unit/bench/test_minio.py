@@ -139,7 +139,7 @@ def test_phases_begin_with_the_entries_of_the_offsets_log() -> None:
         ("PutObject", "check/commits/2"),
     )
     found = phases(requests, checkpoint="s3a://lake/check")
-    assert (found.batches, found.startup, found.first, found.per_batch) == (3, 3, 3, 2.5)
+    assert (found.batches, found.startup, found.first_batch, found.per_batch) == (3, 3, 3, 2.5)
 
 
 def test_entries_written_under_a_temporary_name_and_renamed_are_one() -> None:
@@ -151,12 +151,12 @@ def test_entries_written_under_a_temporary_name_and_renamed_are_one() -> None:
         ("CopyObject", "check/offsets/1"),
     )
     found = phases(requests, checkpoint="s3a://lake/check")
-    assert (found.batches, found.startup, found.first, found.per_batch) == (2, 0, 3, 2.0)
+    assert (found.batches, found.startup, found.first_batch, found.per_batch) == (2, 0, 3, 2.0)
 
 
 def test_a_stream_without_a_batch_has_only_a_start() -> None:
     found = phases(traced(("HeadObject", "check/metadata")), checkpoint="s3a://lake/check")
-    assert (found.batches, found.startup, found.first, found.per_batch) == (0, 1, 0, 0.0)
+    assert (found.batches, found.startup, found.first_batch, found.per_batch) == (0, 1, 0, 0.0)
 
 
 def test_the_meters_names_become_the_traces() -> None:
@@ -178,4 +178,4 @@ def test_versions_and_delete_markers_are_counted_apart() -> None:
         {"key": "trips/part-0.parquet"},
         {"key": "trips/part-0.parquet"},
     ]
-    assert count_versions(listed) == Kept(objects=2, versions=4, delete_markers=1, data_files=1)
+    assert count_versions(listed) == Kept(objects=2, versions=4, delete_markers=1, files=1)

@@ -19,8 +19,8 @@ MEASURED = Measured(
     case=CASE,
     apis=APIS,
     metered={"s3.HeadObject": 200, "s3.PutObject": 63},
-    phases=Phases(batches=6, startup=13, first=50, per_batch=40.0),
-    kept=Kept(objects=79, versions=80, delete_markers=1, data_files=60),
+    phases=Phases(batches=6, startup=13, first_batch=50, per_batch=40.0),
+    kept=Kept(objects=79, versions=80, delete_markers=1, files=60),
     expected=6_000_000,
     rows=6_000_000,
     seconds=160.714,
@@ -77,7 +77,7 @@ def test_the_document_for_programs() -> None:
     assert required | {"versions", "delete_markers", "meter_agrees"} <= document.keys()
     assert document["calls"] == {"s3.HeadObject": 200, "s3.PutObject": 63}
     phases = MEASURED.phases
-    assert document["total"] == phases.startup + phases.first + phases.per_batch * (phases.batches - 1)
+    assert document["total"] == phases.startup + phases.first_batch + phases.per_batch * (phases.batches - 1)
 
 
 def test_batches_take_a_little_more_than_their_share() -> None:
