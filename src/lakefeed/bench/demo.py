@@ -59,8 +59,7 @@ def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable
     table = pipeline.config.sink.ledger_table
     log_file = log_path("demo")
     say(f"starting Spark; its log is {log_file}")
-    spark = session("demo", connections=pipeline.connections, log_file=log_file)
-    try:
+    with session("demo", connections=pipeline.connections, log_file=log_file) as spark:
         say("producing trips into the topic")
         trips = _trips(spark, rows=rows, csv=csv)
         with ProduceView(TOPIC, expected=None if csv else rows) as producing:
@@ -78,8 +77,6 @@ def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable
             raise KeyboardInterrupt
         say("reading the table back with pyiceberg and DuckDB")
         found, expected = _table_totals(table, pipeline.connections), totals(trips)
-    finally:
-        spark.stop()
     return DemoReport(
         produced=produced,
         rows=found.records,

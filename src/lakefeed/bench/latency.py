@@ -8,16 +8,17 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import JobFailed, LakefeedError
+from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
-from lakefeed.pipeline import Pipeline
+from lakefeed.pipeline import Pipeline, RunSummary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,14 +59,21 @@ def measure(
 
     Spark needs a task slot for each partition. Raises LakefeedError if the pipeline failed or no record came through.
     """
+    from pyspark import inheritable_thread_target
+
     name = f"latency_{uuid.uuid4().hex[:8]}"
     topics = Topics(endpoints.bootstrap_servers)
     topics.create(name, partitions=load.partitions)
     topics.create(f"{name}_out", partitions=1)
     pipeline = Pipeline(_config(name, endpoints, trigger), environment=endpoints.as_environment())
-    say(f"{trigger}: starting")
-    running = _Running(pipeline, spark)
-    with closing(_Sender(name, endpoints, load.rate)) as sender, closing(_Reader(name, endpoints, running)) as reader:
+    stop = threading.Event()
+    with ExitStack() as stack:
+        say(f"{trigger}: starting")
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        stack.callback(stop.set)
+        running = pool.submit(inheritable_thread_target(spark)(pipeline.run), spark=spark, stop=stop)
+        sender = stack.enter_context(closing(_Sender(name, endpoints, load.rate)))
+        reader = stack.enter_context(closing(_Reader(name, endpoints, running)))
         reader.read(START_SECONDS, until=lambda: bool(reader.arrived))
         say(f"{trigger}: warm-up, {load.warm_up} s")
         reader.read(load.warm_up)
@@ -75,8 +83,7 @@ def measure(
         measured = range(first, sender.count)
         # The load continues: otherwise the end of a stream would be measured.
         reader.read(DRAIN_SECONDS, until=lambda: all(number in reader.arrived for number in measured))
-        sender.close()
-        running.stop()
+    running.result()
     took = sorted(reader.arrived[number] for number in measured if number in reader.arrived)
     if not took:
         raise JobFailed(f"no record came through with trigger: {trigger}", where=name)
@@ -124,36 +131,6 @@ def _config(name: str, endpoints: Endpoints, trigger: str) -> PipelineConfig:
     )
 
 
-class _Running:
-    """A pipeline in a thread of its own."""
-
-    def __init__(self, pipeline: Pipeline, spark: SparkSession) -> None:
-        from pyspark import InheritableThread
-
-        self._stop = threading.Event()
-        self._failure: LakefeedError | None = None
-
-        def run() -> None:
-            try:
-                pipeline.run(spark=spark, stop=self._stop)
-            except LakefeedError as error:
-                self._failure = error
-
-        self._thread: Any = InheritableThread(target=run, daemon=True)
-        self._thread.start()
-
-    def check(self) -> None:
-        """Raise the error of a pipeline that has failed."""
-        if self._failure is not None:
-            raise self._failure
-
-    def stop(self) -> None:
-        """End it after the current batch."""
-        self._stop.set()
-        self._thread.join()
-        self.check()
-
-
 class _Sender:
     """Sends records at a rate, each with its number and the time of the call."""
 
@@ -184,14 +161,9 @@ class _Sender:
 
 
 class _Reader:
-    """Notes the arrival of each record.
+    """Notes by its number how many nanoseconds a record's first copy took, and how many copies came after it."""
 
-    Attributes:
-        arrived: nanoseconds of each record's first copy, by its number.
-        copies: how often it came again.
-    """
-
-    def __init__(self, name: str, endpoints: Endpoints, running: _Running) -> None:
+    def __init__(self, name: str, endpoints: Endpoints, running: Future[RunSummary]) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
         self.arrived: dict[int, int] = {}
@@ -206,7 +178,8 @@ class _Reader:
         deadline, look = time.monotonic() + seconds, 0.0
         while (now := time.monotonic()) < deadline:
             if now >= look:
-                self._running.check()
+                if self._running.done():
+                    self._running.result()
                 if until():
                     return
                 look = now + 0.5

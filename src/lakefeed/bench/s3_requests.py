@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -173,20 +173,18 @@ def case_report(measured: Measured) -> str:
 
 def comparison(measured: Sequence[Measured], work: Workload) -> str:
     """Show all cases as one Markdown table, with the published figures above them."""
-    rows = [_HEADINGS, *_references(work), *(_row(case) for case in measured)]
+    # The seeds count versions and delete markers in one number.
+    references = [
+        (seed.name, "parquet", *[""] * 5, f"{seed.per_batch:.1f}", str(seed.total), "", str(seed.kept), *[""] * 3)
+        for seed in work.references
+    ]
+    rows = [_HEADINGS, *references, *map(_row, measured)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
     ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
-
-
-def _references(work: Workload) -> Iterator[tuple[str, ...]]:
-    for reference in work.references:
-        requests = (f"{reference.per_batch:.1f}", str(reference.total))
-        # The seeds count versions and delete markers in one number.
-        yield (reference.name, "parquet", "", "", "", "", "", *requests, "", str(reference.kept), "", "", "")
 
 
 def _row(measured: Measured) -> tuple[str, ...]:

@@ -41,14 +41,12 @@ def bench() -> None:
 @output_option
 def s3_requests(
     name: str,
-    rows: int | None,
-    batches: int | None,
-    partitions: int | None,
     managers: tuple[Manager, ...],
     sinks: tuple[Sink, ...],
     versioned: bool | None,
     home: Path | None,
     output: str,
+    **sizes: int | None,
 ) -> None:
     """Count the requests that a stream makes to S3, by checkpoint manager, sink and kind of bucket.
 
@@ -59,7 +57,7 @@ def s3_requests(
     from lakefeed.bench.s3_requests import Bench, case_report, comparison
     from lakefeed.cli.local import fresh_stack
 
-    work = workload(name, rows=rows, batches=batches, partitions=partitions)
+    work = workload(name, **sizes)
     versions = (False, True) if versioned is None else (versioned,)
     home = home or default_home() / "bench"
     measured = []
@@ -94,11 +92,9 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
     from lakefeed.bench.decode import CASES, compare, table
     from lakefeed.config.connections import Connections
 
-    spark = session("bench-decode", connections=Connections(), master="local[1]", log_file=log_path("bench-decode"))
-    try:
+    name, log_file = "bench-decode", log_path("bench-decode")
+    with session(name, connections=Connections(), master="local[1]", log_file=log_file) as spark:
         compared = [compare(spark, CASES[name], rows=rows, rounds=rounds, say=_say) for name in names or CASES]
-    finally:
-        spark.stop()
     emit(output, [result.as_dict() for result in compared], table(compared))
 
 
@@ -115,9 +111,7 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
 )
 @own_home_option("bench", folder="latency")
 @output_option
-def latency(
-    rate: int, seconds: int, warm_up: int, partitions: int, triggers: tuple[str, ...], home: Path | None, output: str
-) -> None:
+def latency(triggers: tuple[str, ...], home: Path | None, output: str, **options: int) -> None:
     """Measure how long a record takes from its producer to a reader of the topic that a pipeline writes to.
 
     One pipeline, Kafka to Kafka, with each trigger in turn on a stack of its own: p50, p99 and the slowest. If a record
@@ -127,19 +121,13 @@ def latency(
     from lakefeed.cli.local import fresh_stack
     from lakefeed.config.connections import Connections
 
-    load = Load(rate=rate, seconds=seconds, warm_up=warm_up, partitions=partitions)
+    load = Load(**options)
     with fresh_stack(home or default_home() / "latency", store=None) as endpoints:
-        spark = session(
-            "bench-latency",
-            connections=Connections.from_environment(endpoints.as_environment()),
-            master=f"local[{partitions + 1}]",
-            log_file=log_path("bench-latency"),
-        )
-        try:
+        connections, log_file = Connections.from_environment(endpoints.as_environment()), log_path("bench-latency")
+        master = f"local[{load.partitions + 1}]"
+        with session("bench-latency", connections=connections, master=master, log_file=log_file) as spark:
             chosen = triggers or ("1 second", "real-time")
             measured = [measure(spark, endpoints, trigger, load, say=_say) for trigger in chosen]
-        finally:
-            spark.stop()
     emit(output, [asdict(result) for result in measured], table(measured, load))
     if any(result.missing for result in measured):
         sys.exit(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -74,13 +74,11 @@ def rewind(
     pipeline: Path,
     to: str,
     topic: str | None,
-    partition: int | None,
-    delete_rows: bool | None,
-    accept_loss: bool,
     dry_run: bool,
     yes: bool,
     master: str | None,
     output: str,
+    **choice: Any,
 ) -> None:
     """Move PIPELINE to other offsets: ledger, rows, dead letters, checkpoint and monitoring group together.
 
@@ -92,9 +90,7 @@ def rewind(
         if topic is None:
             raise click.UsageError("each topic has a table of its own: --topic says which one is moved")
         declared = declared.of_topic(topic)
-    agreed = declared.plan_rewind(
-        to, topic=topic, partition=partition, delete_rows=delete_rows, accept_loss=accept_loss
-    )
+    agreed = declared.plan_rewind(to, topic=topic, **choice)
     if dry_run:
         emit(output, {**agreed.as_dict(), "done": False}, lambda: _print_plan(agreed))
         return

