@@ -151,8 +151,7 @@ def _in_turns(
                 cpu[name].append(nanoseconds)
     return {
         name: Cost(
-            cpu_microseconds=round(median(cpu[name]) / 1000 / rows, 4),
-            rows_per_second=round(rows / median(wall[name])),
+            cpu_microseconds=round(median(cpu[name]) / 1000 / rows, 4), rows_per_second=round(rows / median(wall[name]))
         )
         for name in ways
     }

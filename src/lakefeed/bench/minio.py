@@ -121,11 +121,7 @@ class MinioClient:
         with file.open("wb") as output:
             command = [str(MC.path), "--json", "admin", "trace", _ALIAS]
             process = subprocess.Popen(
-                command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
         try:
             begin = self._mark(file, process, repeat=True)

@@ -52,7 +52,6 @@ def backfill(
     overrides: tuple[str, ...],
     master: str | None,
     log_file: Path | None,
-    output: str,
 ) -> None:
     """Land the old records of PIPELINE's topics that its table lacks and the feed will never read: each once.
 
@@ -85,7 +84,7 @@ def backfill(
 
         with stop_on_signals(view.note) as stop:
             done = declared.backfill(request, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
-    emit(output, done.as_dict(), lambda: _print(name, done))
+    emit(done.as_dict(), lambda: _print(name, done))
 
 
 def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import click
+from click.exceptions import Exit
 
 from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink, matrix, workload
 from lakefeed.cli.options import output_option, own_home_option
-from lakefeed.cli.output import echo, emit
+from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.environment import default_home
 from lakefeed.clients.spark.session import log_path, session
 
@@ -45,7 +45,6 @@ def s3_requests(
     sinks: tuple[Sink, ...],
     versioned: bool | None,
     home: Path | None,
-    output: str,
     **sizes: int | None,
 ) -> None:
     """Count the requests that a stream makes to S3, by checkpoint manager, sink and kind of bucket.
@@ -66,25 +65,18 @@ def s3_requests(
         expected = running.fill_topic(work)
         for case in matrix(managers=managers or MANAGERS, sinks=sinks or SINKS, versioned=versions):
             measured.append(running.measure(case, work, expected=expected))
-            if output == "text":
+            if not is_json():
                 echo(f"\n{case_report(measured[-1])}\n")
-    emit(output, [result.as_dict() for result in measured], comparison(measured, work))
-    if not all(result.meter_agrees and result.complete for result in measured):
-        sys.exit(1)
+    emit([result.as_dict() for result in measured], comparison(measured, work))
+    raise Exit(0 if all(result.meter_agrees and result.complete for result in measured) else 1)
 
 
 @bench.command("decode")
 @click.option("--rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Records in memory.")
 @click.option("--rounds", type=click.IntRange(1), default=9, show_default=True, help="Turns of each decoder.")
-@click.option(
-    "--schema",
-    "names",
-    type=click.Choice(SCHEMAS),
-    multiple=True,
-    help="Only this; again for more.",
-)
+@click.option("--schema", "names", type=click.Choice(SCHEMAS), multiple=True, help="Only this; again for more.")
 @output_option
-def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
+def decode(rows: int, rounds: int, names: tuple[str, ...]) -> None:
     """Measure the Avro decoder beside Spark's from_avro, in turns, on the same records in memory.
 
     The figure is the CPU time of the tasks, which other programs on the machine disturb least. It needs no server.
@@ -95,7 +87,7 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
     name, log_file = "bench-decode", log_path("bench-decode")
     with session(name, connections=Connections(), master="local[1]", log_file=log_file) as spark:
         compared = [compare(spark, CASES[name], rows=rows, rounds=rounds, say=_say) for name in names or CASES]
-    emit(output, [result.as_dict() for result in compared], table(compared))
+    emit([result.as_dict() for result in compared], table(compared))
 
 
 @bench.command("latency")
@@ -111,7 +103,7 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
 )
 @own_home_option("bench", folder="latency")
 @output_option
-def latency(triggers: tuple[str, ...], home: Path | None, output: str, **options: int) -> None:
+def latency(triggers: tuple[str, ...], home: Path | None, **options: int) -> None:
     """Measure how long a record takes from its producer to a reader of the topic that a pipeline writes to.
 
     One pipeline, Kafka to Kafka, with each trigger in turn on a stack of its own: p50, p99 and the slowest. If a record
@@ -128,9 +120,8 @@ def latency(triggers: tuple[str, ...], home: Path | None, output: str, **options
         with session("bench-latency", connections=connections, master=master, log_file=log_file) as spark:
             chosen = triggers or ("1 second", "real-time")
             measured = [measure(spark, endpoints, trigger, load, say=_say) for trigger in chosen]
-    emit(output, [asdict(result) for result in measured], table(measured, load))
-    if any(result.missing for result in measured):
-        sys.exit(1)
+    emit([asdict(result) for result in measured], table(measured, load))
+    raise Exit(1 if any(result.missing for result in measured) else 0)
 
 
 def _say(text: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.exceptions import Exit
 
 from lakefeed.cli.options import output_option
 from lakefeed.cli.output import echo, emit
@@ -30,16 +31,7 @@ if TYPE_CHECKING:
 @click.option("--static", is_flag=True, help="Read the file alone: import, run and ask nothing, no environment.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of pipeline files instead.")
 @output_option
-@click.pass_context
-def check(
-    context: click.Context,
-    file: Path | None,
-    overrides: tuple[str, ...],
-    connect: bool,
-    static: bool,
-    schema: bool,
-    output: str,
-) -> None:
+def check(file: Path | None, overrides: tuple[str, ...], connect: bool, static: bool, schema: bool) -> None:
     """Find every mistake in a pipeline file. A transform is looked at by a Spark of its own; no record is read.
 
     A pipeline file is code: its Python functions are imported. --static imports, runs and asks nothing, and reads no
@@ -54,16 +46,16 @@ def check(
         echo(json.dumps(json_schema(), indent=2))
         return
     if file is None:
-        raise click.UsageError("Missing argument 'FILE'.", context)
+        raise click.UsageError("Missing argument 'FILE'.")
     if static and connect:
-        raise click.UsageError("--static asks nothing, and --connect asks what the file points at: give one.", context)
+        raise click.UsageError("--static asks nothing, and --connect asks what the file points at: give one.")
     problems = _problems(file, overrides, static=static, connect=connect)
     count = len(errors_of(problems))
     asked = ", and what it points at is there" if connect else ""
     verdict = f"{count} error{'s' if count > 1 else ''}" if count else f"no mistakes{asked}"
     text = "\n".join([*map(str, problems), f"{file}: {verdict}"])
-    emit(output, [problem.as_dict() for problem in problems], text)
-    context.exit(exit_status(problems))
+    emit([problem.as_dict() for problem in problems], text)
+    raise Exit(exit_status(problems))
 
 
 def _problems(file: Path, overrides: tuple[str, ...], *, static: bool, connect: bool) -> list[Problem]:

@@ -55,7 +55,7 @@ def dead_letters() -> None:
 @choosing
 @click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Letters shown at most.")
 @output_option
-def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, output: str, **chosen: Any) -> None:
+def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any) -> None:
     """Show the dead letters of PIPELINE by reason, and one by one."""
     from lakefeed.sinks.dead_letters.store import kinds
 
@@ -74,7 +74,7 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, output: str, *
         if not documents:
             echo("no dead letters in any of the tables")
 
-    emit(output, {"tables": documents} if many else documents[0], text)
+    emit({"tables": documents} if many else documents[0], text)
 
 
 @dead_letters.command()
@@ -84,9 +84,7 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, output: str, *
 @click.option("--topic", help="Instead of TOPIC: in the position.")
 @set_option
 @output_option
-def show(
-    pipeline: Path, position: str, value_file: Path | None, topic: str | None, overrides: tuple[str, ...], output: str
-) -> None:
+def show(pipeline: Path, position: str, value_file: Path | None, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
     from lakefeed.sinks.dead_letters.store import DeadLetterFilter, find_one
 
@@ -108,7 +106,7 @@ def show(
             echo(f"{'header':<10} {printable(_cut(header['key']))} = {_bytes_text(header['value'])}")
         echo(f"{'value':<10} {_bytes_text(letter['value'])}")
 
-    emit(output, _jsonable(letter), text)
+    emit(_jsonable(letter), text)
 
 
 @dead_letters.command()
@@ -116,7 +114,7 @@ def show(
 @choosing
 @master_option
 @output_option
-def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, output: str, **chosen: Any) -> None:
+def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **chosen: Any) -> None:
     """Decode dead letters of PIPELINE with today's schema and policy; land those that can be rows now, each once.
 
     May run beside the feed. A replay that was cut off is ended by the next one.
@@ -143,7 +141,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, outpu
             echo("no dead letters in any of the tables")
 
     documents = [{"feed": feed, **asdict(result)} for feed, result in done]
-    emit(output, {"tables": documents} if many else documents[0], text)
+    emit({"tables": documents} if many else documents[0], text)
 
 
 @dead_letters.command()
@@ -152,7 +150,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, outpu
 @yes_option
 @master_option
 @output_option
-def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | None, output: str, **chosen: Any) -> None:
+def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | None, **chosen: Any) -> None:
     """Delete dead letters of PIPELINE for good."""
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     found = [(part, len(letters)) for part, letters in _find(declared, chosen) if letters]
@@ -163,7 +161,7 @@ def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | No
     if count:
         spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-drop"))
         dropped = sum(part.feed.dead_letter_store(spark).drop(_filter(part, chosen)) for part, _ in found)
-    emit(output, {"dropped": dropped}, f"{dropped:,} dead letters dropped")
+    emit({"dropped": dropped}, f"{dropped:,} dead letters dropped")
 
 
 def _find(declared: lakefeed.Pipeline, chosen: dict[str, Any]) -> list[tuple[lakefeed.Pipeline, Letters]]:

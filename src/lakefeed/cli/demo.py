@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.exceptions import Exit
 
 from lakefeed.cli.options import output_option, own_home_option
 from lakefeed.cli.output import echo, emit
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 @own_home_option("demo", folder="demo", earlier="demo")
 @click.option("--store", help="Object store: s3proxy, minio or versitygw.  [default: s3proxy]")
 @output_option
-def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str | None, output: str) -> None:
+def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str | None) -> None:
     """Run the main job on the embedded stack and verify it.
 
     Starts Kafka, Schema Registry and an S3 store, produces taxi trips into a topic of 10 partitions, lands them
@@ -50,9 +51,8 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
     home = home or default_home() / "demo"
     with fresh_stack(home, store=store, keep=keep) as endpoints:
         report = run_demo(endpoints, rows=rows, csv=csv, say=lambda text: echo(f"demo: {text}", err=True))
-    emit(output, asdict(report), lambda: _print(report, home=home, keep=keep))
-    if not report.verified:
-        sys.exit(1)
+    emit(asdict(report), lambda: _print(report, home=home, keep=keep))
+    raise Exit(0 if report.verified else 1)
 
 
 def _print(report: DemoReport, *, home: Path, keep: bool) -> None:

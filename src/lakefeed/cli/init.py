@@ -31,7 +31,6 @@ def init(
     pipeline_name: str | None,
     file: Path,
     force: bool,
-    output: str,
 ) -> None:
     """Write a commented pipeline.yaml for a topic and its registered schema.
 
@@ -75,4 +74,4 @@ def init(
         f"  {'known from' if found.certain else 'please look:'} {found.how}\n"
         f"next: lakefeed check {file} --connect"
     )
-    emit(output, document, text)
+    emit(document, text)

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 
 import click
+from click.exceptions import Exit
 
 from lakefeed.cli.options import output_option
 from lakefeed.cli.output import emit
@@ -28,20 +29,20 @@ def jars() -> None:
 @jars.command()
 @group_option
 @output_option
-def fetch(groups: tuple[str, ...], output: str) -> None:
+def fetch(groups: tuple[str, ...]) -> None:
     """Fetch what is missing, so that everything later works offline."""
     begun = time.monotonic()
     paths = locked.fetch(groups or locked.read_lock().usual_groups)
     seconds = round(time.monotonic() - begun, 1)
     directory = locked.cache_directory()
     document = {"directory": str(directory), "files": len(paths), "seconds": seconds}
-    emit(output, document, f"{len(paths)} files verified in {directory} ({seconds} s)")
+    emit(document, f"{len(paths)} files verified in {directory} ({seconds} s)")
 
 
 @jars.command("list")
 @group_option
 @output_option
-def list_(groups: tuple[str, ...], output: str) -> None:
+def list_(groups: tuple[str, ...]) -> None:
     """List the locked jars: coordinate, groups, size. Reads nothing but the lock."""
     artifacts = _locked(groups)
     lines = [f"{jar.size / 1e6:8.2f} MB  {','.join(jar.groups):15} {jar.coordinate}" for jar in artifacts]
@@ -55,14 +56,13 @@ def list_(groups: tuple[str, ...], output: str) -> None:
         }
         for jar in artifacts
     ]
-    emit(output, document, "\n".join(lines))
+    emit(document, "\n".join(lines))
 
 
 @jars.command()
 @group_option
 @output_option
-@click.pass_context
-def verify(context: click.Context, groups: tuple[str, ...], output: str) -> None:
+def verify(groups: tuple[str, ...]) -> None:
     """Compare the cache with the lock, without the network. Exit status 1 if a jar is missing or damaged."""
     states = {jar.coordinate: jar.state() for jar in _locked(groups)}
     wrong = {coordinate: state for coordinate, state in states.items() if state != "ok"}
@@ -71,8 +71,8 @@ def verify(context: click.Context, groups: tuple[str, ...], output: str) -> None
     lines.append(", ".join(f"{counts[state]} {state}" for state in ("ok", "missing", "damaged")))
     if wrong:
         lines.append("fix with: lakefeed jars fetch")
-    emit(output, {"ok": len(states) - len(wrong), "wrong": wrong}, "\n".join(lines))
-    context.exit(1 if wrong else 0)
+    emit({"ok": len(states) - len(wrong), "wrong": wrong}, "\n".join(lines))
+    raise Exit(1 if wrong else 0)
 
 
 def _locked(groups: tuple[str, ...]) -> list[locked.Artifact]:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from click.exceptions import Exit
 
 from lakefeed.cli.options import F, home_option, output_option
 from lakefeed.cli.output import echo, emit
@@ -41,7 +42,7 @@ def _port_option(name: str) -> Callable[[F], F]:
 @_port_option("registry")
 @_port_option("store")
 @output_option
-def up(home: Path | None, store: str | None, output: str, **port_options: int | None) -> None:
+def up(home: Path | None, store: str | None, **port_options: int | None) -> None:
     """Start what is not running and wait until everything answers. Keeps data and ports of last time."""
     ports = {name.removeprefix("port_"): port for name, port in port_options.items() if port is not None}
     with shown_steps() as progress:
@@ -56,28 +57,27 @@ def up(home: Path | None, store: str | None, output: str, **port_options: int | 
     )
     document = endpoints.as_environment()
     del document["AWS_SECRET_ACCESS_KEY"]
-    emit(output, document, text)
+    emit(document, text)
 
 
 @local.command()
 @home_option
 @click.option("--erase", is_flag=True, help="Also remove topics, schemas, objects and tables. For good.")
 @output_option
-def down(home: Path | None, erase: bool, output: str) -> None:
+def down(home: Path | None, erase: bool) -> None:
     """Stop everything. The data stay for the next `up`, unless --erase."""
     stack = Stack(home)
     with shown_steps() as progress:
         stack.down(erase=erase, progress=progress)
     root = stack.home.root
     kept = f"data removed from {root}" if erase else f"data kept in {root}"
-    emit(output, {"home": str(root), "erased": erase}, f"down; {kept}")
+    emit({"home": str(root), "erased": erase}, f"down; {kept}")
 
 
 @local.command()
 @home_option
 @output_option
-@click.pass_context
-def status(context: click.Context, home: Path | None, output: str) -> None:
+def status(home: Path | None) -> None:
     """Show how each part is. Exit status 1 unless everything is up."""
     stack = Stack(home)
     parts = stack.status()
@@ -92,17 +92,17 @@ def status(context: click.Context, home: Path | None, output: str) -> None:
             echo("start it with: lakefeed local up")
 
     document = {"up": healthy, "home": str(stack.home.root), "parts": [asdict(part) for part in parts]}
-    emit(output, document, text)
-    context.exit(0 if healthy else 1)
+    emit(document, text)
+    raise Exit(0 if healthy else 1)
 
 
 @local.command()
 @home_option
 @output_option
-def env(home: Path | None, output: str) -> None:
+def env(home: Path | None) -> None:
     """Print the endpoints as shell variables, with the S3 secret in clear: eval "$(lakefeed local env)"."""
     variables = Stack(home).endpoints().as_environment()
-    emit(output, variables, "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
+    emit(variables, "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 
 
 def _print_status(part: PartStatus) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 
 import lakefeed
 from lakefeed.cli.options import master_option, output_option, parts_of, pipeline_argument, topic_option, yes_option
@@ -26,8 +27,7 @@ def offsets() -> None:
 @pipeline_argument
 @topic_option
 @output_option
-@click.pass_context
-def show(context: click.Context, pipeline: Path, topic: str | None, output: str) -> None:
+def show(pipeline: Path, topic: str | None) -> None:
     """Show where PIPELINE stands in each partition, and what a start would do now.
 
     Changes nothing, and may run beside the feed. Starts Spark only if the transform changed since the last start, since
@@ -45,8 +45,8 @@ def show(context: click.Context, pipeline: Path, topic: str | None, output: str)
             _print_status(feed)
 
     many = declared.config.has_many_tables and topic is None
-    emit(output, {"tables": documents} if many else documents[0], text)
-    context.exit(1 if any(feed.refusal for feed in found) else 0)
+    emit({"tables": documents} if many else documents[0], text)
+    raise Exit(1 if any(feed.refusal for feed in found) else 0)
 
 
 @offsets.command()
@@ -71,14 +71,7 @@ def show(context: click.Context, pipeline: Path, topic: str | None, output: str)
 @master_option
 @output_option
 def rewind(
-    pipeline: Path,
-    to: str,
-    topic: str | None,
-    dry_run: bool,
-    yes: bool,
-    master: str | None,
-    output: str,
-    **choice: Any,
+    pipeline: Path, to: str, topic: str | None, dry_run: bool, yes: bool, master: str | None, **choice: Any
 ) -> None:
     """Move PIPELINE to other offsets: ledger, rows, dead letters, checkpoint and monitoring group together.
 
@@ -92,7 +85,7 @@ def rewind(
         declared = declared.of_topic(topic)
     agreed = declared.plan_rewind(to, topic=topic, **choice)
     if dry_run:
-        emit(output, {**agreed.as_dict(), "done": False}, lambda: _print_plan(agreed))
+        emit({**agreed.as_dict(), "done": False}, lambda: _print_plan(agreed))
         return
     if not yes:
         _print_plan(agreed, err=True)
@@ -105,7 +98,7 @@ def rewind(
         _print_plan(agreed)
         echo("done; the next start resumes there")
 
-    emit(output, {**agreed.as_dict(), "done": True}, text)
+    emit({**agreed.as_dict(), "done": True}, text)
 
 
 def _print_status(feed: FeedStatus) -> None:

@@ -32,6 +32,8 @@ output_option = click.option(
     default="text",
     show_default=True,
     help="text for people, json for programs.",
+    expose_value=False,  # ``emit`` looks it up.
+    callback=lambda context, _, value: context.meta.update(output=value),
 )
 bootstrap_option = click.option(
     "--bootstrap-servers",

@@ -36,9 +36,14 @@ def echo_first(items: Sequence[object], *, most: int) -> None:
         echo(f"  … and {len(items) - most:,} more; --output json lists them all")
 
 
-def emit(output: str, document: Any, text: str | Callable[[], None]) -> None:
+def is_json() -> bool:
+    """Check that the command that runs has ``--output json``."""
+    return bool(click.get_current_context().meta.get("output") == "json")
+
+
+def emit(document: Any, text: str | Callable[[], None]) -> None:
     """Print the document as JSON, or else the text, which may be a function that prints."""
-    if output == "json":
+    if is_json():
         click.echo(printable_json(json.dumps(document, indent=2, default=str, ensure_ascii=False)))
     elif isinstance(text, str):
         echo(text)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.exceptions import Exit
 
 import lakefeed
 from lakefeed.cli.options import master_option, output_option, pipeline_argument, set_option
@@ -36,15 +37,7 @@ _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 @click.option("--topic", help="Where each topic has a table of its own: this one only, in full.")
 @master_option
 @output_option
-@click.pass_context
-def plan(
-    context: click.Context,
-    pipeline: Path,
-    overrides: tuple[str, ...],
-    topic: str | None,
-    master: str | None,
-    output: str,
-) -> None:
+def plan(pipeline: Path, overrides: tuple[str, ...], topic: str | None, master: str | None) -> None:
     """Tell what a run of PIPELINE would do now: its start, DDL, offsets, files, S3 requests, time.
 
     Changes nothing, and may run beside the feed. Starts Spark to find out the rows' columns, and reads no record with
@@ -54,8 +47,8 @@ def plan(
     """
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     found = declared.plan(topic=topic, master=master, log_file=log_path(f"{declared.config.name}-plan"))
-    emit(output, found.as_dict(), lambda: _print(found))
-    context.exit(found.exit_status)
+    emit(found.as_dict(), lambda: _print(found))
+    raise Exit(found.exit_status)
 
 
 def _print(found: Plans) -> None:

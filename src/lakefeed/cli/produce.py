@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 @log_file_option
 @bootstrap_option
 @output_option
-def produce(output: str, **options: Any) -> None:
+def produce(**options: Any) -> None:
     """Write rows into TOPIC, which must exist.
 
     Rows come from --file (CSV with a header, JSON lines, Parquet) or from --generate. With confluent-avro,
@@ -103,7 +103,7 @@ def produce(output: str, **options: Any) -> None:
     schema = f", schema id {encoding.schema_id} ({encoding.subject})" if encoding.subject else ""
     rate = f"{produced.records_per_second:,.0f}/s"
     text = f"{produced.topic}: {produced.records:,} records in {produced.seconds:.1f} s ({rate}){schema}"
-    emit(output, document, text)
+    emit(document, text)
 
 
 class _Order(SimpleNamespace):

@@ -23,7 +23,7 @@ from lakefeed.cli.options import (
     output_option,
     registry_url_of,
 )
-from lakefeed.cli.output import echo, echo_columns, emit
+from lakefeed.cli.output import echo, echo_columns, emit, is_json
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.errors import ConfigError
 from lakefeed.messages.printable import printable, printable_json
@@ -77,7 +77,7 @@ WITHOUT: dict[str, dict[str, str]] = {"json": {"schema": "sample"}, "string": {}
 @master_option
 @log_file_option
 @output_option
-def read(output: str, **options: Any) -> None:
+def read(**options: Any) -> None:
     """Read records of a PIPELINE's topics, or of a TOPIC, once; and show them or write them somewhere.
 
     Without --range and times it is all that the topics hold now. Offsets that a topic has no longer, or not yet, are an
@@ -89,7 +89,7 @@ def read(output: str, **options: Any) -> None:
     from lakefeed.clients.kafka.selection import offset_ranges
     from lakefeed.sinks.export import ConsoleResult
 
-    order = _Order(output=output, **options)
+    order = _Order(**options)
     selection = order.selection()
     reading, start_session = order.reading()
     offset_ranges(reading.source, selection)  # Missing offsets are an error before a JVM starts.
@@ -97,9 +97,9 @@ def read(output: str, **options: Any) -> None:
     target = order.target(spark)
     done = reading.to(target, selection, spark=spark, latest=order.latest_per_key)
     if not isinstance(target, ConsoleResult):
-        emit(output, done.as_dict(), lambda: _print_summary(done))
-    elif output == "json":
-        emit(output, {**done.as_dict(), "shown": [json.loads(row or "{}") for (row,) in target.rows]}, "")
+        emit(done.as_dict(), lambda: _print_summary(done))
+    elif is_json():
+        emit({**done.as_dict(), "shown": [json.loads(row or "{}") for (row,) in target.rows]}, "")
     else:
         _print_rows(target, order.row_format)
         _print_summary(done, err=True)
@@ -188,7 +188,7 @@ class _Order(SimpleNamespace):
         if self.to is None:
             if self.row_format == "parquet" or self.append:
                 raise ConfigError("without --to rows are shown", hint="name a path or a table with --to")
-            return ConsoleResult(limit=self.limit or None, as_json="json" in (self.row_format, self.output))
+            return ConsoleResult(limit=self.limit or None, as_json=self.row_format == "json" or is_json())
         if TABLE.fullmatch(self.to):
             if self.row_format is not None:
                 raise ConfigError("a table has no --format", where=self.to, hint=f"for a path write ./{self.to}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.exceptions import Exit
 
 import lakefeed
 from lakefeed.cli.options import master_option, output_option, pipeline_argument
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
     "--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.  [default: logs/ in the cache]"
 )
 @output_option
-@click.pass_context
 def run(
-    context: click.Context,
     pipeline: Path,
     overrides: tuple[str, ...],
     once: bool,
@@ -49,7 +48,6 @@ def run(
     until: str | None,
     master: str | None,
     log_file: Path | None,
-    output: str,
 ) -> None:
     """Run a pipeline: topics in, table out.
 
@@ -58,9 +56,9 @@ def run(
     topic has a table of its own, the status is 1 if one of them has failed at the end.
     """
     if batch and (once or accept_loss):
-        raise click.UsageError("--batch is a run of its own: without --once and --accept-loss", context)
+        raise click.UsageError("--batch is a run of its own: without --once and --accept-loss")
     if not batch and (since or until):
-        raise click.UsageError("--since and --until belong to --batch", context)
+        raise click.UsageError("--since and --until belong to --batch")
     from lakefeed.feed.progress import ProgressView
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
@@ -74,14 +72,14 @@ def run(
             landed = declared.run_batch(spark=spark, since=since, until=until)
             for note in landed.notes:
                 view.note(note)
-            emit(output, asdict(landed), _batch_text(name, landed))
+            emit(asdict(landed), _batch_text(name, landed))
             return
         with stop_on_signals(view.note) as stop:
             summary = declared.run(
                 spark=spark, once=once, stop=stop, on_batch=view.batch, on_note=view.note, accept_loss=accept_loss
             )
-    emit(output, summary.as_dict(), lambda: _print(name, summary))
-    context.exit(1 if any(table.failure for table in summary.tables) or summary.paused else 0)
+    emit(summary.as_dict(), lambda: _print(name, summary))
+    raise Exit(1 if any(table.failure for table in summary.tables) or summary.paused else 0)
 
 
 def _print(name: str, summary: lakefeed.RunSummary) -> None:

@@ -41,7 +41,7 @@ def schema() -> None:
 @schema.command()
 @pipeline_argument
 @usual_options
-def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
+def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show all versions in the registry, and the latest beside the table's columns. Without Spark."""
     from lakefeed.operations.compare_schemas import existing_table, registered, side_by_side
 
@@ -73,13 +73,13 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: 
         "exists": table is not None,
         "columns": [asdict(column) for column in columns],
     }
-    emit(output, document, text)
+    emit(document, text)
 
 
 @schema.command()
 @pipeline_argument
 @usual_options
-def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
+def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show what the table would become if the latest version came now. Changes nothing; without Spark."""
     from lakefeed.operations.compare_schemas import existing_table, outlook, registered
 
@@ -109,22 +109,14 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: 
         "ddl": None if found.ddl is None else list(found.ddl),
         "note": found.note,
     }
-    emit(output, document, text)
+    emit(document, text)
 
 
 @schema.command()
 @click.argument("pipeline", type=FILE, required=False)
 @click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="The table, instead of a pipeline's.")
 @usual_options
-@click.pass_context
-def history(
-    context: click.Context,
-    pipeline: Path | None,
-    table: str | None,
-    topic: str | None,
-    overrides: tuple[str, ...],
-    output: str,
-) -> None:
+def history(pipeline: Path | None, table: str | None, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show what became of a table's columns, when, and by which schema id. Without Spark."""
     from lakefeed.operations.compare_schemas import table_state
 
@@ -136,7 +128,7 @@ def history(
     elif table is not None and pipeline is None:
         connections = default_connections()
     else:
-        raise click.UsageError("Give either a pipeline file or --table.", context)
+        raise click.UsageError("Give either a pipeline file or --table.")
     state = table_state(table, connections=connections)
 
     def text() -> None:
@@ -151,14 +143,14 @@ def history(
             echo(f"{state.name} has the columns that it was created with")
 
     entries = [entry.as_dict() for entry in state.history.entries]
-    emit(output, {"table": state.name, "dropped": state.history.dropped, "entries": entries}, text)
+    emit({"table": state.name, "dropped": state.history.dropped, "entries": entries}, text)
 
 
 @schema.command()
 @pipeline_argument
 @click.option("--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="At most so many.")
 @usual_options
-def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
+def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Guess a schema from the newest JSON records of the topics, and say what speaks against it."""
     from lakefeed.records.schema.inference import infer_schema, newest_values
 
@@ -176,7 +168,7 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
         for conflict in found.conflicts:
             echo(f"  {conflict}")
 
-    emit(output, asdict(found), text)
+    emit(asdict(found), text)
 
 
 def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[PipelineConfig, Connections]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 from pydantic import ValidationError
 
 import lakefeed
 from lakefeed.cli.options import master_option, options_of, output_option, parts_of, topic_option
-from lakefeed.cli.output import echo, emit, size_text
+from lakefeed.cli.output import echo, emit, is_json, size_text
 from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark.errors import translate
 from lakefeed.clients.spark.session import log_path, session
@@ -50,7 +51,7 @@ def tables() -> None:
 @topic_option
 @tuning
 @output_option
-def describe(target: str, topic: str | None, output: str, **options: Any) -> None:
+def describe(target: str, topic: str | None, **options: Any) -> None:
     """Show the health of TABLE, or of the tables of PIPELINE, and what is due.
 
     Reads metadata alone: starts no Spark, changes nothing, and may run beside the feed.
@@ -69,7 +70,7 @@ def describe(target: str, topic: str | None, output: str, **options: Any) -> Non
         for read, planned in found:
             _print_health(read, planned, target)
 
-    emit(output, {"tables": [_document(read, planned) for read, planned in found]}, text)
+    emit({"tables": [_document(read, planned) for read, planned in found]}, text)
 
 
 @tables.command()
@@ -83,10 +84,7 @@ def describe(target: str, topic: str | None, output: str, **options: Any) -> Non
 @click.option("--every", metavar="TIME", help="Repeat for ever, every '1 hour'; until SIGTERM or Ctrl-C.")
 @master_option
 @output_option
-@click.pass_context
 def maintain(
-    context: click.Context,
-    /,
     target: str,
     topic: str | None,
     dry_run: bool,
@@ -95,7 +93,6 @@ def maintain(
     measure_scan: bool,
     every: str | None,
     master: str | None,
-    output: str,
     **options: Any,
 ) -> None:
     """Look after TABLE, or the tables of PIPELINE: compact, rewrite manifests, expire snapshots, remove orphans.
@@ -127,7 +124,7 @@ def maintain(
                     connections=connections,
                     settings=settings,
                     stop=stop,
-                    report=lambda _table, outcome: _print_outcome(outcome, output),
+                    report=lambda _table, outcome: _print_outcome(outcome),
                     say=view.note,
                 )
                 return
@@ -150,8 +147,8 @@ def maintain(
         for report in reports:
             _print_report(report)
 
-    emit(output, {"tables": [report.as_dict() for report in reports], "failed": failed}, text)
-    context.exit(1 if failed or any(report.gave_up for report in reports) else 0)
+    emit({"tables": [report.as_dict() for report in reports], "failed": failed}, text)
+    raise Exit(1 if failed or any(report.gave_up for report in reports) else 0)
 
 
 def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[list[str], Connections, Upkeep]:
@@ -287,9 +284,9 @@ def _print_report(report: Report) -> None:
         echo(f"  {name.ljust(COLUMN + 2)}{before:>14,} -> {after:>14,}")
 
 
-def _print_outcome(outcome: Report | LakefeedError, output: str) -> None:
+def _print_outcome(outcome: Report | LakefeedError) -> None:
     """Print one look of a job that runs forever: a line for people, or one JSON document a line."""
-    if output == "json":
+    if is_json():
         echo(json.dumps(outcome.as_dict(), default=str))
     elif isinstance(outcome, LakefeedError):
         echo(f"failed, and continues: {outcome}", err=True)

@@ -34,7 +34,6 @@ def create(
     config: tuple[str, ...],
     if_not_exists: bool,
     bootstrap_servers: str | None,
-    output: str,
 ) -> None:
     """Create the topic NAME."""
     created = _topics(bootstrap_servers).create(
@@ -45,14 +44,14 @@ def create(
         exist_ok=if_not_exists,
     )
     text = f"created {name} with {partitions} partitions" if created else f"{name} was there already"
-    emit(output, {"topic": name, "created": created}, text)
+    emit({"topic": name, "created": created}, text)
 
 
 @topics.command()
 @click.argument("name")
 @bootstrap_option
 @output_option
-def describe(name: str, bootstrap_servers: str | None, output: str) -> None:
+def describe(name: str, bootstrap_servers: str | None) -> None:
     """Show the topic NAME: its id, its partitions and how many records they hold."""
     found = _topics(bootstrap_servers).describe(name)
     lines = [f"{found.name}  id {found.topic_id}  records {found.records:,}"]
@@ -60,16 +59,16 @@ def describe(name: str, bootstrap_servers: str | None, output: str) -> None:
         leader = "none" if partition.leader is None else partition.leader
         offsets = f"{partition.start_offset:,} to {partition.end_offset:,}"
         lines.append(f"  partition {partition.id}  leader {leader}  offsets {offsets}")
-    emit(output, {**asdict(found), "records": found.records}, "\n".join(lines))
+    emit({**asdict(found), "records": found.records}, "\n".join(lines))
 
 
 @topics.command("list")
 @bootstrap_option
 @output_option
-def list_(bootstrap_servers: str | None, output: str) -> None:
+def list_(bootstrap_servers: str | None) -> None:
     """Show the names of all topics but Kafka's own."""
     names = _topics(bootstrap_servers).list()
-    emit(output, names, lambda: echo("".join(f"{name}\n" for name in names), nl=False))
+    emit(names, lambda: echo("".join(f"{name}\n" for name in names), nl=False))
 
 
 def _topics(bootstrap_servers: str | None) -> Topics:

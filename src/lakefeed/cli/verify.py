@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.exceptions import Exit
 
 import lakefeed
 from lakefeed.cli.options import output_option, parts_of, pipeline_argument, topic_option
@@ -22,8 +23,7 @@ MOST_FINDINGS_SHOWN = 50
 @click.option("--deep", is_flag=True, help="Also compare each row's own offset, for which the table has to keep it.")
 @topic_option
 @output_option
-@click.pass_context
-def verify(context: click.Context, pipeline: Path, deep: bool, topic: str | None, output: str) -> None:
+def verify(pipeline: Path, deep: bool, topic: str | None) -> None:
     """Prove that each record of PIPELINE's topics has landed once, or list what is missing or double.
 
     Compares the offset ranges and counts in the table's snapshots with the dead letters and the broker's offsets.
@@ -35,11 +35,11 @@ def verify(context: click.Context, pipeline: Path, deep: bool, topic: str | None
     all_done = [part.verify(deep=deep) for part in parts_of(declared, topic)]
     has_faults = any(done.faults for done in all_done)
     if topic is not None or not declared.config.has_many_tables:
-        emit(output, all_done[0].as_dict(), lambda: _print(all_done[0]))
+        emit(all_done[0].as_dict(), lambda: _print(all_done[0]))
     else:
         document = {"verified": not has_faults, "tables": [done.as_dict() for done in all_done]}
-        emit(output, document, lambda: _print_all(all_done))
-    context.exit(1 if has_faults else 0)
+        emit(document, lambda: _print_all(all_done))
+    raise Exit(1 if has_faults else 0)
 
 
 def _print_all(all_done: list[Verification]) -> None:
