@@ -37,6 +37,7 @@ LONGEST_VALUE = 2_000
 Letters = list[dict[str, Any]]
 
 choosing = options_of(
+    pipeline_argument,
     set_option,
     click.option("--reason", help="Only those whose reason contains this text, as 'list' prints it."),
     click.option("--topic", help="Only those of this topic; where each has a table of its own, of that table."),
@@ -51,7 +52,6 @@ def dead_letters() -> None:
 
 
 @dead_letters.command("list")
-@pipeline_argument
 @choosing
 @click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Letters shown at most.")
 @output_option
@@ -110,7 +110,6 @@ def show(pipeline: Path, position: str, value_file: Path | None, topic: str | No
 
 
 @dead_letters.command()
-@pipeline_argument
 @choosing
 @master_option
 @output_option
@@ -145,7 +144,6 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
 
 
 @dead_letters.command()
-@pipeline_argument
 @choosing
 @yes_option
 @master_option

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import asdict
 
 import click
 from click.exceptions import Exit
@@ -46,17 +47,7 @@ def list_(groups: tuple[str, ...]) -> None:
     """List the locked jars: coordinate, groups, size. Reads nothing but the lock."""
     artifacts = _locked(groups)
     lines = [f"{jar.size / 1e6:8.2f} MB  {','.join(jar.groups):15} {jar.coordinate}" for jar in artifacts]
-    document = [
-        {
-            "coordinate": jar.coordinate,
-            "groups": jar.groups,
-            "size": jar.size,
-            "sha256": jar.sha256,
-            "path": str(jar.path),
-        }
-        for jar in artifacts
-    ]
-    emit(document, "\n".join(lines))
+    emit([{**asdict(jar), "path": str(jar.path)} for jar in artifacts], "\n".join(lines))
 
 
 @jars.command()

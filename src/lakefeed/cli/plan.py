@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 INDENT = 12
 MOST_PARTITIONS = 30
+CLAUSE = re.compile(r" (?=USING iceberg|PARTITIONED BY|TBLPROPERTIES)|(?<!PARTITIONED BY)(?<!TBLPROPERTIES) (?=\()")
 OWN_PROPERTY = re.compile(r"('lakefeed\.[^']*' = )'((?:[^'\\]|\\.){60,})'")
 """A property of lakefeed's own, too long to be read: ``--output json`` has it whole."""
 
@@ -125,14 +126,7 @@ def _statement_lines(text: str) -> Iterator[str]:
     if not text.startswith("CREATE TABLE"):
         yield from _wrap(text, width)
         return
-    parts = re.split(r" (?=\()| (?=USING iceberg)| (?=PARTITIONED BY)| (?=TBLPROPERTIES)", text)
-    joined: list[str] = []
-    for part in parts:
-        if part.startswith("(") and joined and joined[-1] in ("PARTITIONED BY", "TBLPROPERTIES"):
-            joined[-1] += f" {part}"
-        else:
-            joined.append(part)
-    for part in joined:
+    for part in CLAUSE.split(text):
         yield from _wrap(part, width, subsequent_indent="  ")
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lakefeed.config.models import PipelineConfig
 
 usual_options = options_of(topic_option, set_option, output_option)
+of_pipeline = options_of(pipeline_argument, usual_options)
 
 
 @click.group()
@@ -39,8 +40,7 @@ def schema() -> None:
 
 
 @schema.command()
-@pipeline_argument
-@usual_options
+@of_pipeline
 def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show all versions in the registry, and the latest beside the table's columns. Without Spark."""
     from lakefeed.operations.compare_schemas import existing_table, registered, side_by_side
@@ -77,8 +77,7 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
 
 
 @schema.command()
-@pipeline_argument
-@usual_options
+@of_pipeline
 def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show what the table would become if the latest version came now. Changes nothing; without Spark."""
     from lakefeed.operations.compare_schemas import existing_table, outlook, registered
@@ -147,9 +146,8 @@ def history(pipeline: Path | None, table: str | None, topic: str | None, overrid
 
 
 @schema.command()
-@pipeline_argument
 @click.option("--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="At most so many.")
-@usual_options
+@of_pipeline
 def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Guess a schema from the newest JSON records of the topics, and say what speaks against it."""
     from lakefeed.records.schema.inference import infer_schema, newest_values

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from lakefeed.maintenance.planner import MaintenancePlan
     from lakefeed.maintenance.table_stats import Health
 
-target_argument = click.argument("target", metavar="TABLE|PIPELINE")
 COLUMN = 16
 
-# They win over the pipeline's ``upkeep`` block.
-tuning = options_of(
+chosen = options_of(
+    click.argument("target", metavar="TABLE|PIPELINE"),
+    topic_option,
+    # These win over the pipeline's ``upkeep`` block.
     click.option("--only", metavar="STEPS", help="These of compact,manifests,expire,orphans."),
     click.option("--target-mb", type=click.IntRange(1), help="Size of the files to write."),
     click.option("--expire-older-than", metavar="TIME", help="Younger snapshots stay: '7 days'."),
@@ -47,9 +48,7 @@ def tables() -> None:
 
 
 @tables.command()
-@target_argument
-@topic_option
-@tuning
+@chosen
 @output_option
 def describe(target: str, topic: str | None, **options: Any) -> None:
     """Show the health of TABLE, or of the tables of PIPELINE, and what is due.
@@ -74,9 +73,7 @@ def describe(target: str, topic: str | None, **options: Any) -> None:
 
 
 @tables.command()
-@target_argument
-@topic_option
-@tuning
+@chosen
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--max-minutes", type=click.FloatRange(0, min_open=True), help="Begin no new piece of work after that.")
 @click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another upkeep job's end.")

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.options import bootstrap_option, bootstrap_servers_of, output_option, pairs
+from lakefeed.cli.options import bootstrap_option, bootstrap_servers_of, options_of, output_option, pairs
 from lakefeed.cli.output import echo, emit
 
 if TYPE_CHECKING:
     from lakefeed.clients.kafka.topics import Topics
+
+usual_options = options_of(bootstrap_option, output_option)
 
 
 @click.group()
@@ -25,8 +27,7 @@ def topics() -> None:
 @click.option("--replication-factor", type=click.IntRange(1), help="Copies.  [default: the broker's]")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A topic setting: retention.ms=3600000.")
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic that is there as it is.")
-@bootstrap_option
-@output_option
+@usual_options
 def create(
     name: str,
     partitions: int,
@@ -49,8 +50,7 @@ def create(
 
 @topics.command()
 @click.argument("name")
-@bootstrap_option
-@output_option
+@usual_options
 def describe(name: str, bootstrap_servers: str | None) -> None:
     """Show the topic NAME: its id, its partitions and how many records they hold."""
     found = _topics(bootstrap_servers).describe(name)
@@ -63,8 +63,7 @@ def describe(name: str, bootstrap_servers: str | None) -> None:
 
 
 @topics.command("list")
-@bootstrap_option
-@output_option
+@usual_options
 def list_(bootstrap_servers: str | None) -> None:
     """Show the names of all topics but Kafka's own."""
     names = _topics(bootstrap_servers).list()
