@@ -65,22 +65,20 @@ def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 def bootstrap_servers_of(given: str | None) -> str:
     """Return the brokers: as given, from the environment, or the local stack's."""
-    if found := given or default_environment().get("KAFKA_BOOTSTRAP_SERVERS"):
-        return found
-    raise ConfigError(
-        "no Kafka broker is named",
-        hint="give --bootstrap-servers, set KAFKA_BOOTSTRAP_SERVERS, or start one: lakefeed local up",
-    )
+    hint = "give --bootstrap-servers, set KAFKA_BOOTSTRAP_SERVERS, or start one: lakefeed local up"
+    return _given_or_set(given, "KAFKA_BOOTSTRAP_SERVERS", what="no Kafka broker is named", hint=hint)
 
 
 def registry_url_of(given: str | None) -> str:
     """Return the Schema Registry: as given, from the environment, or the local stack's."""
-    if found := given or default_environment().get("SCHEMA_REGISTRY_URL"):
+    hint = "give --registry, set SCHEMA_REGISTRY_URL, or encode without one: --encode avro or json"
+    return _given_or_set(given, "SCHEMA_REGISTRY_URL", what="no schema registry is named", hint=hint)
+
+
+def _given_or_set(given: str | None, variable: str, *, what: str, hint: str) -> str:
+    if found := given or default_environment().get(variable):
         return found
-    raise ConfigError(
-        "no schema registry is named",
-        hint="give --registry, set SCHEMA_REGISTRY_URL, or encode without one: --encode avro or json",
-    )
+    raise ConfigError(what, hint=hint)
 
 
 def pairs(given: Iterable[str], *, option: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """The embedded stack: ``lakefeed local up`` and its servers."""
 
-from lakefeed.local.endpoints import Endpoints
 from lakefeed.local.part import PartStatus, Progress, StartStep
-from lakefeed.local.stack import Stack
+from lakefeed.local.stack import Endpoints, Stack
 
 __all__ = ["Endpoints", "PartStatus", "Progress", "Stack", "StartStep"]

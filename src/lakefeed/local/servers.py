@@ -15,11 +15,15 @@ from lakefeed.clients.s3 import signed_headers
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.errors import ConfigError, WorldError
-from lakefeed.local.endpoints import BUCKET, REGION
 from lakefeed.local.go import GoProgram
 from lakefeed.local.home import write_private, write_properties
 from lakefeed.local.part import ANSWER_SECONDS, NotReady, Part, Progress, StartStep, ask
 from lakefeed.local.ports import LOOPBACK
+
+REGION = "us-east-1"
+"""S3 clients must sign requests for it; the local stores accept no other."""
+
+BUCKET = "lake"
 
 _KAFKA_LOGGING = """\
 status = error

@@ -7,17 +7,56 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import SecretStr
 
 from lakefeed.clients.environment import StackEnvironment, default_home
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.errors import ConfigError
-from lakefeed.local.endpoints import BUCKET, REGION, Endpoints
 from lakefeed.local.home import Home, Memory, make_catalog, write_private
 from lakefeed.local.part import Part, PartStatus, Progress, StartStep
 from lakefeed.local.ports import LOOPBACK, choose_free, is_free, owner_of, taken
-from lakefeed.local.servers import DEFAULT_STORE, STORES, Kafka, RegistryServer, Store, store_named
+from lakefeed.local.servers import BUCKET, DEFAULT_STORE, REGION, STORES, Kafka, RegistryServer, Store, store_named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoints:
+    """All that a client needs to use the local stack.
+
+    The registry's URL is that of its Confluent-compatible API. The store takes path-style requests. The catalog's is
+    ``jdbc:sqlite:<file>``, as Spark takes it.
+    """
+
+    bootstrap_servers: str
+    schema_registry_url: str
+    s3_endpoint: str
+    region: str
+    access_key: str
+    secret_key: SecretStr
+    bucket: str
+    catalog_uri: str
+    warehouse: str
+
+    @property
+    def catalog_file(self) -> Path:
+        """Return the catalog's SQLite file."""
+        return Path(self.catalog_uri.removeprefix("jdbc:sqlite:"))
+
+    def as_environment(self) -> dict[str, str]:
+        """Return the variables that lakefeed reads, with the secret in clear: for a child process, not for logs."""
+        return {
+            "KAFKA_BOOTSTRAP_SERVERS": self.bootstrap_servers,
+            "SCHEMA_REGISTRY_URL": self.schema_registry_url,
+            "AWS_ENDPOINT_URL_S3": self.s3_endpoint,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key.get_secret_value(),
+            "AWS_REGION": self.region,
+            "LAKEFEED_CATALOG_URI": self.catalog_uri,
+            "LAKEFEED_WAREHOUSE": self.warehouse,
+        }
 
 
 class Stack:
@@ -49,12 +88,9 @@ class Stack:
         Called again it changes nothing; called after a part was killed it starts that part. If a part cannot
         be started, those that this call has started are stopped again.
 
-        Raises:
-            JavaError: no suitable Java.
-            DownloadError: a jar or a store's source did not arrive.
-            PortTaken: a port that was asked for is taken.
-            ConfigError: the home was made with another store, or runs on other ports.
-            Unreachable: a part does not start.
+        Raises JavaError without a suitable Java, DownloadError if a jar or a store's source did not arrive, PortTaken
+        for a fixed port, ConfigError if the home was made with another store or runs on other ports, and Unreachable
+        if a part does not start.
         """
         report = progress or (lambda _step: None)
         require_java()
