@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import core_schema
 
 from lakefeed.errors import ConfigError
@@ -26,6 +28,21 @@ class Model(BaseModel):
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
+
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
+        """Yield each rule of the block that its settings break; a plain text is shown with the block's name."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> Self:
+        found: list[ConfigProblem] = []
+        for problem in self._contradictions():
+            if isinstance(problem, ConfigProblem):
+                found.append(problem)
+            elif not found:
+                raise ValueError(problem)
+        raise_problems(found)
+        return self
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,32 @@ def raise_problems(problems: Iterable[ConfigProblem]) -> None:
     """Raise ``ConfigProblems`` if there are any."""
     if found := list(problems):
         raise ConfigProblems(*found)
+
+
+def checked(check: Callable[[Any], object]) -> AfterValidator:
+    """Accept values for which ``check`` raises no ValueError."""
+
+    def validate(value: Any) -> Any:
+        check(value)
+        return value
+
+    return AfterValidator(validate)
+
+
+def spelled(pattern: str, message: str) -> AfterValidator:
+    """Accept texts that the pattern matches as a whole; ``{}`` stands for the text in the message."""
+
+    def check(text: str) -> None:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(message.replace("{}", text))
+
+    return checked(check)
+
+
+def nearest(word: str, names: Iterable[str], *, separator: str = "_") -> str | None:
+    """Return the name that was probably meant; ``separator`` is what the names have between their words."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[._\- ]", separator, word).lower()
+    return next(iter(difflib.get_close_matches(plain, list(names), n=1, cutoff=0.7)), None)
 
 
 class ParsedText:
@@ -91,10 +134,15 @@ class ParsedText:
 class OneOf(Model):
     """A block that holds exactly one of several kinds, such as ``sink: {iceberg: {...}}``.
 
-    The fields named in ``__kinds__`` are the kinds; other fields belong to the block itself.
+    The fields named in ``__kinds__`` are the kinds, by default all of a class that derives from this one; other fields
+    belong to the block itself.
     """
 
     __kinds__: tuple[str, ...] = ()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        cls.__kinds__ = cls.__kinds__ or tuple(field.alias or name for name, field in cls.model_fields.items())
 
     @classmethod
     def installed_kind(cls, name: str) -> type[BaseModel] | None:
@@ -118,13 +166,11 @@ class OneOf(Model):
                 return {**data, given[0]: {}}
         return data
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
         given = self._given()
         if len(given) != 1:
             have = f"has {' and '.join(given)}" if given else "has none"
-            raise ValueError(f"exactly one of {', '.join(self.__kinds__)} is required; this block {have}")
-        return self
+            yield f"exactly one of {', '.join(self.__kinds__)} is required; this block {have}"
 
     def _given(self) -> list[str]:
         names = {field.alias or name: name for name, field in type(self).model_fields.items()}

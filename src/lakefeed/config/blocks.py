@@ -5,14 +5,21 @@ The rules take these blocks, and ``models.PipelineConfig`` runs the rules: so ne
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, ValidationInfo, create_model, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from lakefeed.config import sinks, sources
-from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, OneOf, raise_problems
+from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems, spelled
 from lakefeed.config.capabilities import Operation, Refusal
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode, RawDecode
@@ -45,7 +52,6 @@ OnFailure = Literal["pause", "stop", "fail"]
 class Source(OneOf):
     """The source of the records."""
 
-    __kinds__ = ("kafka", "kinesis", "files", "rate", "socket", "iceberg", "format")
     kafka: sources.KafkaSource | None = None
     kinesis: sources.KinesisSource | None = None
     files: sources.FilesSource | None = None
@@ -63,18 +69,6 @@ class Source(OneOf):
 class SinkChoice(OneOf):
     """The destination of the rows."""
 
-    __kinds__: tuple[str, ...] = (
-        "iceberg",
-        "parquet",
-        "files",
-        "jdbc",
-        "elasticsearch",
-        "kafka",
-        "memory",
-        "console",
-        "format",
-        "python",
-    )
     iceberg: IcebergSinkConfig | None = None
     parquet: sinks.ParquetSinkConfig | None = None
     files: sinks.FilesSinkConfig | None = None
@@ -135,11 +129,7 @@ class SinkChoice(OneOf):
         return self.chosen.capabilities.refusal(operation, sink=self.kind)
 
     def require(self, operation: Operation, *, where: str | None = None) -> None:
-        """Refuse an operation that the sink cannot do.
-
-        Args:
-            where: the place that the error names. Default: the sink's own.
-        """
+        """Refuse an operation that the sink cannot do; the error names ``where``, by default the sink's own place."""
         if (refusal := self.refusal(operation)) is not None:
             raise ConfigError(refusal.what, where=where or self.chosen.where or None, hint=refusal.hint)
 
@@ -151,13 +141,12 @@ class SecondarySinkChoice(SinkChoice):
     """When it cannot be written, the feed stops; or continues without it, and it catches up later by itself. To pause,
     a sink has to keep a ledger (iceberg, jdbc, elasticsearch), and the transform no state."""
 
-    @model_validator(mode="after")
-    def _can_be_beside(self) -> SecondarySinkChoice:
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
+        yield from super()._contradictions()
         if (refusal := self.refusal("stand_beside")) is not None:
-            raise ConfigProblems(ConfigProblem(refusal.what, key=self.kind, hint=refusal.hint))
-        if self.can_lag and (refusal := self.refusal("lag")) is not None:
-            raise ConfigProblems(ConfigProblem(refusal.what, key="on_failure", hint=refusal.hint))
-        return self
+            yield ConfigProblem(refusal.what, key=self.kind, hint=refusal.hint)
+        elif self.can_lag and (refusal := self.refusal("lag")) is not None:
+            yield ConfigProblem(refusal.what, key="on_failure", hint=refusal.hint)
 
     @property
     def can_lag(self) -> bool:
@@ -206,7 +195,8 @@ class Tables(Model):
 class PipelineBlocks(Model):
     """All blocks of a pipeline, each valid by itself."""
 
-    name: str = Field(description="The feed's name: it marks commits and the checkpoint. Do not change it later.")
+    name: Annotated[str, spelled(Identifier, "a name has letters, digits and underscores, and starts with a letter")]
+    """The feed's name: it marks commits and the checkpoint. Do not change it later."""
     source: Source
     decode: Decode = Field(default_factory=lambda: Decode(raw=RawDecode()))
     """How records become columns. Required for Kafka and Kinesis only: others' rows come decoded."""
@@ -228,7 +218,7 @@ class PipelineBlocks(Model):
     )
     tables: Tables | None = None
     """With {topic} in the sink's table: what becomes of one that fails, and what is special to some."""
-    checkpoint: str = ""
+    checkpoint: Annotated[str, AfterValidator(lambda path: path and sinks.s3a_path(path))] = ""
     """Checkpoint location: s3a://bucket/path, for this pipeline only. Required, unless each topic has a table of its
     own: then the tables' ledgers are enough; or the sink is memory or console: then each run may start over."""
     budget: RequestBudget | None = Field(None, description="What a batch should use at most; more than that warns.")
@@ -240,18 +230,6 @@ class PipelineBlocks(Model):
     spark: dict[str, Scalar] = Field(default_factory=dict)
     """Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and plugins are added
     to lakefeed's own."""
-
-    @field_validator("name")
-    @classmethod
-    def _name_is_identifier(cls, name: str) -> str:
-        if not re.fullmatch(Identifier, name):
-            raise ValueError("a name has letters, digits and underscores, and starts with a letter")
-        return name
-
-    @field_validator("checkpoint")
-    @classmethod
-    def _s3a(cls, path: str) -> str:
-        return sinks.s3a_path(path) if path else path
 
     @field_validator("spark", mode="before")
     @classmethod
@@ -287,6 +265,15 @@ class PipelineBlocks(Model):
                 where=f"source.{self.source.kind}",
             )
         return self.source.kafka
+
+    def brokers_of(self, sink: KafkaSinkConfig) -> str:
+        """Return the brokers of a topic to write to: the sink's own, else the source's."""
+        return sink.bootstrap_servers or (self.source.kafka.bootstrap_servers if self.source.kafka else "")
+
+    @property
+    def table_rules(self) -> Tables:
+        """The block ``tables``, or its defaults."""
+        return self.tables or Tables()
 
     @property
     def has_many_tables(self) -> bool:

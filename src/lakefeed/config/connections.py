@@ -9,14 +9,14 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, raise_problems, validated
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, checked, raise_problems, validated
 from lakefeed.config.secrets import Text, hidden, shown, texts_of
 from lakefeed.errors import ConfigError
 from lakefeed.messages.redaction import remember
@@ -55,7 +55,21 @@ def is_loopback(host: str | None) -> bool:
         return False
 
 
+def _web_address(what: str, *, instead: str) -> AfterValidator:
+    """Accept URLs without credentials, and leave out the slash at their end."""
+
+    def validate(url: str) -> str:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"{what} is a URL: http://host:port or https://host")
+        refuse_credentials(url, instead=instead)
+        return url.rstrip("/")
+
+    return AfterValidator(validate)
+
+
 # Services with AWS's API.
+
+Endpoint = Annotated[str, _web_address("an endpoint", instead="access_key and secret_key")]
 
 AWS_KEYS = {
     "access_key": "AWS_ACCESS_KEY_ID",
@@ -66,31 +80,16 @@ AWS_KEYS = {
 
 
 class AwsAccess(Model):
-    """The address of a service with AWS's API, and the keys for it.
+    """The address of a service with AWS's API, and the keys for it."""
 
-    Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
-    """
-
-    endpoint: str | None = Field(None, description="URL of the service; leave out for AWS itself.")
+    endpoint: Endpoint | None = Field(None, description="URL of the service; leave out for AWS itself.")
     access_key: SecretStr | None = Field(None, description="Access key id; give it as ${AWS_ACCESS_KEY_ID}.")
     secret_key: SecretStr | None = Field(None, description="Secret key; give it as ${AWS_SECRET_ACCESS_KEY}.")
     session_token: SecretStr | None = Field(None, description="Token of temporary credentials.")
 
-    @field_validator("endpoint")
-    @classmethod
-    def _endpoint_is_url(cls, endpoint: str | None) -> str | None:
-        if endpoint is None:
-            return None
-        if not endpoint.startswith(("http://", "https://")):
-            raise ValueError("an endpoint is a URL: http://host:port or https://host")
-        refuse_credentials(endpoint, instead="access_key and secret_key")
-        return endpoint.rstrip("/")
-
-    @model_validator(mode="after")
-    def _keys_come_in_pairs(self) -> Self:
+    def _contradictions(self) -> Iterator[str]:
         if (self.access_key is None) != (self.secret_key is None):
-            raise ValueError("access_key and secret_key belong together: give both or none")
-        return self
+            yield "access_key and secret_key belong together: give both or none"
 
 
 def _aws_settings(environment: Mapping[str, str], service: str) -> dict[str, str]:
@@ -118,11 +117,6 @@ class S3(AwsAccess):
         """Check that the bucket is part of the path."""
         return self.endpoint is not None if self.path_style is None else self.path_style
 
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> S3:
-        """Build the store that AWS_ENDPOINT_URL_S3, AWS_REGION and the AWS key variables name."""
-        return validated(cls, "the AWS variables of the environment", **_aws_settings(environment, "S3"))
-
 
 class KinesisAccess(AwsAccess):
     """The address of Kinesis, and the keys for it. The environment provides what is left out.
@@ -130,7 +124,7 @@ class KinesisAccess(AwsAccess):
     Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
     """
 
-    endpoint: str | None = None
+    endpoint: Endpoint | None = None
     """URL of the service. Default: AWS_ENDPOINT_URL_KINESIS or AWS_ENDPOINT_URL, else AWS itself."""
     access_key: SecretStr | None = Field(None, description="Access key id. Default: AWS_ACCESS_KEY_ID.")
     secret_key: SecretStr | None = Field(None, description="Secret key. Default: AWS_SECRET_ACCESS_KEY.")
@@ -150,7 +144,8 @@ class KinesisAccess(AwsAccess):
 class Registry(Model):
     """A Schema Registry with Confluent's API."""
 
-    url: str = Field(description="Base URL; for Apicurio it ends in /apis/ccompat/v7.")
+    url: Annotated[str, _web_address("a registry", instead="username and password")]
+    """Base URL; for Apicurio it ends in /apis/ccompat/v7."""
     username: str | None = Field(None, description="User for HTTP basic authentication.")
     password: SecretStr | None = Field(None, description="Password for HTTP basic authentication.")
 
@@ -158,14 +153,6 @@ class Registry(Model):
     @classmethod
     def _bare_url(cls, data: Any) -> Any:
         return {"url": data} if isinstance(data, str) else data
-
-    @field_validator("url")
-    @classmethod
-    def _url_without_credentials(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError("a registry is a URL: http://host:port or https://host")
-        refuse_credentials(url, instead="username and password")
-        return url.rstrip("/")
 
 
 # Iceberg catalogs.
@@ -175,8 +162,8 @@ _SQLITE = "jdbc:sqlite:"
 _URIS = {"jdbc": ("jdbc:",), "rest": ("http://", "https://"), "hive": ("thrift://",), "glue": ()}
 # Settings that belong to one kind alone.
 _OF_KIND = {
-    "jdbc": ("username", "password"),
-    "rest": ("credential", "token", "scope", "oauth2_server_uri", "vended_credentials"),
+    **dict.fromkeys(("username", "password"), "jdbc"),
+    **dict.fromkeys(("credential", "token", "scope", "oauth2_server_uri", "vended_credentials"), "rest"),
 }
 _NO_HADOOP = (
     "the Hadoop catalog is not offered: on S3 two commits at once can both succeed, and one of them is lost "
@@ -184,14 +171,25 @@ _NO_HADOOP = (
 )
 
 
+def _refuse_login(uri: str) -> None:
+    refuse_credentials(uri, instead="username and password, token or credential")
+
+
+def _warehouse(path: str) -> str:
+    refuse_credentials(path, instead="the block s3")
+    if path.startswith("s3a://"):
+        raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
+    return path.rstrip("/")
+
+
 class Catalog(Model):
     """An Iceberg catalog. The Hadoop catalog is not offered: on S3 it loses commits (apache/iceberg#970)."""
 
     type: Literal["jdbc", "rest", "hive", "glue"] = "jdbc"
     """jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue."""
-    uri: str = ""
+    uri: Annotated[str, checked(_refuse_login)] = ""
     """jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL, thrift://host:9083. Glue has none."""
-    warehouse: str | None = None
+    warehouse: Annotated[str, AfterValidator(_warehouse)] | None = None
     """Where tables live: s3://bucket/path. For rest, the name that the server gives it."""
     username: str | None = Field(None, description="Database user, for jdbc.")
     password: SecretStr | None = Field(None, description="Database password, for jdbc.")
@@ -199,7 +197,7 @@ class Catalog(Model):
     """OAuth2 client credential 'id:secret', for rest; traded for tokens, and again before they expire."""
     token: SecretStr | None = Field(None, description="Bearer token, for rest.")
     scope: str | None = Field(None, description="OAuth2 scope, for rest. Default: catalog.")
-    oauth2_server_uri: str | None = None
+    oauth2_server_uri: Annotated[str, checked(_refuse_login)] | None = None
     """Where the credential is traded, for rest. Default: v1/oauth/tokens below the uri."""
     vended_credentials: bool = False
     """For rest: ask the catalog for the store's keys, table by table."""
@@ -218,51 +216,28 @@ class Catalog(Model):
     @field_validator("properties")
     @classmethod
     def _one_place_for_each_setting(cls, properties: dict[str, str]) -> dict[str, str]:
-        hints = {
-            "type": "set catalogs.<name>.type",
-            "catalog-impl": "set catalogs.<name>.type: jdbc, rest, hive or glue",
-        }
-        given = {key: properties[key] for key in hints if key in properties}
-        raise_problems(
-            ConfigProblem(
-                _NO_HADOOP if "hadoop" in value.lower() else f"'{key}' says what 'type' says", key=key, hint=hints[key]
-            )
-            for key, value in given.items()
-        )
+        found = []
+        for key, kinds in {"type": "", "catalog-impl": ": jdbc, rest, hive or glue"}.items():
+            if key in properties:
+                is_hadoop = "hadoop" in properties[key].lower()
+                what = _NO_HADOOP if is_hadoop else f"'{key}' says what 'type' says"
+                found.append(ConfigProblem(what, key=key, hint=f"set catalogs.<name>.type{kinds}"))
+        raise_problems(found)
         return properties
 
-    @model_validator(mode="after")
-    def _fits_type(self) -> Self:
+    def _contradictions(self) -> Iterator[str]:
         prefixes = _URIS[self.type]
         if prefixes and not self.uri.startswith(prefixes):
-            raise ValueError(f"the uri of a {self.type} catalog starts with {' or '.join(prefixes)}")
+            yield f"the uri of a {self.type} catalog starts with {' or '.join(prefixes)}"
         if not prefixes and self.uri:
-            raise ValueError("a glue catalog has no uri: s3.region says where it is")
+            yield "a glue catalog has no uri: s3.region says where it is"
         if self.type != "rest" and self.warehouse is None:
-            raise ValueError(f"a {self.type} catalog requires a warehouse: s3://bucket/path")
-        for kind, names in _OF_KIND.items():
-            given = [name for name in names if getattr(self, name)]
-            if kind != self.type and given:
-                raise ValueError(f"{given[0]} is for a {kind} catalog, not for {self.type}")
+            yield f"a {self.type} catalog requires a warehouse: s3://bucket/path"
+        for name, kind in _OF_KIND.items():
+            if kind != self.type and getattr(self, name):
+                yield f"{name} is for a {kind} catalog, not for {self.type}"
         if self.token is not None and self.credential is not None:
-            raise ValueError("token and credential are two ways to log in: give one")
-        return self
-
-    @field_validator("uri", "oauth2_server_uri")
-    @classmethod
-    def _uri_without_credentials(cls, uri: str | None) -> str | None:
-        refuse_credentials(uri or "", instead="username and password, token or credential")
-        return uri
-
-    @field_validator("warehouse")
-    @classmethod
-    def _warehouse_is_s3(cls, warehouse: str | None) -> str | None:
-        if warehouse is None:
-            return None
-        refuse_credentials(warehouse, instead="the block s3")
-        if warehouse.startswith("s3a://"):
-            raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
-        return warehouse.rstrip("/")
+            yield "token and credential are two ways to log in: give one"
 
     @property
     def sqlite_file(self) -> Path | None:
@@ -317,18 +292,16 @@ class Connections(Model):
             if warehouse := environment.get("LAKEFEED_WAREHOUSE"):
                 settings["warehouse"] = warehouse
             catalogs["lake"] = validated(Catalog, "LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE", **settings)
-        found = cls(s3=S3.from_environment(environment), catalogs=catalogs)
+        s3 = validated(S3, "the AWS variables of the environment", **_aws_settings(environment, "S3"))
+        found = cls(s3=s3, catalogs=catalogs)
         remember(texts_of(found))
         return found
 
     def catalog(self, name: str) -> Catalog:
         """Return the catalog of that name."""
-        try:
-            return self.catalogs[name]
-        except KeyError:
-            raise ConfigError(
-                f"no catalog is called '{name}'",
-                where=f"catalogs: {', '.join(self.catalogs) or 'none declared'}",
-                hint=f"declare catalogs.{name} in the pipeline, or set LAKEFEED_CATALOG_URI and "
-                "LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
-            ) from None
+        if (found := self.catalogs.get(name)) is not None:
+            return found
+        known = ", ".join(self.catalogs) or "none declared"
+        hint = f"declare catalogs.{name} in the pipeline, or set LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE, "
+        hint += "which name the catalog 'lake'"
+        raise ConfigError(f"no catalog is called '{name}'", where=f"catalogs: {known}", hint=hint)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
-from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, OneOf
+from lakefeed.config.base import ConfigProblem, Model, OneOf, spelled
 from lakefeed.config.connections import Registry
 from lakefeed.config.sql import Ddl
 from lakefeed.config.values import Count
@@ -21,6 +22,7 @@ _LENIENT = (
 _SUBJECT = "Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key."
 _SCHEMA_FILE = "Or a file: an .avsc, or a Spark schema as .json."
 
+_Character = Annotated[str, spelled(r"[^\r\n\x80-\U0010ffff]", "one ASCII character is expected")]
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
@@ -36,15 +38,12 @@ class AvroDecode(Model):
     schema_file: Path | None = None
     """An .avsc file: the reader's schema with a registry, the writer's without."""
 
-    @model_validator(mode="after")
-    def _a_schema_from_somewhere(self) -> AvroDecode:
+    def _contradictions(self) -> Iterator[str]:
         if self.registry is None and self.schema_file is None:
-            raise ValueError("avro requires a registry (framed values) or a schema_file (values without header)")
-        if self.registry is None and self.subject is not None:
-            raise ValueError("subject requires a registry")
-        if self.registry is None and self.subjects:
-            raise ValueError("subjects requires a registry")
-        return self
+            yield "avro requires a registry (framed values) or a schema_file (values without header)"
+        for name in ("subject", "subjects"):
+            if self.registry is None and getattr(self, name):
+                yield f"{name} requires a registry"
 
 
 class ProtobufDecode(Model):
@@ -59,17 +58,13 @@ class ProtobufDecode(Model):
     message: str | None = None
     """The message, with the package or without. Default: the schema's only or first one."""
 
-    @model_validator(mode="after")
-    def _one_schema(self) -> ProtobufDecode:
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
         if (self.registry is None) == (self.schema_file is None):
-            raise ValueError(
-                "protobuf requires either a registry (framed values) or a schema_file (values without header)"
-            )
+            yield "protobuf requires either a registry (framed values) or a schema_file (values without header)"
         if self.registry is None and self.subject is not None:
-            raise ValueError("subject requires a registry")
+            yield "subject requires a registry"
         if self.schema_file is not None and self.schema_file.suffix == ".proto":
-            _check_message(self.schema_file, self.message)
-        return self
+            yield from _message_problems(self.schema_file, self.message)
 
 
 class JsonSchemaDecode(Model):
@@ -90,11 +85,9 @@ class JsonDecode(Model):
     sample_records: Count = Field(1_000, description="How many records schema: sample looks at, at most.")
     lenient: bool = Field(False, description=_LENIENT)
 
-    @model_validator(mode="after")
-    def _one_schema(self) -> JsonDecode:
+    def _contradictions(self) -> Iterator[str]:
         if [self.schema_ddl, self.schema_file, self.schema_].count(None) != 2:
-            raise ValueError("json requires one of schema_ddl, schema_file and schema: sample")
-        return self
+            yield "json requires one of schema_ddl, schema_file and schema: sample"
 
 
 class CsvDecode(Model):
@@ -102,25 +95,16 @@ class CsvDecode(Model):
 
     schema_ddl: Ddl | None = Field(None, description="Columns in the order of the line, as Spark DDL.")
     schema_file: Path | None = Field(None, description=_SCHEMA_FILE)
-    delimiter: str = Field(",", description="Between two values; one character, such as ';' or \"\\t\".")
-    quote: str = Field('"', description="Around values that hold the delimiter, a quote or a line end.")
-    escape: str = Field('"', description="Before a quote in quotes. Default: the quote is doubled.")
+    delimiter: _Character = Field(",", description="Between two values; one character, such as ';' or \"\\t\".")
+    quote: _Character = Field('"', description="Around values that hold the delimiter, a quote or a line end.")
+    escape: _Character = Field('"', description="Before a quote in quotes. Default: the quote is doubled.")
     null_value: str = Field("", description="What stands for null, outside quotes.")
 
-    @field_validator("delimiter", "quote", "escape")
-    @classmethod
-    def _one_character(cls, character: str) -> str:
-        if len(character) != 1 or not character.isascii() or character in "\r\n":
-            raise ValueError("one ASCII character is expected")
-        return character
-
-    @model_validator(mode="after")
-    def _one_schema(self) -> CsvDecode:
+    def _contradictions(self) -> Iterator[str]:
         if (self.schema_ddl is None) == (self.schema_file is None):
-            raise ValueError("csv requires either schema_ddl or schema_file")
+            yield "csv requires either schema_ddl or schema_file"
         if self.delimiter == self.quote:
-            raise ValueError("delimiter and quote are the same character")
-        return self
+            yield "delimiter and quote are the same character"
 
 
 class StringDecode(Model):
@@ -134,7 +118,6 @@ class RawDecode(Model):
 class Encoded(OneOf):
     """The encoding of bytes: exactly one of the formats."""
 
-    __kinds__ = ("avro", "protobuf", "json_schema", "json", "csv", "string", "raw")
     avro: AvroDecode | None = None
     protobuf: ProtobufDecode | None = None
     json_schema: JsonSchemaDecode | None = None
@@ -167,11 +150,10 @@ class Encoded(OneOf):
 class KeyDecode(Encoded):
     """The encoding of records' keys, which become the column ``kafka_key``; null keys stay null."""
 
-    @model_validator(mode="after")
-    def _nothing_to_sample(self) -> KeyDecode:
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
+        yield from super()._contradictions()
         if self.is_sampled:
-            raise ValueError("keys are not sampled: give schema_ddl or schema_file")
-        return self
+            yield "keys are not sampled: give schema_ddl or schema_file"
 
 
 class Decode(Encoded):
@@ -193,8 +175,8 @@ class Decode(Encoded):
     kafka_timestamp, else keep."""
 
 
-def _check_message(file: Path, message: str | None) -> None:
-    """Refuse a message that the lines of a .proto file do not define; nothing is compiled."""
+def _message_problems(file: Path, message: str | None) -> Iterator[ConfigProblem]:
+    """Yield that the lines of a .proto file do not define the message; nothing is compiled."""
     try:
         text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", file.read_text("utf-8"), flags=re.DOTALL)
     except (OSError, UnicodeDecodeError):
@@ -209,10 +191,9 @@ def _check_message(file: Path, message: str | None) -> None:
     top_level = [name for name, level in names.items() if level == 0]
     known = f"it has {', '.join(top_level[:10])}"
     if not names:
-        raise ConfigProblems(ConfigProblem(f"{file.name} defines no message", key="schema_file"))
-    if message is None and len(top_level) > 1:
+        yield ConfigProblem(f"{file.name} defines no message", key="schema_file")
+    elif message is None and len(top_level) > 1:
         what = f"{file.name} has several messages, so it has to be said which one the values are"
-        raise ConfigProblems(ConfigProblem(what, hint=f"add message: NAME; {known}"))
-    if message is not None and message.rpartition(".")[2] not in names:
-        what = f"{file.name} has no message '{message}'"
-        raise ConfigProblems(ConfigProblem(what, key="message", hint=known))
+        yield ConfigProblem(what, hint=f"add message: NAME; {known}")
+    elif message is not None and message.rpartition(".")[2] not in names:
+        yield ConfigProblem(f"{file.name} has no message '{message}'", key="message", hint=known)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr
 
-from lakefeed.config.base import ConfigProblem, raise_problems
+from lakefeed.config.base import ConfigProblem, checked
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
 from lakefeed.config.keyed import Deletes, keyed_problems
@@ -19,8 +20,26 @@ from lakefeed.config.values import Count
 
 INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")
 """Names that the server accepts."""
-_OURS = "lakefeed_"
-"""The start of the names of the ledger's indexes."""
+
+
+def _require_addresses(url: str | list[str]) -> None:
+    for address in [url] if isinstance(url, str) else url:
+        refuse_credentials(address, instead="username and password, or api_key")
+        try:
+            parts = urlsplit(address)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_address = False
+        if not is_address or parts.query or parts.fragment:
+            raise ValueError(f"'{address}' is no address of a server: write http://host:9200 or https://host")
+
+
+def _require_index_name(index: str) -> None:
+    if not INDEX.fullmatch(index):
+        letters = 'small letters, digits, - _ . within, and none of \\ / * ? " < > |'
+        raise ValueError(f"'{index}' can be no index's name: {letters}")
+    if index.startswith("lakefeed_"):
+        raise ValueError("names that start with lakefeed_ are the ledger's")
 
 
 class ElasticsearchSinkConfig(SinkConfig):
@@ -40,9 +59,10 @@ class ElasticsearchSinkConfig(SinkConfig):
     )
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a server")
 
-    url: str | list[str] = Field(min_length=1)
+    url: Annotated[str | list[str], checked(_require_addresses)] = Field(min_length=1)
     """http://host:9200 or https://…, one or several nodes; without credentials."""
-    index: str = Field(description="The index, or an alias of one; the ledger's index lakefeed_feeds is beside it.")
+    index: Annotated[str, checked(_require_index_name)]
+    """The index, or an alias of one; the ledger's index lakefeed_feeds is beside it."""
     username: str | None = Field(None, min_length=1, description="Who logs in.")
     password: SecretStr | None = Field(None, description="The user's password; give it as ${NAME}.")
     api_key: SecretStr | None = None
@@ -63,41 +83,12 @@ class ElasticsearchSinkConfig(SinkConfig):
     bulk_bytes: Count = 5_000_000
     """Bytes of one request at most; a document that has more goes alone."""
 
-    @field_validator("url")
-    @classmethod
-    def _addresses(cls, url: str | list[str]) -> str | list[str]:
-        for address in [url] if isinstance(url, str) else url:
-            refuse_credentials(address, instead="username and password, or api_key")
-            try:
-                parts = urlsplit(address)
-                is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-            except ValueError:
-                is_address = False
-            if not is_address or parts.query or parts.fragment:
-                raise ValueError(f"'{address}' is no address of a server: write http://host:9200 or https://host")
-        return url
-
-    @field_validator("index")
-    @classmethod
-    def _index_name(cls, index: str) -> str:
-        if not INDEX.fullmatch(index):
-            raise ValueError(
-                f"'{index}' can be no index's name: small letters, digits, - _ . within, and none of \\ / * ? \" < > |"
-            )
-        if index.startswith(_OURS):
-            raise ValueError(f"names that start with {_OURS} are the ledger's")
-        return index
-
-    @model_validator(mode="after")
-    def _one_login(self) -> ElasticsearchSinkConfig:
-        found = list(keyed_problems(self))
+    def _contradictions(self) -> Iterator[ConfigProblem]:
+        yield from keyed_problems(self)
         if (self.username is None) != (self.password is None):
-            what = "username and password belong together"
-            found.append(ConfigProblem(what, key="username", hint="give both or none"))
+            yield ConfigProblem("username and password belong together", key="username", hint="give both or none")
         if self.api_key is not None and self.username is not None:
-            found.append(ConfigProblem("api_key and username are two logins", key="api_key", hint="give one"))
-        raise_problems(found)
-        return self
+            yield ConfigProblem("api_key and username are two logins", key="api_key", hint="give one")
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from lakefeed.config.base import Model, OneOf
 from lakefeed.config.sql import Sql
@@ -46,11 +47,9 @@ class WindowBudget(Bounds):
 
     duration: Period = Field("1 hour", description="How far it looks back: '<n> seconds|minutes|hours|days'.")
 
-    @model_validator(mode="after")
-    def _a_bound(self) -> WindowBudget:
+    def _contradictions(self) -> Iterator[str]:
         if self.max_rows is None and self.max_share is None:
-            raise ValueError("a window requires max_rows or max_share")
-        return self
+            yield "a window requires max_rows or max_share"
 
 
 class ErrorBudget(Bounds):
@@ -58,11 +57,9 @@ class ErrorBudget(Bounds):
 
     window: WindowBudget | None = Field(None, description="Bounds over the batches of a time, beside those of each.")
 
-    @model_validator(mode="after")
-    def _a_bound(self) -> ErrorBudget:
+    def _contradictions(self) -> Iterator[str]:
         if self.max_rows is None and self.max_share is None and self.window is None:
-            raise ValueError("an error budget requires max_rows, max_share or a window")
-        return self
+            yield "an error budget requires max_rows, max_share or a window"
 
 
 class DeadLetters(OneOf):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr
 
-from lakefeed.config.base import raise_problems
+from lakefeed.config.base import ConfigProblem
 from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.keyed import Deletes, keyed_problems
 from lakefeed.config.sinks import MODES, SinkConfig
@@ -50,10 +50,8 @@ class IcebergSinkConfig(SinkConfig):
 
     _names_made: frozenset[str] = PrivateAttr(frozenset())
 
-    @model_validator(mode="after")
-    def _keys_and_mode(self) -> IcebergSinkConfig:
-        raise_problems(keyed_problems(self))
-        return self
+    def _contradictions(self) -> Iterator[ConfigProblem]:
+        return keyed_problems(self)
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
@@ -74,23 +72,16 @@ class IcebergSinkConfig(SinkConfig):
     @property
     def stored_files(self) -> SinkFiles:
         """Data files, and in each commit a manifest, the manifest list and the metadata file."""
-        return SinkFiles(
-            merges=self.mode == "upsert",
-            is_partitioned=bool(self.partition_by),
-            commit_puts=3,
-            commit_name="3 of metadata",
-        )
+        merges, is_partitioned = self.mode == "upsert", bool(self.partition_by)
+        return SinkFiles(merges=merges, is_partitioned=is_partitioned, commit_puts=3, commit_name="3 of metadata")
 
     def with_names_made(self, names: Iterable[str]) -> IcebergSinkConfig:
-        """Return the same sink, with these tables named after a topic: the file does not name them.
-
-        Such a table is the feed's only if the feed has made it.
-        """
+        """Return the same sink, with these tables named after a topic, not by the file."""
         copy = self.model_copy()
         copy._names_made = frozenset(names)
         return copy
 
     @property
     def names_made(self) -> frozenset[str]:
-        """The tables that the file does not name."""
+        """The tables that the file does not name; such a table is the feed's only if the feed has made it."""
         return self._names_made

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
+from pydantic import Field, SecretStr, StringConstraints
 
 from lakefeed.config import tls
-from lakefeed.config.base import raise_problems
+from lakefeed.config.base import ConfigProblem, checked
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
 from lakefeed.config.keyed import Deletes, keyed_problems
@@ -20,6 +21,22 @@ from lakefeed.errors import ConfigError
 _PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
 _LONGEST_NAME = 63
 """PostgreSQL cuts longer names off, MariaDB allows one letter more."""
+
+
+def _require_known_url(url: str) -> None:
+    refuse_credentials(url, instead="user and password")
+    try:
+        address = Address.of(url)
+        tls.check(address.kind, address.options)
+    except ConfigError as error:
+        raise ValueError(f"{error.what}: {error.hint}") from None
+
+
+def _require_known_to_both(table: str) -> None:
+    if any(len(part) > _LONGEST_NAME for part in table.split(".")):
+        raise ValueError(f"a table's name has {_LONGEST_NAME} letters at most")
+    if table.rpartition(".")[2].lower().startswith("lakefeed_"):
+        raise ValueError("names that start with lakefeed_ are the ledger's")
 
 
 class JdbcSinkConfig(SinkConfig):
@@ -39,11 +56,11 @@ class JdbcSinkConfig(SinkConfig):
     )
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a database")
 
-    url: str
+    url: Annotated[str, checked(_require_known_url)]
     """jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."""
     user: str = Field(min_length=1, description="Who logs in.")
     password: SecretStr = Field(description="The user's password; give it as ${NAME}.")
-    table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$")]
+    table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$"), checked(_require_known_to_both)]
     """table or schema.table; the ledger's tables lakefeed_feeds and lakefeed_commits are beside it."""
     mode: Literal["append", "upsert", "overwrite"] = "append"
     """One row for each record; the newest row for each key; or, with output_mode: complete, the rows of the newest
@@ -56,30 +73,8 @@ class JdbcSinkConfig(SinkConfig):
     on_delete: Literal["remove", "mark"] = "remove"
     """With upsert: remove the row, or keep it with lakefeed_deleted = true."""
 
-    @field_validator("url")
-    @classmethod
-    def _known_url(cls, url: str) -> str:
-        refuse_credentials(url, instead="user and password")
-        try:
-            address = Address.of(url)
-            tls.check(address.kind, address.options)
-        except ConfigError as error:
-            raise ValueError(f"{error.what}: {error.hint}") from None
-        return url
-
-    @field_validator("table")
-    @classmethod
-    def _known_to_both(cls, table: str) -> str:
-        if any(len(part) > _LONGEST_NAME for part in table.split(".")):
-            raise ValueError(f"a table's name has {_LONGEST_NAME} letters at most")
-        if table.rpartition(".")[2].lower().startswith("lakefeed_"):
-            raise ValueError("names that start with lakefeed_ are the ledger's")
-        return table
-
-    @model_validator(mode="after")
-    def _keys_and_mode(self) -> JdbcSinkConfig:
-        raise_problems(keyed_problems(self))
-        return self
+    def _contradictions(self) -> Iterator[ConfigProblem]:
+        return keyed_problems(self)
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
@@ -121,13 +116,8 @@ class Address:
         if not url.startswith("jdbc:") or parts.scheme not in _PORTS or not host or not database or "/" in database:
             hint = "write jdbc:postgresql://host:port/database, or jdbc:mariadb:, jdbc:mysql:"
             raise ConfigError("this is no address of a database that rows can go to", where=url, hint=hint)
-        return cls(
-            kind=parts.scheme,
-            host=host,
-            port=port,
-            database=database,
-            options=dict(parse_qsl(parts.query, keep_blank_values=True)),
-        )
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        return cls(kind=parts.scheme, host=host, port=port, database=database, options=options)
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.host}:{self.port}/{self.database}"

@@ -16,7 +16,7 @@ from lakefeed.config.secrets import Scalar
 from lakefeed.config.sinks import EVERY_MODE, SinkConfig
 from lakefeed.config.sql import Sql
 from lakefeed.config.transform import OutputMode
-from lakefeed.config.values import Brokers, is_topic_name
+from lakefeed.config.values import Brokers, TopicName
 
 _OUR_HEADERS = "lakefeed."
 """The start of the names of lakefeed's own headers."""
@@ -32,11 +32,9 @@ class AvroValue(Model):
     schema_file: Path | None = None
     """An .avsc file. Default: the subject's latest schema if the rows fit it, else made from them."""
 
-    @model_validator(mode="after")
-    def _subject_in_a_registry(self) -> AvroValue:
+    def _contradictions(self) -> Iterator[str]:
         if self.registry is None and self.subject is not None:
-            raise ValueError("subject requires a registry")
-        return self
+            yield "subject requires a registry"
 
 
 class ProtobufValue(AvroValue):
@@ -69,7 +67,6 @@ class ColumnValue(Model):
 class Value(OneOf):
     """The encoding of rows as values."""
 
-    __kinds__ = ("avro", "protobuf", "json_schema", "json", "column")
     avro: AvroValue | None = None
     protobuf: ProtobufValue | None = None
     json_schema: JsonSchemaValue | None = None
@@ -103,7 +100,7 @@ class KafkaSinkConfig(SinkConfig):
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a topic")
 
-    topic: str = Field(description="Its name; it has to be there.")
+    topic: TopicName = Field(description="Its name; it has to be there.")
     bootstrap_servers: Brokers | None = None
     """host:port of one or more brokers. Default: the source's, with how the source reaches them."""
     key: Sql | list[str] | None = None
@@ -114,13 +111,6 @@ class KafkaSinkConfig(SinkConfig):
     """Further headers by name: SQL expressions over the row, as "'text'"."""
     options: dict[str, Scalar] = Field(default_factory=dict)
     """Kafka producer settings with the prefix kafka., as kafka.linger.ms."""
-
-    @field_validator("topic")
-    @classmethod
-    def _topic_name(cls, topic: str) -> str:
-        if not is_topic_name(topic):
-            raise ValueError(f"'{topic}' can be no topic's name")
-        return topic
 
     @field_validator("headers")
     @classmethod

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from lakefeed.config.base import ConfigProblem, Model
 from lakefeed.config.values import TOPIC_MARK
 from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 DELETED = "lakefeed_deleted"
 """Column that says of each change whether it deletes the row of its key."""
@@ -35,11 +35,9 @@ class Deletes(Model):
     equals: list[str | int | bool] = Field(default_factory=list)
     """Its values that mean a delete, such as [d]."""
 
-    @model_validator(mode="after")
-    def _column_and_values(self) -> Deletes:
+    def _contradictions(self) -> Iterator[str]:
         if (self.column is None) != (not self.equals):
-            raise ValueError("delete requires column and equals together, such as {column: op, equals: [d]}")
-        return self
+            yield "delete requires column and equals together, such as {column: op, equals: [d]}"
 
 
 class KeyedSink(Protocol):
@@ -110,8 +108,7 @@ def in_rows(sink: KeyedSink, rows: StructType) -> None:
                 where=f"table {sink.table}, columns {', '.join(rows.names)}",
                 hint="name another key, or let transform.sql keep the column: SELECT *, …",
             )
-    keys_in_rows(sink, rows)
-    types = {field.name.lower(): field.dataType for field in rows.fields}
+    types = keys_in_rows(sink, rows)
     for column in sink.order_by:
         type_ = types[column.lower()]
         if isinstance(type_, t.StructType | t.ArrayType | t.MapType | t.NullType):
@@ -119,8 +116,8 @@ def in_rows(sink: KeyedSink, rows: StructType) -> None:
             raise ConfigError(what, where=f"table {sink.table}")
 
 
-def keys_in_rows(sink: KeyedSink, rows: StructType) -> None:
-    """Refuse rows whose keys are missing, or have values that are no key."""
+def keys_in_rows(sink: KeyedSink, rows: StructType) -> dict[str, DataType]:
+    """Refuse rows whose keys are missing, or have values that are no key; return the types by name in small letters."""
     from pyspark.sql import types as t
 
     types = {field.name.lower(): field.dataType for field in rows.fields}
@@ -137,3 +134,4 @@ def keys_in_rows(sink: KeyedSink, rows: StructType) -> None:
                 hint="keys are whole numbers, decimals, strings, bytes, booleans, dates or timestamps; cast it in "
                 "transform.sql",
             )
+    return types

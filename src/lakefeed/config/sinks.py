@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from lakefeed.config.base import ConfigProblem, ConfigProblems, Model
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, spelled
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.transform import FUNCTION, OutputMode
@@ -163,15 +163,9 @@ class PythonSinkConfig(SinkConfig):
     # The class says which it takes, when it is loaded.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
 
-    path: str = Field(description="package.module:Class, on PYTHONPATH or beside the pipeline file.")
+    path: Annotated[str, spelled(FUNCTION, "write it as package.module:Class")]
+    """package.module:Class, on PYTHONPATH or beside the pipeline file."""
     options: dict[str, Scalar] = Field(default_factory=dict, description="Arguments of the class, by name.")
-
-    @field_validator("path")
-    @classmethod
-    def _class(cls, path: str) -> str:
-        if not FUNCTION.fullmatch(path):
-            raise ValueError("write it as package.module:Class")
-        return path
 
     @property
     def target(self) -> str:

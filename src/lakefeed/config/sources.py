@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, raise_problems
+from lakefeed.config.base import ConfigProblem, Model, checked, raise_problems, spelled
 from lakefeed.config.connections import KinesisAccess
 from lakefeed.config.kafka_options import consumer_problems
 from lakefeed.config.secrets import Scalar, Text
@@ -15,7 +16,19 @@ from lakefeed.config.sinks import FileFormat
 from lakefeed.config.sql import Ddl
 from lakefeed.config.values import Bound, Brokers, Count, Period, TableName, is_topic_name, seconds_of
 
+_NO_STREAM = "a stream's name has letters, digits, '_', '.' and '-'; for an ARN, what is behind the '/'"
 _START = "Where a new feed begins; afterwards it resumes where its last commit ended."
+
+
+def _require_java_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    if not pattern:
+        raise ValueError("not a regular expression: it is empty")
+    if "(?P" in pattern:
+        raise ValueError("not a regular expression: (?P is Python's way, and Java reads it: (?<name>…)")
 
 
 class KafkaSource(Model):
@@ -23,7 +36,8 @@ class KafkaSource(Model):
 
     bootstrap_servers: Brokers = Field(description="host:port of one or more brokers, separated by commas.")
     topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
-    topics_pattern: str | None = Field(None, description="Or a regular expression of topic names.")
+    topics_pattern: Annotated[str, checked(_require_java_pattern)] | None = None
+    """Or a regular expression of topic names."""
     start: Literal["earliest", "latest"] = Field("earliest", description=_START)
     max_records_per_batch: Bound = 1_000_000
     """Upper bound on the records of one micro-batch, over all partitions."""
@@ -44,9 +58,9 @@ class KafkaSource(Model):
     @field_validator("topics", mode="before")
     @classmethod
     def _topic_names(cls, topics: Any) -> Any:
-        if not isinstance(topics, str | list):
-            return topics
         topics = [topics] if isinstance(topics, str) else topics
+        if not isinstance(topics, list):
+            return topics
         hint = "write several as a list: [orders, payments]; for a regular expression use topics_pattern"
         raise_problems(
             ConfigProblem(f"'{topic}' can be no topic's name", key=index, hint=hint)
@@ -67,31 +81,14 @@ class KafkaSource(Model):
         raise_problems(consumer_problems(options) if isinstance(options, dict) else ())
         return options
 
-    @field_validator("topics_pattern")
-    @classmethod
-    def _pattern_compiles(cls, pattern: str | None) -> str | None:
-        if pattern is None:
-            return None
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"not a regular expression: {error}") from None
-        if not pattern:
-            raise ValueError("not a regular expression: it is empty")
-        if "(?P" in pattern:
-            raise ValueError("not a regular expression: (?P is Python's way, and Java reads it: (?<name>…)")
-        return pattern
-
-    @model_validator(mode="after")
-    def _topics_or_pattern(self) -> KafkaSource:
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
         if (self.topics is None) == (self.topics_pattern is None):
-            raise ValueError("give either topics or topics_pattern")
+            yield "give either topics or topics_pattern"
         least = self.min_records_per_batch
         if least is None and "max_wait" in self.model_fields_set:
-            raise ValueError("max_wait is for min_records_per_batch, which is not set")
+            yield "max_wait is for min_records_per_batch, which is not set"
         if least is not None and least > self.max_records_per_batch:
-            raise ValueError("min_records_per_batch is more than max_records_per_batch")
-        return self
+            yield "min_records_per_batch is more than max_records_per_batch"
 
     @property
     def max_wait_seconds(self) -> int:
@@ -108,18 +105,10 @@ class KafkaSource(Model):
 class KinesisSource(KinesisAccess):
     """A stream of Kinesis."""
 
-    stream: str = Field(description="The stream's name.")
+    stream: Annotated[str, spelled(r"[a-zA-Z0-9_.-]{1,128}", _NO_STREAM)] = Field(description="The stream's name.")
     start: Literal["earliest", "latest"] = Field("earliest", description=_START)
     max_records_per_batch: Count = 100_000
     """Upper bound on the records of one micro-batch, over all shards."""
-
-    @field_validator("stream")
-    @classmethod
-    def _stream_name(cls, stream: str) -> str:
-        if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", stream):
-            what = "a stream's name has letters, digits, '_', '.' and '-'; for an ARN, what is behind the '/'"
-            raise ValueError(what)
-        return stream
 
     @property
     def topics(self) -> list[str]:
@@ -139,14 +128,12 @@ class FilesSource(Model):
     archive: str | None = Field(None, description="With done: archive, where they go: a path outside of `path`.")
     options: dict[str, Text] = Field(default_factory=dict, description="Spark's options of the format.")
 
-    @model_validator(mode="after")
-    def _columns_and_archive(self) -> FilesSource:
+    def _contradictions(self) -> Iterator[ConfigProblem]:
         if (self.schema_ddl is None) != (self.format == "text"):
             what = "text has one column, value" if self.schema_ddl else f"files of {self.format} require their columns"
-            raise ConfigProblems(ConfigProblem(what, key="schema_ddl", hint="schema_ddl: 'id BIGINT, name STRING'"))
+            yield ConfigProblem(what, key="schema_ddl", hint="schema_ddl: 'id BIGINT, name STRING'")
         if (self.archive is None) == (self.done == "archive"):
-            raise ConfigProblems(ConfigProblem("archive is where files go with done: archive", key="archive"))
-        return self
+            yield ConfigProblem("archive is where files go with done: archive", key="archive")
 
 
 class RateSource(Model):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from lakefeed.config.base import ConfigProblem, ConfigProblems, Model
+from lakefeed.config.base import ConfigProblem, Model, spelled
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.sql import Ddl, Sql
 from lakefeed.config.values import Duration, Identifier
 
 OutputMode = Literal["append", "update", "complete"]
-FUNCTION = re.compile(rf"{Identifier}(\.{Identifier})*:{Identifier}")
+FUNCTION = rf"{Identifier}(\.{Identifier})*:{Identifier}"
 
 
 class Watermark(Model):
@@ -32,20 +33,18 @@ class StaticTable(Model):
     schema_ddl: Ddl | None = Field(None, description="With format: the columns, as 'id BIGINT, name STRING'.")
     options: dict[str, Text] = Field(default_factory=dict, description="With format: Spark's options of it.")
 
-    @model_validator(mode="after")
-    def _table_or_format(self) -> StaticTable:
+    def _contradictions(self) -> Iterator[str]:
         if (self.table is None) == (self.format is None):
-            raise ValueError("give either table or format")
+            yield "give either table or format"
         if self.table is not None and (self.path or self.schema_ddl or self.options):
-            raise ValueError("path, schema_ddl and options belong to format; a table knows them itself")
-        return self
+            yield "path, schema_ddl and options belong to format; a table knows them itself"
 
 
 class Step(Model):
     """One step of a transform: a SELECT, a Python function, or the first row of each key."""
 
     sql: Sql | None = Field(None, description="One SELECT over the rows, the steps before and the tables, by name.")
-    python: str | None = None
+    python: Annotated[str, spelled(FUNCTION, "write it as package.module:function")] | None = None
     """Or package.module:function, on PYTHONPATH or beside the pipeline file. It takes DataFrames and returns one."""
     options: dict[str, Scalar] = Field(default_factory=dict)
     """With python: further arguments of the function, by name."""
@@ -54,20 +53,11 @@ class Step(Model):
     they are remembered."""
     watermark: Watermark | None = Field(None, description="How late the rows of this step may be.")
 
-    @field_validator("python")
-    @classmethod
-    def _function(cls, path: str | None) -> str | None:
-        if path is not None and not FUNCTION.fullmatch(path):
-            raise ValueError("write it as package.module:function")
-        return path
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Step:
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
         if [self.sql, self.python, self.deduplicate].count(None) != 2:
-            raise ValueError("a step requires exactly one of sql, python and deduplicate")
+            yield "a step requires exactly one of sql, python and deduplicate"
         if self.options and self.python is None:
-            raise ConfigProblems(ConfigProblem("options are the arguments of a Python function", key="options"))
-        return self
+            yield ConfigProblem("options are the arguments of a Python function", key="options")
 
 
 class StreamOfTopic(Model):
@@ -98,23 +88,20 @@ class Transform(Model):
     @field_validator("steps", "tables", "streams")
     @classmethod
     def _views(cls, named: dict[str, Any]) -> dict[str, Any]:
-        for name in named:
-            if not re.fullmatch(Identifier, name):
-                raise ValueError(f"'{name}' can be no view's name: letters, digits and underscores")
+        if unfit := next((name for name in named if not re.fullmatch(Identifier, name)), None):
+            raise ValueError(f"'{unfit}' can be no view's name: letters, digits and underscores")
         return named
 
-    @model_validator(mode="after")
-    def _sql_or_steps(self) -> Transform:
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
         if (self.sql is None) == (not self.steps):
-            raise ValueError("give either sql or steps")
+            yield "give either sql or steps"
         if self.streams and self.watermark is not None:
-            raise ConfigProblems(ConfigProblem("with streams each of them has a watermark of its own", key="watermark"))
+            yield ConfigProblem("with streams each of them has a watermark of its own", key="watermark")
         if len(self.streams) == 1:
-            raise ConfigProblems(ConfigProblem("one stream is none to join: leave streams out", key="streams"))
+            yield ConfigProblem("one stream is none to join: leave streams out", key="streams")
         names = [name.lower() for views in (self.streams, self.tables, self.steps) for name in views]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"{twice[0]} is the name of two, of streams, tables and steps")
-        return self
+            yield f"{twice[0]} is the name of two, of streams, tables and steps"
 
     @property
     def all_steps(self) -> dict[str, Step]:

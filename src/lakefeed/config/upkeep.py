@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
-from lakefeed.config.base import Model
+from lakefeed.config.base import Model, checked, spelled
 from lakefeed.config.values import Duration, Period, seconds_of
 
 Step = Literal["compact", "manifests", "expire", "orphans"]
-STEPS: tuple[Step, ...] = ("compact", "manifests", "expire", "orphans")
+STEPS: tuple[Step, ...] = get_args(Step)
 DAY = 86_400
 
 
-def _time_of_day(text: str) -> str:
-    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
-        raise ValueError("a time of day is HH:MM, in UTC")
-    return text
-
-
-def _a_day_at_least(text: str) -> str:
+def _require_a_day(text: str) -> None:
     if seconds_of(text) < DAY:
         raise ValueError("younger than 1 day it can be the file of a batch that is not committed yet")
-    return text
 
 
 class Compact(Model):
@@ -57,7 +50,7 @@ class Expire(Model):
 class Orphans(Model):
     """Files below the table's data and metadata that no snapshot knows, left behind by what was cut off."""
 
-    older_than: Annotated[Duration, AfterValidator(_a_day_at_least)] = "3 days"
+    older_than: Annotated[Duration, checked(_require_a_day)] = "3 days"
     """Younger ones may belong to a commit at hand; 1 day at least."""
     every: Period = Field("1 day", description="How often they are looked for: each look lists the table's files.")
 
@@ -66,7 +59,7 @@ class Upkeep(Model):
     """Maintenance of the feed's table and its dead-letter table, inside the job, while it runs."""
 
     every: Period | None = Field(None, description="Time between two looks at the tables. Default: 1 hour.")
-    at: Annotated[str, AfterValidator(_time_of_day)] | None = None
+    at: Annotated[str, spelled(r"([01]\d|2[0-3]):[0-5]\d", "a time of day is HH:MM, in UTC")] | None = None
     """Or once a day at this time, HH:MM in UTC."""
     max_minutes: float = Field(10, gt=0, description="No new piece of work is begun after that; the next look resumes.")
     only: list[Step] | None = Field(None, min_length=1, description="These steps alone. Default: all.")
@@ -75,11 +68,9 @@ class Upkeep(Model):
     expire: Expire = Field(default_factory=Expire)
     orphans: Orphans = Field(default_factory=Orphans)
 
-    @model_validator(mode="after")
-    def _one_schedule(self) -> Upkeep:
+    def _contradictions(self) -> Iterator[str]:
         if self.every is not None and self.at is not None:
-            raise ValueError("give either every or at")
-        return self
+            yield "give either every or at"
 
     @property
     def steps(self) -> tuple[Step, ...]:

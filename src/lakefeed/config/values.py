@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field
 
-from lakefeed.config.base import ParsedText
+from lakefeed.config.base import ParsedText, checked
 
 Identifier = r"[A-Za-z_][A-Za-z0-9_]*"
 COLUMN = rf"({Identifier}(?:\.{Identifier})*)"
@@ -25,21 +25,14 @@ Bound = Annotated[int, Field(gt=0, le=2**63 - 1)]
 # Tables and topics.
 
 
-def _three_parts(table: str) -> str:
+def _require_three_parts(table: str) -> None:
     if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", table):
         raise ValueError("a table is written catalog.namespace.table, of letters, digits and underscores")
-    return table
 
 
-def _three_parts_of_a_template(table: str) -> str:
-    _three_parts(table.replace(TOPIC_MARK, "t"))
-    return table
-
-
-TableName = Annotated[str, AfterValidator(_three_parts)]
+TableName = Annotated[str, checked(_require_three_parts)]
 """``catalog.namespace.table``"""
-
-TableTemplate = Annotated[str, AfterValidator(_three_parts_of_a_template)]
+TableTemplate = Annotated[str, checked(lambda table: _require_three_parts(table.replace(TOPIC_MARK, "t")))]
 """A table's name in which ``{topic}`` may stand for the topic's."""
 
 
@@ -58,27 +51,25 @@ def is_topic_name(topic: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) is not None and topic not in (".", "..")
 
 
-def _can_name_a_topic(topic: str) -> str:
+def _require_topic_name(topic: str) -> None:
     if not is_topic_name(topic):
-        raise ValueError("a topic's name is up to 249 letters, digits, '.', '_' and '-'")
-    return topic
+        raise ValueError(f"'{topic}' can be no topic's name: it is up to 249 letters, digits, '.', '_' and '-'")
 
 
-TopicName = Annotated[str, AfterValidator(_can_name_a_topic)]
+TopicName = Annotated[str, checked(_require_topic_name)]
 
 _BROKER = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII)
 
 
-def _host_and_port(servers: str) -> str:
+def _require_hosts_and_ports(servers: str) -> None:
     for server in servers.split(","):
         found = _BROKER.fullmatch(server.strip())
         if found is None or not 1 <= int(found[1]) <= 65535:
             what = f"'{server.strip()}' is no broker: write host:port, with a port of 1 to 65535; several with commas"
             raise ValueError(f"{what} between them")
-    return servers
 
 
-Brokers = Annotated[str, AfterValidator(_host_and_port)]
+Brokers = Annotated[str, checked(_require_hosts_and_ports)]
 """``host:port`` of one or more brokers."""
 
 
@@ -105,20 +96,14 @@ def seconds_of(duration: str) -> int:
     return seconds
 
 
-def _require_duration(text: str) -> str:
-    seconds_of(text)
-    return text
-
-
-def _require_period(text: str) -> str:
+def _require_period(text: str) -> None:
     if seconds_of(text) == 0:
         raise ValueError("a duration of 1 second at least is required")
-    return text
 
 
-Duration = Annotated[str, AfterValidator(_require_duration)]
+Duration = Annotated[str, checked(seconds_of)]
 """A duration, which may be no time at all."""
-Period = Annotated[str, AfterValidator(_require_period)]
+Period = Annotated[str, checked(_require_period)]
 """A duration of 1 second at least."""
 
 AVAILABLE_NOW = "available-now"

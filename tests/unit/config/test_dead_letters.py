@@ -21,8 +21,8 @@ def test_they_go_to_a_table_or_a_topic(reading: Reader, place: str) -> None:
     [
         ("{table: lake.nyc.dead, topic: trips-dead-letters}", "table and topic"),
         ("{budget: {max_rows: 3}}", "table, topic"),
-        ("{topic: 'a b'}", "a topic's name"),
-        ("{topic: ..}", "a topic's name"),
+        ("{topic: 'a b'}", "can be no topic's name"),
+        ("{topic: ..}", "can be no topic's name"),
         ("{topic: trips}", "which the source reads"),
     ],
 )
