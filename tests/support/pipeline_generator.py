@@ -39,7 +39,7 @@ def is_right(values: Any) -> bool:
     except ValidationError:
         return False
     named = any(place[-1] in ("schema_file", "ca_file", "topics_pattern") for place, _ in places(values))
-    return not (named or missing_columns(config) or function_problems(config, Path("/nowhere")))
+    return not (named or any(missing_columns(config)) or any(function_problems(config, Path("/nowhere"))))
 
 
 def pipeline(dice: random.Random) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from lakefeed.config.loading.load import read
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
 
@@ -34,6 +37,14 @@ ENVIRONMENT = {
 }
 
 Reader = Callable[..., tuple[PipelineConfig | None, list[Problem]]]
+
+
+def problems(
+    path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
+) -> tuple[PipelineConfig | None, list[Problem]]:
+    """Read a pipeline and return its problems, warnings too. No pipeline if any of them is an error."""
+    reading = read(path, overrides=overrides, environment=environment)
+    return reading.config, reading.problems
 
 
 def topic_to_topic(**blocks: Any) -> PipelineConfig:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.loading.load import problems
+from tests.support.pipeline_text import problems
 
 PG = "jdbc:postgresql://db:5432/shop?sslmode=require"
 KAFKA = {"bootstrap_servers": "a:9092,b:9092", "topics": ["hits"]}

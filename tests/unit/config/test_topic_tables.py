@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.loading.load import load, problems
+from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.topic_tables import config_of, on_failure, require_fit
 from lakefeed.errors import ConfigError
+from tests.support.pipeline_text import problems
 
 ENVIRONMENT = {"LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db", "LAKEFEED_WAREHOUSE": "s3://lake/w"}
 

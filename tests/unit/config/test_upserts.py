@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.records.decode.changes import delete_rule
-from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader, problems
 
 UPSERT = GOOD.replace("    table: lake.nyc.trips\n", "    table: lake.nyc.trips\n    mode: upsert\n    keys: [id]\n")
 KEYED = UPSERT.replace("decode:\n", "decode:\n  key: {json: {schema_ddl: id BIGINT}}\n")

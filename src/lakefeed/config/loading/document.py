@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode
@@ -110,13 +110,13 @@ class Document:
         return _at(self.locate(place, key=key), Problem(what=what, key=dotted(place), hint=hint))
 
     def located(self, problem: Problem) -> Problem:
-        """Return a problem with the line of its setting; a setting that comes from the environment has none."""
+        """Return a problem with the line of its setting, if it has none; one from the environment keeps none."""
         # A key may have dots itself, as a topic's name.
         known = {dotted(place): place for place in self.contents}
         key = problem.key
         while key and key not in known:
             key = key.rpartition(".")[0]
-        return _at(self.locate(known[key]), problem) if key else problem
+        return _at(self.locate(known[key]), problem) if key and problem.file is None else problem
 
     def rename(self, old: Place, new: Place) -> None:
         """Make the value of a misspelt key known under the right key too."""
@@ -209,7 +209,8 @@ class _Conversion:
         key = str(place[-1]) if place else ""
         is_secret_key = free is not None and bool(SECRET_KEY.search(key))
         from_outside = free is not None and bool(outcome.variables) and not at_launch(key)
-        is_secret = shape.is_secret(annotation) or is_secret_key or from_outside
+        is_named = is_secret_key or shape.is_secret(annotation)
+        is_secret = is_named or from_outside
         self.report_references(outcome, place, location, is_secret=is_secret)
         if from_outside and not keeps_secrets(free):
             what = f"'{key}' is public, and a value from ${{…}} is taken for a secret"
@@ -220,7 +221,6 @@ class _Conversion:
             document.secrets.add(outcome.text)
             # A message may quote the variable's value without the text around it.
             values = [(self.environment or {}).get(name, "") for name in outcome.variables]
-            is_named = is_secret_key or shape.is_secret(annotation)
             remember([outcome.text, *values], shortest=SHORTEST if is_named else SHORTEST_OF_FREE)
         if place in document.broken:
             return node.value
@@ -234,13 +234,13 @@ class _Conversion:
             hint = "take them out; or give the whole value as ${NAME}, which is kept secret"
             self.broken(what, place, location, hint)
             return outcome.text
-        if shape.is_path(annotation):
+        if Path in shape.members(annotation):
             return self.path(outcome.text, place, location)
         if outcome.variables and shape.accepts_text(annotation):
             # A password 0123 or a version 1.10 from the environment is text where text is expected.
             if from_outside:
                 return SecretText(outcome.text)
-            return outcome.text or (None if node.style is None and shape.optional(annotation) else "")
+            return outcome.text or (None if node.style is None and type(None) in get_args(annotation) else "")
         typed = self.typed(node, outcome.text)
         # Where keys are free (table properties), 134217728 and true are meant as they are written.
         return outcome.text if shape.members(free) == (str,) and isinstance(typed, int | float) else typed

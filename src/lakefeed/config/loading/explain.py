@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakefeed.config.base import ConfigProblem, ConfigProblems, OneOf
+from lakefeed.config.base import ConfigProblem, ConfigProblems, OneOf, nearest
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.document import Document
 from lakefeed.config.loading.shape import Place, dotted
@@ -98,12 +97,6 @@ def type_at(place: Place) -> Any:
 
 def _names_at(place: Place) -> list[str]:
     return list(shape.fields(shape.model_of(type_at(place))))
-
-
-def nearest(word: str, names: Iterable[str]) -> str | None:
-    """Return the name that was probably meant."""
-    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[.\- ]", "_", word).lower()
-    return next(iter(difflib.get_close_matches(plain, list(names), n=1, cutoff=0.7)), None)
 
 
 def explain(details: Sequence[Detail], document: Document) -> list[Problem]:

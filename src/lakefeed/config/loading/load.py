@@ -18,8 +18,6 @@ from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.config.sinks import UnreadSinkConfig, without_imports
 from lakefeed.errors import ConfigError
 
-__all__ = ["Problem", "Reading", "load", "problems", "read"]
-
 _BEGIN = "lakefeed init --topic TOPIC writes one to begin with"
 
 
@@ -41,12 +39,7 @@ class Reading:
 
 
 def load(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> PipelineConfig:
-    """Read a pipeline.
-
-    Args:
-        path: the pipeline file; relative paths in it start at its folder.
-        overrides: ``path=value`` pairs as given to ``--set``, applied in order.
-        environment: where ``${NAME}`` comes from.
+    """Read a pipeline as ``read`` does.
 
     Raises:
         ConfigError: with every mistake in the file, its line and what to do about it.
@@ -57,20 +50,12 @@ def load(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
     return reading.config
 
 
-def problems(
-    path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
-) -> tuple[PipelineConfig | None, list[Problem]]:
-    """Read a pipeline and return its problems, warnings too. No pipeline if any of them is an error."""
-    reading = read(path, overrides=overrides, environment=environment)
-    return reading.config, reading.problems
-
-
 def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = os.environ) -> Reading:
     """Read a pipeline with its problems and the place of each setting.
 
     Args:
-        path: the pipeline file.
-        overrides: ``path=value`` pairs.
+        path: the pipeline file; relative paths in it start at its folder.
+        overrides: ``path=value`` pairs as given to ``--set``, applied in order.
         environment: where ``${NAME}`` comes from. None reads the file alone: no variable, nothing that is installed.
     """
     with nullcontext() if environment is not None else without_imports():
@@ -86,7 +71,7 @@ def _read(path: Path, overrides: Sequence[str], environment: Mapping[str, str] |
             raise Unreadable(Problem(what="the file is empty", file=name, line=1, column=1, hint=_BEGIN))
         for override in overrides:
             try:
-                apply_override(node, override, root=PipelineConfig)
+                node = apply_override(node, override, root=PipelineConfig)
             except Unreadable as unreadable:
                 found.append(unreadable.problem)
         document = convert(node, root=PipelineConfig, folder=folder, environment=environment, name=name)
@@ -96,16 +81,12 @@ def _read(path: Path, overrides: Sequence[str], environment: Mapping[str, str] |
     mistakes = find_mistakes(document)
     found += mistakes.problems
     if (config := mistakes.config) is not None:
-        later = [*_catalog_problems(config, document, environment), *_subject_problems(config, document)]
-        named = [
-            *missing_columns(config),
-            *_unread_sinks(config),
-            *function_problems(config, folder, static=environment is None),
-        ]
+        later = [*_catalog_problems(config, environment), *_subject_problems(config, document)]
         if not errors_of([*found, *later]):
-            named += plain_text_logins(config, config.connections(environment or {}))
-        later += [document.located(problem) for problem in named]
-        found += [problem for problem in later if not mistakes.is_noise(problem)]
+            later += plain_text_logins(config, config.connections(environment or {}))
+        later += [*missing_columns(config), *_unread_sinks(config)]
+        later += function_problems(config, folder, static=environment is None)
+        found += [problem for problem in map(document.located, later) if not mistakes.is_noise(problem)]
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
     is_good = not errors_of(found) and not mistakes.replaced
     return Reading(config=config if is_good else None, mistakes=mistakes, problems=found, document=document)
@@ -122,9 +103,7 @@ def _unread_sinks(config: PipelineConfig) -> Iterator[Problem]:
             )
 
 
-def _catalog_problems(
-    config: PipelineConfig, document: Document, environment: Mapping[str, str] | None
-) -> Iterator[Problem]:
+def _catalog_problems(config: PipelineConfig, environment: Mapping[str, str] | None) -> Iterator[Problem]:
     """Yield each sink whose catalog neither the file declares nor the environment names."""
     try:
         known = config.connections(environment or {}).catalogs
@@ -138,7 +117,7 @@ def _catalog_problems(
         hint = f"known: {', '.join(known) or 'none'}; declare catalogs.{catalog}, or set LAKEFEED_CATALOG_URI "
         hint += "and LAKEFEED_WAREHOUSE, which name the catalog 'lake'"
         what = f"'{block.iceberg.table}': no catalog is called '{catalog}'"
-        yield document.located(Problem(what=what, key=f"{place}.iceberg.table", hint=hint))
+        yield Problem(what=what, key=f"{place}.iceberg.table", hint=hint)
 
 
 def _subject_problems(config: PipelineConfig, document: Document) -> Iterator[Problem]:
@@ -146,16 +125,13 @@ def _subject_problems(config: PipelineConfig, document: Document) -> Iterator[Pr
     kafka = config.source.kafka
     if kafka is None or kafka.topics is not None or config.has_many_tables:
         return
-    parts: list[tuple[Encoded | None, tuple[str, ...], str]] = [
-        (config.decode, ("decode",), "value"),
-        (config.decode.key, ("decode", "key"), "key"),
-    ]
-    for encoded, place, part in parts:
+    parts: dict[str, Encoded | None] = {"value": config.decode, "key": config.decode.key}
+    for part, encoded in parts.items():
         if encoded is None or encoded.registry is None or encoded.subject:
             continue
         if encoded.avro is not None and encoded.avro.schema_file is not None:
             continue
-        at = (*place, encoded.kind)
+        at = ("decode", encoded.kind) if part == "value" else ("decode", "key", encoded.kind)
         hint = f"add {'.'.join(at)}.subject: <topic>-{part} of one of the topics"
         if encoded.kind == "avro":
             hint += f", or {'.'.join(at)}.schema_file"

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from lakefeed.config.base import ConfigProblem, OneOf
+from lakefeed.config.base import ConfigProblem, OneOf, nearest
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.document import Document
-from lakefeed.config.loading.explain import Detail, explain, locate_problems, nearest, type_at
+from lakefeed.config.loading.explain import Detail, explain, locate_problems, type_at
 from lakefeed.config.loading.shape import Place
 from lakefeed.config.models import CROSS_BLOCK_ERRORS, PipelineConfig
 from lakefeed.config.problem import Problem
 
 # More than a file can have blocks below each other; each round replaces all that the round before has found.
 _MAX_ROUNDS = 20
+
+_NOTHING = object()
 
 # One of these is right for each setting that is a text.
 _TEXTS = (
@@ -44,73 +46,68 @@ _TEXTS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Mistakes:
     """The outcome of validating a document.
 
     Attributes:
         config: the pipeline, with the replacements in it; None if no replacement was found.
-        problems: the mistakes.
-        replaced: the places whose value is a replacement.
+        replaced: the places whose value is a replacement, or is not known.
     """
 
-    config: PipelineConfig | None
+    config: PipelineConfig | None = None
     problems: list[Problem] = field(default_factory=list)
-    replaced: frozenset[Place] = frozenset()
+    replaced: set[Place]
 
     def is_noise(self, problem: Problem) -> bool:
-        """Return whether a later problem only speaks of a replacement."""
-        return _is_about(problem, self.replaced)
+        """Return whether a problem is about a replaced value: at its place, or in words of the block around it."""
+        key = tuple(problem.key.split(".")) if problem.key else ()
+        for place in self.replaced:
+            at = tuple(str(part) for part in place)
+            if key[: len(at)] == at:
+                return True
+            name = next((part.rstrip("s") for part in reversed(at) if not part.isdigit()), None)
+            if at[: len(key)] == key and name and re.search(rf"\b{re.escape(name)}s?\b", problem.what):
+                return True
+        return False
 
 
 def find_mistakes(document: Document) -> Mistakes:
     """Validate a document until every mistake in it is found."""
-    values = copy.deepcopy(document.values)
-    replaced: set[Place] = set(document.broken)
+    mistakes = Mistakes(replaced=set(document.broken))
     found: dict[tuple[str, str], Problem] = {}
-    config: PipelineConfig | None = None
+    repair = _Repair(document)
     for _ in range(_MAX_ROUNDS):
         between: list[ConfigProblem] = []
-        changed: set[Place] = set()
-        try:
-            config = PipelineConfig.model_validate(values, context={CROSS_BLOCK_ERRORS: between})
-            problems = locate_problems((), between, document)
-        except ValidationError as error:
-            details = [Detail.of(detail) for detail in error.errors(include_url=False)]
-            problems = explain(details, document)
-            changed = _Repair(values, document).replace_all(details)
-        for problem in problems:
-            if not _is_about(problem, replaced):
+        mistakes.config, details = _validate(repair.values, between)
+        for problem in (*explain(details, document), *locate_problems((), between, document)):
+            if not mistakes.is_noise(problem):
                 found.setdefault((problem.key, problem.what), problem)
-        if not changed:
+        if not (changed := repair.replace_all(details)):
             break
-        replaced |= changed
-    return Mistakes(config=config, problems=list(found.values()), replaced=frozenset(replaced))
+        mistakes.replaced |= changed
+    mistakes.problems = list(found.values())
+    return mistakes
 
 
-def _is_about(problem: Problem, replaced: Iterable[Place]) -> bool:
-    """Return whether a problem is about a replaced value: at its place, or in words of the block around it."""
-    key = tuple(problem.key.split(".")) if problem.key else ()
-    for place in replaced:
-        at = tuple(str(part) for part in place)
-        if key[: len(at)] == at:
-            return True
-        names = [part for part in at if not part.isdigit()]
-        if at[: len(key)] == key and names and re.search(rf"\b{re.escape(names[-1].rstrip('s'))}s?\b", problem.what):
-            return True
-    return False
+def _validate(values: Any, between: list[ConfigProblem]) -> tuple[PipelineConfig | None, list[Detail]]:
+    try:
+        return PipelineConfig.model_validate(values, context={CROSS_BLOCK_ERRORS: between}), []
+    except ValidationError as error:
+        return None, [Detail.of(detail) for detail in error.errors(include_url=False)]
 
 
 class _Repair:
-    """One round: puts a right value in place of each wrong one."""
+    """Puts a right value in place of each wrong one."""
 
-    def __init__(self, values: Any, document: Document) -> None:
-        self.values = values
+    def __init__(self, document: Document) -> None:
+        self.values = copy.deepcopy(document.values)
         self.document = document
         self.changed: set[Place] = set()
 
     def replace_all(self, details: Sequence[Detail]) -> set[Place]:
         """Replace the wrong values; return their places."""
+        self.changed = set()
         # A misspelt key first: its value is then checked under its right name, and is not missing.
         for detail in details:
             if detail.is_misspelt:
@@ -137,9 +134,10 @@ class _Repair:
 
     def _replace(self, place: Place) -> None:
         """Put a right value in a place, or in the nearest one around it that can be written to."""
-        while place and not isinstance(_at(self.values, place[:-1]), dict | list):
+        while place and not isinstance(around := _at(self.values, place[:-1]), dict | list):
             place = place[:-1]
-        if not place or (_has(self.values, place) and not self._errors(place)):
+        is_there = bool(place) and _at(self.values, place, _NOTHING) is not _NOTHING
+        if not place or (not is_there and isinstance(around, list)) or (is_there and not self._errors(place)):
             return
         annotation = type_at(place)
         model = shape.model_of(annotation)
@@ -147,12 +145,9 @@ class _Repair:
             return
         own = shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1]))
         default = None if own is None or own.is_required() else own.default
-        for candidate in _candidates(annotation, default):
-            if self._try(place, candidate, around=place):
-                return
-        if _has(self.values, place):
-            del _at(self.values, place[:-1])[place[-1]]
-            self.changed.add(place)
+        is_right = any(self._try(place, value, around=place) for value in _candidates(annotation, default))
+        if not is_right and is_there:
+            self._try(place, _NOTHING)
 
     def _change_one_key(self, place: Place, model: type[BaseModel]) -> bool:
         """Make a block right by leaving one of its keys out, or by adding one."""
@@ -160,12 +155,8 @@ class _Repair:
         if any(len(wrong) > len(place) for wrong in self._errors(place)):
             return False  # Its own rules were not checked yet: the errors are of its entries.
         # The later ones first: the first key of a block is rarely wrong.
-        for key in reversed(list(block)):
-            kept = block.pop(key)
-            if not self._errors(place):
-                self.changed.add((*place, key))
-                return True
-            block[key] = kept
+        if any(self._try((*place, key), _NOTHING, around=place) for key in reversed(list(block))):
+            return True
         missing = {key: known for key, known in shape.fields(model).items() if key not in block}
         return any(
             self._try((*place, key), candidate, around=place)
@@ -173,31 +164,25 @@ class _Repair:
             for candidate in _candidates(known.annotation, None)
         )
 
-    def _try(self, place: Place, candidate: Any, *, around: Place) -> bool:
-        """Put a value in a place if that leaves no error around it."""
+    def _try(self, place: Place, value: Any, *, around: Place | None = None) -> bool:
+        """Put a value in a place, or take it out, if that leaves no error ``around`` it."""
+        before = self.values
+        self.values = copy.deepcopy(before)
         block = _at(self.values, place[:-1])
-        had = _has(self.values, place)
-        if isinstance(block, list) and not had:
-            return False
-        before = _at(self.values, place)
-        block[place[-1]] = candidate
-        if not self._errors(around):
-            self.changed.add(place)
-            return True
-        if had:
-            block[place[-1]] = before
-        else:
+        if value is _NOTHING:
             del block[place[-1]]
-        return False
+        else:
+            block[place[-1]] = value
+        if around is not None and self._errors(around):
+            self.values = before
+            return False
+        self.changed.add(place)
+        return True
 
     def _errors(self, around: Place) -> list[Place]:
         """Return the places of errors at a place and below it."""
-        try:
-            PipelineConfig.model_validate(self.values, context={CROSS_BLOCK_ERRORS: []})
-        except ValidationError as error:
-            places = [place for detail in error.errors(include_url=False) for place in Detail.of(detail).places]
-            return [place for place in places if place[: len(around)] == around]
-        return []
+        places = [place for detail in _validate(self.values, [])[1] for place in detail.places]
+        return [place for place in places if place[: len(around)] == around]
 
 
 def _candidates(annotation: Any, default: Any) -> Iterator[Any]:
@@ -248,19 +233,10 @@ def _fits(model: type[BaseModel], name: str, value: Any) -> bool:
     return True
 
 
-def _at(values: Any, place: Place) -> Any:
+def _at(values: Any, place: Place, default: Any = None) -> Any:
     for part in place:
-        if isinstance(values, dict):
-            values = values.get(part)
-        elif isinstance(values, list) and isinstance(part, int) and part < len(values):
+        try:
             values = values[part]
-        else:
-            return None
+        except (LookupError, TypeError):
+            return default
     return values
-
-
-def _has(values: Any, place: Place) -> bool:
-    block = _at(values, place[:-1])
-    if isinstance(block, list):
-        return isinstance(place[-1], int) and place[-1] < len(block)
-    return isinstance(block, dict) and place[-1] in block

@@ -108,7 +108,7 @@ def _explain_syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
     return f"no YAML: {problem}{context}", hint
 
 
-def apply_override(node: Node, override: str, *, root: type) -> None:
+def apply_override(node: Node, override: str, *, root: type) -> Node:
     """Put one ``--set path=value`` into a node tree; the new nodes name the override as their file.
 
     The path is dotted, list items go by index, and the value is read as YAML. Where keys are free, the rest of
@@ -126,7 +126,7 @@ def apply_override(node: Node, override: str, *, root: type) -> None:
         value = compose(text, name=name) or _scalar("", name)
     except Unreadable as unreadable:
         raise _wrong_override(name, f"its value: {unreadable.problem.what}", key=path) from None
-    _put(node, path.split("."), value, name=name, annotation=root)
+    return _put(node, path.split("."), value, name=name, annotation=root)
 
 
 def _wrong_override(name: str, what: str, *, key: str = "") -> Unreadable:
@@ -134,51 +134,35 @@ def _wrong_override(name: str, what: str, *, key: str = "") -> Unreadable:
     return Unreadable(Problem(what=what, file=name, key=key, hint=hint))
 
 
-def _put(node: Node, path: list[str], value: Node, *, name: str, annotation: Any) -> None:
-    if isinstance(node, MappingNode):
-        values = shape.free_form(annotation)
-        if values is not None and shape.model_of(values) is None:
-            path = [".".join(path)]
-        _put_key(node, path, value, name=name, annotation=annotation)
-    elif isinstance(node, SequenceNode):
-        _put_item(node, path, value, name=name, annotation=annotation)
-    else:
+def _put(node: Node | None, path: list[str], value: Node, *, name: str, annotation: Any) -> Node:
+    """Return a node with a value at a path below it; without a node, the block or list that the path needs."""
+    if not path:
+        return value
+    values = shape.free_form(annotation)
+    if node is None:
+        is_list = path[0].isdigit() and shape.model_of(annotation) is None and values is None
+        node = SequenceNode(_SEQ, [], value.start_mark, value.end_mark) if is_list else _block(name)
+    node = _expanded(node, name=name, annotation=annotation)
+    if not isinstance(node, MappingNode | SequenceNode):
         what = f"'{path[0]}' leads nowhere: what holds it is a single value"
         raise _wrong_override(name, what, key=name[len(OVERRIDE) :])
-
-
-def _put_key(node: MappingNode, path: list[str], value: Node, *, name: str, annotation: Any) -> None:
-    key, rest = path[0], path[1:]
-    below = shape.step(annotation, key)
-    for index, (key_node, old) in enumerate(node.value):
-        if isinstance(key_node, ScalarNode) and key_node.value == key:
-            if rest:
-                old = _expanded(old, name=name, annotation=below)
-                node.value[index] = (key_node, old)
-                _put(old, rest, value, name=name, annotation=below)
-            else:
-                node.value[index] = (_scalar(key, name), value)
-            return
-    if rest:
-        is_list = rest[0].isdigit() and shape.model_of(below) is None and shape.free_form(below) is None
-        inner: Node = SequenceNode(_SEQ, [], value.start_mark, value.end_mark) if is_list else _block(name)
-        _put(inner, rest, value, name=name, annotation=below)
-        value = inner
-    node.value.append((_scalar(key, name), value))
-
-
-def _put_item(node: SequenceNode, path: list[str], value: Node, *, name: str, annotation: Any) -> None:
-    index, rest = path[0], path[1:]
-    count = len(node.value)
-    if not index.isascii() or not index.isdigit() or int(index) > count:
-        what = f"'{index}' is no item of a list of {count}: write an index from 0 to {count}, which adds one"
-        raise _wrong_override(name, what, key=name[len(OVERRIDE) :])
-    position = int(index)
-    if rest:
-        inner = node.value[position] if position < count else _block(name)
-        _put(inner, rest, value, name=name, annotation=shape.step(annotation, position))
-        value = inner
-    node.value[position : position + 1] = [value]
+    if isinstance(node, MappingNode) and values is not None and shape.model_of(values) is None:
+        path = [".".join(path)]
+    step, rest, count = path[0], path[1:], len(node.value)
+    if isinstance(node, SequenceNode):
+        if not step.isascii() or not step.isdigit() or int(step) > count:
+            what = f"'{step}' is no item of a list of {count}: write an index from 0 to {count}, which adds one"
+            raise _wrong_override(name, what, key=name[len(OVERRIDE) :])
+        at = int(step)
+        old = node.value[at] if at < count else _block(name)
+        node.value[at : at + 1] = [_put(old, rest, value, name=name, annotation=shape.step(annotation, at))]
+        return node
+    keys = [key.value if isinstance(key, ScalarNode) else None for key, _ in node.value]
+    at = keys.index(step) if step in keys else count
+    key, old = node.value[at] if at < count else (_scalar(step, name), None)
+    new = _put(old, rest, value, name=name, annotation=shape.step(annotation, step))
+    node.value[at : at + 1] = [(key if rest else _scalar(step, name), new)]
+    return node
 
 
 def _expanded(node: Node, *, name: str, annotation: Any) -> Node:

@@ -37,11 +37,6 @@ def members(annotation: Any) -> tuple[Any, ...]:
     return (annotation,)
 
 
-def optional(annotation: Any) -> bool:
-    """Return whether None is accepted."""
-    return type(None) in typing.get_args(annotation)
-
-
 def is_model(annotation: Any) -> bool:
     """Return whether an annotation is a model's class."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
@@ -83,11 +78,6 @@ def at(root: Any, place: Place) -> Any | None:
 def is_secret(annotation: Any) -> bool:
     """Return whether the value must never be shown."""
     return SecretStr in members(annotation)
-
-
-def is_path(annotation: Any) -> bool:
-    """Return whether the value is the path of a file."""
-    return Path in members(annotation)
 
 
 def accepts_text(annotation: Any) -> bool:

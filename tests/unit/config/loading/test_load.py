@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.config.loading.load import load, problems
+from lakefeed.config.loading.load import load
 from lakefeed.errors import ConfigError
-from tests.support.pipeline_text import ENVIRONMENT, GOOD, REGISTRY, TOPICS, Reader
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, REGISTRY, TOPICS, Reader, problems
 
 
 def test_a_good_file_has_no_problems(reading: Reader) -> None:

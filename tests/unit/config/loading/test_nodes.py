@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import PartitionTransform
-from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader, problems
 
 
 def value(config: PipelineConfig | None, path: str) -> object:

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sql import columns_of_ddl
 from lakefeed.errors import ConfigError
 from lakefeed.operations.preflight.discover import Column, Discovery, _from_record
 from lakefeed.operations.preflight.template import Blank, check, name_of, pipeline_text, write_new, write_schema_beside
-from tests.support.pipeline_text import ENVIRONMENT
+from tests.support.pipeline_text import ENVIRONMENT, problems
 
 RAW = Discovery(kind="raw", how="nothing is known", certain=False)
 
