@@ -6,7 +6,7 @@ import ast
 import difflib
 import importlib.util
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -21,20 +21,29 @@ from lakefeed.config.sql import columns_of_ddl
 
 _MAX_FILE_BYTES = 10 << 20
 
+_Login = tuple[str, str, str, str]
+"""The setting with the address, the address, why the login is open, and what to do."""
+
 
 # Columns.
 
 
-def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None) -> list[Problem]:
-    """Return settings that name a column which neither ``columns`` nor the file gives the rows."""
+def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None) -> Iterator[Problem]:
+    """Yield settings that name a column which neither ``columns`` nor the file gives the rows."""
     decoded = decoded_columns(config) if columns is None else [*columns, *_added_columns(config)]
     if decoded is None:
-        return []
-    named = list(_named_before_the_transform(config))
-    if config.transform is None:
-        for place, sink in config.sink_blocks:
-            named += _named_by_sink(place, sink)
-    return list(_missing_columns(named, decoded))
+        return
+    # Spark compares names without regard to case.
+    known = {column.lower(): column for column in decoded}
+    for key, column in _named_columns(config):
+        if column.lower() in known:
+            continue
+        near = difflib.get_close_matches(column.lower(), known, n=1, cutoff=0.7)
+        shown = ", ".join(decoded[:20]) + (", …" if len(decoded) > 20 else "")
+        hint = f"did you mean '{known[near[0]]}'?" if near else f"they have {shown or 'none'}"
+        setting = key.split(".")[-2 if key[-1].isdigit() else -1]
+        what = f"'{setting}' names the column '{column}', which the rows do not have"
+        yield Problem(what=what, key=key, hint=hint)
 
 
 def decoded_columns(config: PipelineBlocks) -> list[str] | None:
@@ -78,17 +87,19 @@ def _added_columns(config: PipelineBlocks) -> list[str]:
     return added
 
 
-def _named_before_the_transform(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
+def _named_columns(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
+    """Yield each setting that names a column before the transform, and the column."""
     transform = config.transform
     if transform is not None and transform.watermark is not None:
         yield "transform.watermark.column", transform.watermark.column
     keyed = upserts.upserting(config)
     if keyed is not None and keyed.delete.column is not None:
         yield f"sink.{config.sink.kind}.delete.column", keyed.delete.column
+    for place, sink in config.sink_blocks if transform is None else ():
+        yield from _named_by_sink(place, sink)
 
 
 def _named_by_sink(place: str, sink: SinkChoice) -> Iterator[tuple[str, str]]:
-    """Yield each setting of a sink that names a column, and the column."""
     lists = {name: getattr(sink.chosen, name, ()) for name in ("partition_by", "sort_by", "keys", "order_by")}
     if sink.kafka is not None and isinstance(sink.kafka.key, list):
         lists["key"] = sink.kafka.key
@@ -100,35 +111,27 @@ def _named_by_sink(place: str, sink: SinkChoice) -> Iterator[tuple[str, str]]:
         yield f"{at}.value.column", sink.kafka.value.column.name
 
 
-def _missing_columns(named: Iterable[tuple[str, str]], columns: Sequence[str]) -> Iterator[Problem]:
-    # Spark compares names without regard to case.
-    known = {column.lower(): column for column in columns}
-    for key, column in named:
-        if column.lower() in known:
-            continue
-        near = difflib.get_close_matches(column.lower(), known, n=1, cutoff=0.7)
-        shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
-        hint = f"did you mean '{known[near[0]]}'?" if near else f"they have {shown or 'none'}"
-        setting = key.split(".")[-2 if key[-1].isdigit() else -1]
-        what = f"'{setting}' names the column '{column}', which the rows do not have"
-        yield Problem(what=what, key=key, hint=hint)
-
-
 # Python functions, looked up in their source: nothing is imported.
 
 
-def function_problems(config: PipelineBlocks, folder: Path, *, static: bool = False) -> list[Problem]:
-    """Return the functions and classes that do not exist; ``static`` looks in the file's folder alone."""
-    problems = (_function_problem(key, path, folder, static=static) for key, path in _named_functions(config))
-    return [problem for problem in problems if problem is not None]
+def function_problems(config: PipelineBlocks, folder: Path, *, static: bool = False) -> Iterator[Problem]:
+    """Yield the functions and classes that do not exist; ``static`` looks in the file's folder alone."""
+    for key, path in _named_functions(config):
+        if (problem := _function_problem(key, path, folder, static=static)) is not None:
+            yield problem
+
+
+def _blocks(config: PipelineBlocks, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the pipeline's block of this name and those of single topics, with their places, if they are given."""
+    places: dict[str, Any] = {f"tables.topics.{topic}.": own for topic, own in config.table_rules.topics.items()}
+    for place, holder in {"": config, **places}.items():
+        if (block := getattr(holder, name)) is not None:
+            yield f"{place}{name}", block
 
 
 def _named_functions(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
-    transforms = {"transform": config.transform}
-    for topic, special in (config.tables.topics if config.tables is not None else {}).items():
-        transforms[f"tables.topics.{topic}.transform"] = special.transform
-    for place, transform in transforms.items():
-        for name, step in (transform.steps if transform is not None else {}).items():
+    for place, transform in _blocks(config, "transform"):
+        for name, step in transform.steps.items():
             if step.python is not None:
                 yield f"{place}.steps.{name}.python", step.python
     for place, sink in config.sink_blocks:
@@ -201,16 +204,18 @@ def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
 
 def plain_text_logins(config: PipelineBlocks, connections: Connections) -> list[Problem]:
     """Warn of each login that crosses a network without TLS."""
-    found = [*_http_logins(config, connections), *_kafka_logins(config), *_database_logins(config, connections)]
-    return list(dict.fromkeys(found))
+    cause = "goes over the network as plain text, since the address begins with http://"
+    found = [(key, url, cause, "use https://") for key, url in _http_addresses(config, connections) if _is_open(url)]
+    found += [*_kafka_logins(config), *_database_logins(config, connections)]
+    return [
+        Problem(what=f"the login {what}", key=key, about=address, hint=hint, severity="warning")
+        for key, address, what, hint in dict.fromkeys(found)
+    ]
 
 
-def _http_logins(config: PipelineBlocks, connections: Connections) -> Iterator[Problem]:
-    for key, url in _http_addresses(config, connections):
-        parts = urlsplit(url)
-        if parts.scheme == "http" and not is_loopback(parts.hostname):
-            what = "the login goes over the network as plain text, since the address begins with http://"
-            yield Problem(what=what, key=key, about=url, hint="use https://", severity="warning")
+def _is_open(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname)
 
 
 def _http_addresses(config: PipelineBlocks, connections: Connections) -> Iterator[tuple[str, str]]:
@@ -233,11 +238,7 @@ def _http_addresses(config: PipelineBlocks, connections: Connections) -> Iterato
 
 
 def _registries(config: PipelineBlocks) -> Iterator[tuple[str, Registry]]:
-    blocks = {"decode": config.decode}
-    for topic, own in (config.tables.topics if config.tables is not None else {}).items():
-        if own.decode is not None:
-            blocks[f"tables.topics.{topic}.decode"] = own.decode
-    for place, decode in blocks.items():
+    for place, decode in _blocks(config, "decode"):
         for at, encoded in ((place, decode), (f"{place}.key", decode.key)):
             if encoded is not None and encoded.registry is not None:
                 yield f"{at}.{encoded.kind}.registry", encoded.registry
@@ -246,23 +247,21 @@ def _registries(config: PipelineBlocks) -> Iterator[tuple[str, Registry]]:
             yield f"{place}.kafka.value.{sink.kafka.value.kind}.registry", sink.kafka.value.registry
 
 
-def _kafka_logins(config: PipelineBlocks) -> Iterator[Problem]:
+def _kafka_logins(config: PipelineBlocks) -> Iterator[_Login]:
     source = config.source.kafka
     blocks = [("source.kafka", source.bootstrap_servers, source.options)] if source is not None else []
     for place, sink in config.sink_blocks:
         if sink.kafka is not None:
-            servers = sink.kafka.bootstrap_servers or (source.bootstrap_servers if source is not None else "")
-            blocks.append((f"{place}.kafka", servers, sink.kafka.options))
+            blocks.append((f"{place}.kafka", config.brokers_of(sink.kafka), sink.kafka.options))
     for place, servers, options in blocks:
         hosts = [urlsplit(f"//{server.strip().rpartition('//')[2]}").hostname for server in servers.split(",")]
         protocol = str(options.get("kafka.security.protocol", "")).strip()
         if protocol == "SASL_PLAINTEXT" and not all(is_loopback(host) for host in hosts):
-            what = "the login goes over the network as plain text, since the protocol is SASL_PLAINTEXT"
-            key = f"{place}.options.kafka.security.protocol"
-            yield Problem(what=what, key=key, about=servers, hint="use SASL_SSL", severity="warning")
+            what = "goes over the network as plain text, since the protocol is SASL_PLAINTEXT"
+            yield f"{place}.options.kafka.security.protocol", servers, what, "use SASL_SSL"
 
 
-def _database_logins(config: PipelineBlocks, connections: Connections) -> Iterator[Problem]:
+def _database_logins(config: PipelineBlocks, connections: Connections) -> Iterator[_Login]:
     urls = [(f"{place}.jdbc.url", sink.jdbc.url) for place, sink in config.sink_blocks if sink.jdbc is not None]
     for name, catalog in connections.catalogs.items():
         if catalog.uri.startswith("jdbc:postgresql:") and catalog.password is not None:
@@ -271,7 +270,6 @@ def _database_logins(config: PipelineBlocks, connections: Connections) -> Iterat
         parts = urlsplit(url.removeprefix("jdbc:"))
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         if not is_loopback(parts.hostname) and not tls.is_required(parts.scheme, options):
-            what = "the login may go over the network as plain text, since the URL does not require TLS"
             mode = "sslmode" if parts.scheme == "postgresql" else "sslMode"
-            hint = f"add the parameter {mode}=verify-full to the URL"
-            yield Problem(what=what, key=key, about=url, hint=hint, severity="warning")
+            what = "may go over the network as plain text, since the URL does not require TLS"
+            yield key, url, what, f"add the parameter {mode}=verify-full to the URL"

@@ -7,7 +7,6 @@ or fetches URLs.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
-from lakefeed.config.base import ConfigProblem
+from lakefeed.config.base import ConfigProblem, nearest
 
 PREFIX = "kafka."
 
@@ -129,9 +128,12 @@ def _problems(
         elif name in refused:
             what = f"'{key}' cannot be set: {refused[name]}"
         elif option is None:
-            what, hint = f"unknown Kafka {role} setting '{key}'", _nearest(name, [*allowed, *refused])
+            near = nearest(name, [*allowed, *refused], separator=".")
+            what, hint = f"unknown Kafka {role} setting '{key}'", f"did you mean '{PREFIX}{near}'?"
             if name in CONSUMER or name in PRODUCER:
                 hint = f"it is no {role} setting, but one of the other side"
+            elif near is None:
+                hint = "names and meanings: https://kafka.apache.org/documentation/#configuration"
         elif not key.startswith(PREFIX):
             what, hint = f"'{key}' lacks its prefix", f"write {PREFIX}{name}"
         elif expected := option.expected_value(value):
@@ -142,14 +144,6 @@ def _problems(
             what, hint = f"'{key}' {mistake}", f"one of {', '.join(_LOGIN_MODULES)}"
         if what is not None:
             yield ConfigProblem(what, key=key, hint=hint)
-
-
-def _nearest(name: str, names: list[str]) -> str:
-    plain = re.sub(r"[_\- ]", ".", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", ".", name)).lower()
-    near = difflib.get_close_matches(plain, names, n=1, cutoff=0.7)
-    if not near:
-        return "names and meanings: https://kafka.apache.org/documentation/#configuration"
-    return f"did you mean '{PREFIX}{near[0]}'?"
 
 
 def _jaas_mistake(value: str) -> str | None:

@@ -24,28 +24,21 @@ class PipelineConfig(PipelineBlocks):
 
     @model_validator(mode="after")
     def _blocks_fit(self, info: ValidationInfo) -> PipelineConfig:
-        collected = (info.context or {}).get(CROSS_BLOCK_ERRORS)
-        if collected is None:
-            raise_problems(cross_block_errors(self))
+        found = [problem for rule in _RULES for problem in rule(self)]
+        if info.context is None or CROSS_BLOCK_ERRORS not in info.context:
+            raise_problems(found)
         else:
-            collected.extend(cross_block_errors(self))
+            info.context[CROSS_BLOCK_ERRORS].extend(found)
         return self
-
-
-def cross_block_errors(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield the contradictions of a pipeline whose blocks are valid, each by itself."""
-    for rule in _RULES:
-        yield from rule(config)
 
 
 def _dead_letters(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     kafka, letters = config.source.kafka, config.dead_letters
-    if letters is None:
-        makers = [f"expect.{name}" for name, rule in config.expect.items() if rule.on_violation == "dead_letter"]
-        makers += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
-        if makers:
-            yield ConfigProblem(f"{makers[0]} makes dead letters, and dead_letters does not say where they go")
-    elif kafka is not None and letters.topic is not None and kafka.reads(letters.topic):
+    makers = [f"expect.{name}" for name, rule in config.expect.items() if rule.on_violation == "dead_letter"]
+    makers += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
+    if letters is None and makers:
+        yield ConfigProblem(f"{makers[0]} makes dead letters, and dead_letters does not say where they go")
+    if letters is not None and kafka is not None and letters.topic is not None and kafka.reads(letters.topic):
         what = f"the dead letters would go to {letters.topic}, which the source reads"
         yield ConfigProblem(f"{what}: they would go in a circle")
 
@@ -86,16 +79,10 @@ def _topics_to_write_to(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         if source is None and servers is None:
             what = f"{place}.kafka.bootstrap_servers has to say where the topic is: the source is not Kafka"
             yield ConfigProblem(what)
-        if source is not None and source.reads(sink.topic) and _is_one_cluster(servers, source.bootstrap_servers):
+        is_one_cluster = not servers or not source or servers_of(servers) & servers_of(source.bootstrap_servers)
+        if source is not None and source.reads(sink.topic) and is_one_cluster:
             what = f"{place} is the topic {sink.topic}, which the source reads: rows would go in a circle"
             yield ConfigProblem(what)
-    if source is not None and source.deduplicate and config.has_many_tables:
-        what = f"source.kafka.deduplicate keeps state, which a table for each topic ({TOPIC_MARK}) cannot"
-        yield ConfigProblem(what)
-
-
-def _is_one_cluster(given: str | None, source: str) -> bool:
-    return given is None or bool(servers_of(given) & servers_of(source))
 
 
 def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
@@ -129,21 +116,10 @@ def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         yield ConfigProblem("transform.streams joins, which keeps state: no table for each topic, no sink that pauses")
 
 
-def _records(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    if config.source.numbered is None:
-        return
-    if "decode" not in config.model_fields_set:
-        yield ConfigProblem("decode has to say how the records become columns")
-    if config.source.kafka is not None and "sequence_number" in config.decode.metadata:
-        yield ConfigProblem("decode.metadata: records of Kafka have no sequence_number, but an offset")
-
-
 def _kinesis(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     """Refuse settings for topics of Kafka with a stream of Kinesis."""
     if config.source.kinesis is None:
         return
-    if config.has_many_tables:
-        yield ConfigProblem(f"{TOPIC_MARK} in sink.iceberg.table is for topics of Kafka")
     if config.decode.is_sampled:
         yield ConfigProblem("json: {schema: sample} samples topics of Kafka", hint="decode.json.schema_ddl")
     if config.dead_letters is not None and config.dead_letters.topic is not None:
@@ -160,16 +136,18 @@ def _kinesis(config: PipelineBlocks) -> Iterator[ConfigProblem]:
             yield ConfigProblem(what, hint="on_failure: stop")
 
 
-def _rows_that_come_decoded(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Refuse settings for records with a source of rows."""
+def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
+    """Require ``decode`` for records, and refuse settings for records with a source of rows."""
     kind = config.source.kind
+    if kind == "kafka" and "sequence_number" in config.decode.metadata:
+        yield ConfigProblem("decode.metadata: records of Kafka have no sequence_number, but an offset")
     if config.source.numbered is not None:
+        if "decode" not in config.model_fields_set:
+            yield ConfigProblem("decode has to say how the records become columns")
         return
     for name in ("decode", "schema_", "expect", "dead_letters"):
         if name in config.model_fields_set:
             yield ConfigProblem(f"{name.rstrip('_')} is for records of Kafka and Kinesis; rows of {kind} come decoded")
-    if config.has_many_tables:
-        yield ConfigProblem(f"{TOPIC_MARK} in sink.iceberg.table is for topics of Kafka")
     if upserts.upserting(config) is not None:
         yield ConfigProblem(f"mode: upsert orders changes by their offset, and rows of {kind} have none")
     for place, sink in config.sink_blocks:
@@ -180,8 +158,13 @@ def _rows_that_come_decoded(config: PipelineBlocks) -> Iterator[ConfigProblem]:
 
 
 def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    mark = f"{TOPIC_MARK} in sink.iceberg.table"
+    mark, kafka = f"{TOPIC_MARK} in sink.iceberg.table", config.source.kafka
     if config.has_many_tables:
+        if kafka is None:
+            yield ConfigProblem(f"{mark} is for topics of Kafka")
+        elif kafka.deduplicate:
+            what = f"source.kafka.deduplicate keeps state, which a table for each topic ({TOPIC_MARK}) cannot"
+            yield ConfigProblem(what)
         if config.checkpoint:
             what = f"means nothing with {mark}: the tables' ledgers say where each resumes"
             yield ConfigProblem(what, key="checkpoint", hint="remove it")
@@ -202,8 +185,7 @@ _RULES: tuple[Callable[[PipelineBlocks], Iterator[ConfigProblem]], ...] = (
     _sinks_take_the_output,
     shared_places,
     _streams_of_topics,
-    _records,
     _kinesis,
-    _rows_that_come_decoded,
+    _records_or_rows,
     _one_table_or_many,
 )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
 from lakefeed.config.base import ConfigProblem
 from lakefeed.config.blocks import PipelineBlocks, SinkChoice
-from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-from lakefeed.config.jdbc import Address, JdbcSinkConfig
+from lakefeed.config.jdbc import Address
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import TOPIC_MARK
 
@@ -85,7 +84,7 @@ def _places(config: PipelineBlocks) -> Iterator[Place]:
         yield Place("dead_letters.topic", "topic", letters.topic, "dead letters", servers=servers)
     if config.has_many_tables and source.kafka is not None:
         # The topics that the file names, and any other one that a pattern may match.
-        named = [*(source.kafka.topics or (TOPIC_MARK,)), *(config.tables.topics if config.tables else ())]
+        named = [*(source.kafka.topics or (TOPIC_MARK,)), *config.table_rules.topics]
         for topic in dict.fromkeys(named):
             part = config_of(config, topic)
             yield from tables_of_topic(topic, part)
@@ -95,15 +94,22 @@ def _places(config: PipelineBlocks) -> Iterator[Place]:
 def _places_of_sink(key: str, block: SinkChoice, config: PipelineBlocks) -> Iterator[Place]:
     sink = block.chosen
     if block.iceberg is not None:
-        if not config.has_many_tables:
-            yield from _tables(f"{key}.iceberg", block.iceberg.table, block.iceberg.history)
+        # Hive, Glue and most engines take names for one that differ in case only.
+        for option, table in block.iceberg.snapshot_tables.items() if not config.has_many_tables else ():
+            yield Place(f"{key}.iceberg.{option}", "table", table.casefold(), "rows")
     elif block.jdbc is not None:
-        yield _place_of_jdbc(key, block.jdbc)
+        at = Address.of(block.jdbc.url)
+        schema, _, table = block.jdbc.table.rpartition(".")
+        is_default = schema == ("public" if at.kind == "postgresql" else at.database)
+        name = ".".join(part for part in (at.database, "" if is_default else schema, table) if part)
+        servers = frozenset({f"{at.host}:{at.port}".casefold()})
+        yield Place(f"{key}.jdbc.table", "table", name, "rows", servers=servers)
     elif block.elasticsearch is not None:
-        yield _place_of_index(key, block.elasticsearch)
+        urls = [urlsplit(url) for url in block.elasticsearch.urls]
+        servers = frozenset(f"{url.hostname}:{url.port or {'http': 80}.get(url.scheme, 443)}" for url in urls)
+        yield Place(f"{key}.elasticsearch.index", "index", block.elasticsearch.index, "rows", servers=servers)
     elif block.kafka is not None:
-        source = config.source.kafka
-        servers = servers_of(block.kafka.bootstrap_servers or (source.bootstrap_servers if source else ""))
+        servers = servers_of(config.brokers_of(block.kafka))
         yield Place(f"{key}.kafka.topic", "topic", block.kafka.topic, "rows", servers=servers)
     elif sink.target.startswith("s3"):
         yield Place(key, "path", _spell_path(sink.target), "rows")
@@ -117,12 +123,10 @@ def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
     """Yield the tables of one topic, where each has its own; ``part`` is the pipeline of the topic alone."""
     of = "" if topic == TOPIC_MARK else f" of topic {topic}"
     assert part.sink.iceberg is not None  # Else there would not be many tables.
-    sink = part.sink.iceberg
-    for place in _tables("sink.iceberg", sink.table, sink.history):
+    for option, table in part.sink.iceberg.snapshot_tables.items():
         # Two topics' names may differ in case only; the file can say that their tables do.
-        exact = next(name for name in (sink.table, sink.history) if name and name.casefold() == place.name)
-        name = place.name if exact in sink.names_made else exact
-        yield replace(place, key=f"{place.key}{of}", name=name, feed=part.name)
+        name = table.casefold() if table in part.sink.iceberg.names_made else table
+        yield Place(f"sink.iceberg.{option}{of}", "table", name, "rows", part.name)
     letters = part.dead_letters.table if part.dead_letters is not None else None
     if letters is not None:
         yield Place(f"dead_letters.table{of}", "table", letters.casefold(), "dead letters", part.name)
@@ -135,28 +139,6 @@ def _own_dead_letter_topic(topic: str, part: PipelineBlocks, config: PipelineBlo
     if own is not None and config.kafka.reads(own):
         yield Place("source.kafka", "topic", own, "source", part.name)
         yield Place(f"dead_letters.topic of topic {topic}", "topic", own, "dead letters", part.name)
-
-
-def _tables(key: str, table: str, history: str | None) -> Iterator[Place]:
-    # Hive, Glue and most engines take names for one that differ in case only.
-    yield Place(f"{key}.table", "table", table.casefold(), "rows")
-    if history is not None:
-        yield Place(f"{key}.history", "table", history.casefold(), "rows")
-
-
-def _place_of_jdbc(key: str, sink: JdbcSinkConfig) -> Place:
-    at = Address.of(sink.url)
-    schema, _, table = sink.table.rpartition(".")
-    is_default = schema == ("public" if at.kind == "postgresql" else at.database)
-    name = ".".join(part for part in (at.database, "" if is_default else schema, table) if part)
-    return Place(f"{key}.jdbc.table", "table", name, "rows", servers=frozenset({f"{at.host}:{at.port}".casefold()}))
-
-
-def _place_of_index(key: str, sink: ElasticsearchSinkConfig) -> Place:
-    ports = {"http": 80, "https": 443}
-    addresses = [urlsplit(url) for url in sink.urls]
-    servers = frozenset(f"{at.hostname}:{at.port or ports.get(at.scheme, 0)}" for at in addresses)
-    return Place(f"{key}.elasticsearch.index", "index", sink.index, "rows", servers=servers)
 
 
 def _spell_path(path: str) -> str:

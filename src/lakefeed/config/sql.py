@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import AfterValidator
+from lakefeed.config.base import checked
 
 # SQL: quotes, brackets and the number of statements; Spark's own parser reads it before a run.
 
@@ -57,13 +58,12 @@ def unreadable(sql: str) -> str | None:
     return None if has_statement else "it is empty"
 
 
-def _require_sql(sql: str) -> str:
+def _require_sql(sql: str) -> None:
     if (why := unreadable(sql)) is not None:
         raise ValueError(f"this is no SQL: {why}")
-    return sql
 
 
-Sql = Annotated[str, AfterValidator(_require_sql)]
+Sql = Annotated[str, checked(_require_sql)]
 """A statement or an expression."""
 
 
@@ -91,12 +91,7 @@ def columns_of_ddl(text: str) -> list[str]:
     return _DdlParser(text).columns()
 
 
-def _require_ddl(text: str) -> str:
-    columns_of_ddl(text)
-    return text
-
-
-Ddl = Annotated[str, AfterValidator(_require_ddl)]
+Ddl = Annotated[str, checked(columns_of_ddl)]
 """Columns as Spark DDL."""
 
 
@@ -113,18 +108,18 @@ class _DdlParser:
     def columns(self) -> list[str]:
         if not self._words:
             raise ValueError("it has no columns: write 'id BIGINT, name STRING'")
-        names = self._fields()
+        names = self._separated(self._field)
         if self._peek():
             raise ValueError(f"a comma is required before '{self._peek()}'")
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"the column {twice} is there twice")
         return names
 
-    def _fields(self) -> list[str]:
-        names = [self._field()]
+    def _separated(self, parse: Callable[[], str]) -> list[str]:
+        found = [parse()]
         while self._accept(","):
-            names.append(self._field())
-        return names
+            found.append(parse())
+        return found
 
     def _field(self) -> str:
         name = self._next()
@@ -136,11 +131,11 @@ class _DdlParser:
         self._accept(":")
         self._type(name)
         if self._accept("COLLATE"):
-            self._value_after("COLLATE")
+            self._next(after="COLLATE")
         if self._accept("NOT"):
             self._expect("NULL")
         if self._accept("COMMENT"):
-            self._value_after("COMMENT")
+            self._next(after="COMMENT")
         return name
 
     def _type(self, column: str) -> None:
@@ -173,7 +168,7 @@ class _DdlParser:
         if kind != "STRUCT":
             self._type(column)
         elif self._peek() != ">":
-            self._fields()
+            self._separated(self._field)
         if kind == "MAP":
             self._expect(",")
             self._type(column)
@@ -183,9 +178,7 @@ class _DdlParser:
         least, most = _TYPES[kind]
         numbers: list[str] = []
         if self._accept("("):
-            numbers.append(self._next())
-            while self._accept(","):
-                numbers.append(self._next())
+            numbers = self._separated(self._next)
             self._expect(")")
         if not least <= len(numbers) <= most or not all(each.isascii() and each.isdigit() for each in numbers):
             expected = "no numbers" if most == 0 else "one number, its length" if least else f"{most} numbers at most"
@@ -198,8 +191,10 @@ class _DdlParser:
     def _peek(self) -> str:
         return self._words[self._at] if self._at < len(self._words) else ""
 
-    def _next(self) -> str:
+    def _next(self, *, after: str = "") -> str:
         word = self._peek()
+        if after and not word:
+            raise ValueError(f"a value is required after {after}")
         self._at += 1
         return word
 
@@ -212,7 +207,3 @@ class _DdlParser:
         if not self._accept(word):
             found = self._peek()
             raise ValueError(f"'{word}' is required, and {f'{found!r}' if found else 'the end'} is there")
-
-    def _value_after(self, word: str) -> None:
-        if not self._next():
-            raise ValueError(f"a value is required after {word}")

@@ -37,6 +37,13 @@ _MEANINGLESS = [
 class JavaOnly(ConfigError):
     """Java's driver would use TLS in a way that Python's cannot."""
 
+    @classmethod
+    def of(cls, name: str, where: str, instead: str) -> JavaOnly:
+        """Name a parameter that Python's driver does not have."""
+        what = f"'{name}' is a way to use TLS that only Java knows: the database is not asked without Spark, since that"
+        hint = f"write {instead} in the URL"
+        return cls(f"{what} would be over another connection than the feed's", where=where, hint=hint)
+
 
 def check(kind: str, options: Mapping[str, str]) -> None:
     """Refuse parameters of a URL that ask for TLS in a way that the JVM's driver would ignore."""
@@ -92,12 +99,12 @@ def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
     lower = {key.lower(): value for key, value in options.items()}
     for name in _JAVA_ONLY:
         if name in lower:
-            raise _java_only(name, where, "sslmode=verify-full and sslrootcert=/path/ca.pem")
+            raise JavaOnly.of(name, where, "sslmode=verify-full and sslrootcert=/path/ca.pem")
     found = {name: lower[name] for name in _LIBPQ if name in lower}
     if _ssl_is_on(lower) and "sslmode" not in found:
         found["sslmode"] = "verify-full"
     if found.get("sslkey", "").lower().endswith((".pk8", ".der", ".p12", ".pfx")):
-        raise _java_only("sslkey", where, "sslkey=/path/client.key in PEM, which both read")
+        raise JavaOnly.of("sslkey", where, "sslkey=/path/client.key in PEM, which both read")
     return found
 
 
@@ -105,17 +112,15 @@ def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext
     """Build the TLS context for MariaDB or MySQL; None where Java's driver uses no TLS."""
     lower = {key.lower(): value for key, value in options.items()}
     mode = _mode(lower)
-    for name in _JAVA_STORES:
-        if name in lower and mode != "disable":
-            raise _java_only(name, where, "serverSslCert=/path/ca.pem")
     if mode == "disable":
         return None
+    for name in _JAVA_STORES:
+        if name in lower:
+            raise JavaOnly.of(name, where, "serverSslCert=/path/ca.pem")
     authority = lower.get("serversslcert", "")
+    text, file = (authority, None) if "-----BEGIN" in authority else (None, authority.removeprefix("file:") or None)
     try:
-        if "-----BEGIN" in authority:
-            context = ssl.create_default_context(cadata=authority)
-        else:
-            context = ssl.create_default_context(cafile=authority.removeprefix("file:") or None)
+        context = ssl.create_default_context(cafile=file, cadata=text)
     except (OSError, ssl.SSLError) as error:
         what = f"the certificates cannot be read: {getattr(error, 'strerror', None) or error}"
         raise ConfigError(what, where=f"{where}, serverSslCert", hint="give a file in PEM") from None
@@ -123,12 +128,3 @@ def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext
     if mode == "trust":
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _java_only(name: str, where: str, instead: str) -> JavaOnly:
-    return JavaOnly(
-        f"'{name}' is a way to use TLS that only Java knows: the database is not asked without Spark, since that would "
-        "be over another connection than the feed's",
-        where=where,
-        hint=f"write {instead} in the URL",
-    )

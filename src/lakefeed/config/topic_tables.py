@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, TypeVar
 
-from lakefeed.config.blocks import OneTable, OnFailure, PipelineBlocks, Tables
+from lakefeed.config.blocks import OneTable, OnFailure, PipelineBlocks
 from lakefeed.config.keyed import keyed_problems
 from lakefeed.config.upserts import upsert_problems
-from lakefeed.config.values import seconds_of, table_of
+from lakefeed.config.values import table_of
 from lakefeed.errors import ConfigError
 
 Pipeline = TypeVar("Pipeline", bound=PipelineBlocks)
@@ -22,7 +22,8 @@ def config_of(config: Pipeline, topic: str) -> Pipeline:
 
     Its name is the feed's in the ledgers, so it has the topic's in it: tables of dead letters may be shared.
     """
-    special = _tables(config).topics.get(topic, OneTable())
+    special = config.table_rules.topics.get(topic, OneTable())
+    own = {name: setting for name, setting in special if setting is not None}
     kafka, iceberg = config.source.kafka, config.sink.iceberg
     assert kafka is not None
     assert iceberg is not None  # Else it would not have many tables.
@@ -32,22 +33,17 @@ def config_of(config: Pipeline, topic: str) -> Pipeline:
     sink: dict[str, Any] = {"table": special.table or table_of(iceberg.table, topic)}
     if iceberg.history is not None:
         sink["history"] = table_of(iceberg.history, topic)
-    names_made = [sink[name] for name in ("table", "history") if name in sink and getattr(special, name) is None]
-    sink |= {name: given for name in _OF_SINK if (given := getattr(special, name)) is not None}
+    names_made = [sink[name] for name in ("table", "history") if name in sink and name not in own]
+    sink |= {name: own[name] for name in _OF_SINK if name in own}
+    iceberg = iceberg.model_copy(update=sink).with_names_made(names_made)
+    source = kafka.model_copy(update={"topics": [topic], "topics_pattern": None})
     return config.model_copy(
         update={
             "name": re.sub(r"[^A-Za-z0-9_]", "_", f"{config.name}__{topic}"),
-            "source": config.source.model_copy(
-                update={"kafka": kafka.model_copy(update={"topics": [topic], "topics_pattern": None})}
-            ),
-            "decode": special.decode or config.decode,
-            "schema_": special.schema_ or config.schema_,
-            "expect": config.expect if special.expect is None else special.expect,
-            "transform": special.transform or config.transform,
+            "source": config.source.model_copy(update={"kafka": source}),
+            **{name: own[name] for name in ("decode", "schema_", "expect", "transform") if name in own},
             "dead_letters": dead_letters,
-            "sink": config.sink.model_copy(
-                update={"iceberg": iceberg.model_copy(update=sink).with_names_made(names_made)}
-            ),
+            "sink": config.sink.model_copy(update={"iceberg": iceberg}),
             "tables": None,
         }
     )
@@ -63,20 +59,4 @@ def require_fit(config: PipelineBlocks) -> None:
 
 def on_failure(config: PipelineBlocks, topic: str) -> OnFailure:
     """Return what happens when the topic's table cannot be written."""
-    tables = _tables(config)
-    special = tables.topics.get(topic)
-    return (special.on_failure if special else None) or tables.on_failure
-
-
-def retry_seconds(config: PipelineBlocks) -> int:
-    """Return how long a paused table waits."""
-    return seconds_of(_tables(config).retry_after)
-
-
-def at_once(config: PipelineBlocks) -> int:
-    """Return how many tables are written at the same time."""
-    return _tables(config).at_once
-
-
-def _tables(config: PipelineBlocks) -> Tables:
-    return config.tables or Tables()
+    return config.table_rules.topics.get(topic, OneTable()).on_failure or config.table_rules.on_failure

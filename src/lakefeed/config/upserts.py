@@ -82,7 +82,7 @@ def _changes(config: PipelineBlocks, sink: KeyedSinkConfig) -> Iterator[ConfigPr
 
 
 def _topic_without_keys(config: PipelineBlocks) -> str | None:
-    own = {topic for topic, special in (config.tables.topics if config.tables else {}).items() if special.keys}
+    own = {topic for topic, special in config.table_rules.topics.items() if special.keys}
     kafka = config.source.kafka
     if kafka is not None and kafka.topics is not None:
         return next((f"topic {topic} has none" for topic in kafka.topics if topic not in own), None)

@@ -6,6 +6,7 @@ read as something else. Both are written as escapes.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -16,14 +17,14 @@ def printable(text: str, *, keep: str = "") -> str:
     r"""Return the text with ``\x1b``, ``\u202e`` and the like for what does not print."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in keep else _escape(each) for each in text)
+    return "".join(char if char.isprintable() or char in keep else _escape(char) for char in text)
 
 
 def printable_json(text: str) -> str:
     """Return a JSON document with JSON's own escapes for what does not print; its values stay the same."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each == "\n" else _json_escape(each) for each in text)
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def unescaped(text: str) -> str:
@@ -39,14 +40,6 @@ def unescaped(text: str) -> str:
 def _escape(char: str) -> str:
     number = ord(char)
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
-
-
-def _json_escape(char: str) -> str:
-    number = ord(char)
-    if number < 0x10000:
-        return f"\\u{number:04x}"
-    high, low = divmod(number - 0x10000, 0x400)
-    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.kafka.librdkafka import isolation_level
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.session import activate
-from lakefeed.config.topic_tables import at_once, on_failure, retry_seconds
+from lakefeed.config.topic_tables import on_failure
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of
 from lakefeed.errors import Unreachable
 from lakefeed.feed.batch_writer import BatchResult
@@ -86,7 +86,7 @@ class MultiTableScheduler:
         self._options = options
         self._source = config.kafka
         self._taken: Taken[TableTask] = Taken()
-        self._sessions = [_copy(spark) for _ in range(at_once(config))]
+        self._sessions = [_copy(spark) for _ in range(config.table_rules.at_once)]
         self._threads: list[ThreadPoolExecutor] = []
         self._topics = Topics(self._source.bootstrap_servers, options=dict(self._source.options))
         self._isolation = isolation_level(self._source)
@@ -146,7 +146,7 @@ class MultiTableScheduler:
                 self._feed.for_topic(topic),
                 self._sessions[len(self.tables) % len(self._sessions)],
                 on_failure(config, topic),
-                retry_seconds(config),
+                seconds_of(config.table_rules.retry_after),
                 from_latest=is_start and self._source.start == "latest",
                 accept_loss=self._options.accept_loss,
             )

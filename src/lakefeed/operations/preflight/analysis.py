@@ -55,7 +55,7 @@ def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> l
 def _sql_texts(config: PipelineConfig) -> Iterator[tuple[str, str, str]]:
     """Yield the setting, the kind and the text of every SQL statement and expression."""
     blocks = [("", config.transform, config.expect)]
-    for topic, own in (config.tables.topics if config.tables is not None else {}).items():
+    for topic, own in config.table_rules.topics.items():
         blocks.append((f"tables.topics.{topic}.", own.transform, own.expect or {}))
     for place, transform, expect in blocks:
         if transform is not None:
@@ -129,7 +129,7 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
             type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks_of(config, connections)
         )
         return [(config, "transform")] if config.transform is not None or checks_rows else []
-    special = config.tables.topics if config.tables is not None else {}
+    special = config.table_rules.topics
     topics = list(config.kafka.topics or (SourceTopics(config.kafka).names() if connect else ()))
     plain = [topic for topic in topics if topic not in special] or ["topic"] * (not topics)
     parts = [(config_of(config, topic), "transform") for topic in (plain if connect else plain[:1])]

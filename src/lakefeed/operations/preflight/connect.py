@@ -327,7 +327,7 @@ def _table_problems(config: PipelineConfig, connections: Connections) -> Iterato
 def _tables(config: PipelineConfig) -> Iterator[tuple[str, str, Callable[[str, list[str]], None]]]:
     parts = [config]
     if config.has_many_tables:
-        named = [*(config.kafka.topics or ()), *(config.tables.topics if config.tables else ())]
+        named = [*(config.kafka.topics or ()), *config.table_rules.topics]
         parts = [config_of(config, topic) for topic in dict.fromkeys(named)]
     for part in parts:
         for place, block in part.sink_blocks:
