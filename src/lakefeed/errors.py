@@ -35,12 +35,8 @@ class LakefeedError(Exception):
         super().__init__(self.__str__())
 
     def __str__(self) -> str:
-        lines = [self.what]
-        if self.where:
-            lines.append(f"  where: {self.where}")
-        if self.hint:
-            lines.append(f"  next:  {self.hint}")
-        return "\n".join(lines)
+        where = f"\n  where: {self.where}" if self.where else ""
+        return f"{self.what}{where}\n  next:  {self.hint}" if self.hint else f"{self.what}{where}"
 
     def as_dict(self) -> dict[str, str | None]:
         """Return class and parts for ``--output json``."""
@@ -73,10 +69,8 @@ class MissingExtra(UserError):
     @classmethod
     def of(cls, package: str, extra: str, purpose: str) -> MissingExtra:
         """Make the error for a missing ``package`` that ``lakefeed[extra]`` brings."""
-        return cls(
-            f"{purpose} needs the Python package {package}, which is not installed",
-            hint=f"pip install 'lakefeed[{extra}]'",
-        )
+        what = f"{purpose} needs the Python package {package}, which is not installed"
+        return cls(what, hint=f"pip install 'lakefeed[{extra}]'")
 
 
 class JavaError(UserError):

@@ -195,9 +195,6 @@ class Pipeline:
             on_note: called with each message for the user, such as a recreated checkpoint.
             accept_loss: resume although records are lost that were not read yet, or a topic was recreated; the gap is
                 recorded in the table's ledger. Without it such a start is refused.
-
-        Raises:
-            LakefeedError: see ``lakefeed.errors``.
         """
         spark = spark or self.session()
         options = RunOptions(
@@ -283,20 +280,10 @@ class Pipeline:
         self.config.sink.require("backfill", where=self.config.name)
         spark = spark or self.session()
         with translating():
-            sink = self.feed.ledger_table(spark)
-            job = BackfillJob(
-                spark=spark,
-                feed=self.config.name,
-                source=self.config.kafka,
-                table=sink,
-                headers="headers" in self.config.decode.metadata,
-                dead_letters=self.feed.dead_letter_store(spark) if self.config.dead_letters else None,
-            )
+            job = BackfillJob(self.feed, spark)
             if dry_run:
                 return job.predict(requested)
-            job.plan(requested)  # Before anything is made or changed.
-            writer = self.feed.begin_writer(spark, sink, job.records(), fenced=False)
-            return job.run(writer, requested, stop=stop or threading.Event(), on_commit=on_commit, step=step)
+            return job.run(requested, stop=stop or threading.Event(), on_commit=on_commit, step=step)
 
     def status(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> FeedStatus:
         """Return where the feed stands, and what a start would do now; see ``lakefeed.operations.status``.
@@ -344,13 +331,7 @@ class Pipeline:
     ) -> RewindPlan:
         """Plan a move of the feed, without Spark; see ``lakefeed.operations.rewind.execute.plan_rewind``."""
         return plan_rewind(
-            self.config,
-            connections=self.connections,
-            to=to,
-            topic=topic,
-            partition=partition,
-            delete_rows=delete_rows,
-            accept_loss=accept_loss,
+            self.feed, to, topic=topic, partition=partition, delete_rows=delete_rows, accept_loss=accept_loss
         )
 
     def rewind(self, agreed: RewindPlan, *, spark: SparkSession | None = None) -> str | None:
@@ -361,15 +342,7 @@ class Pipeline:
         self._require_one_sink()
         spark = spark or self.session()
         with translating():
-            sink = self.feed.ledger_table(spark)
-            return execute_rewind(
-                self.config,
-                agreed,
-                sink=sink,
-                claim=self.feed.claim(spark) if self.config.checkpoint else None,
-                fence=sink.take_fence() if spark.catalog.tableExists(agreed.table) else None,
-                letters=self.feed.dead_letter_store(spark) if self.config.dead_letters else None,
-            )
+            return execute_rewind(self.feed, agreed, spark)
 
     def verify(self, *, deep: bool = False) -> Verification:
         """Prove, without Spark, that each record is in the table once; see ``lakefeed.operations.verify.verify``."""

@@ -13,24 +13,24 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.selection import require_held, topics_of
-from lakefeed.clients.kafka.topics import TopicDescription, Topics
-from lakefeed.config.sources import KafkaSource
+from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.batch_writer import BatchWriter
+from lakefeed.feed.feed import Feed
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.offsets.sets import common, portions, subtracted, united
 from lakefeed.records.sources.kafka import read_batch
-from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin, DeadLetterStore
-from lakefeed.sinks.definition import LedgerTable
+from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class BackfillRequest:
     since: datetime | None = None
 
     def __post_init__(self) -> None:
-        if sum(each is not None for each in (self.ranges, self.start, self.since)) > 1:
+        if (self.ranges, self.start, self.since).count(None) < 2:
             raise ConfigError("offset ranges and a start exclude each other", hint="give one of the two")
 
 
@@ -63,18 +63,15 @@ class BackfillPlan:
     @property
     def offsets(self) -> int:
         """Offsets that are to be landed."""
-        return sum(each.records for each in self.ranges)
+        return sum(span.records for span in self.ranges)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document of ``--output json``."""
-        return {
-            "offsets": self.offsets,
-            "ranges": [str(each) for each in self.ranges],
-            "gone": [str(each) for each in self.gone],
-        }
+        ranges, gone = ([str(span) for span in spans] for spans in (self.ranges, self.gone))
+        return {"offsets": self.offsets, "ranges": ranges, "gone": gone}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class BackfillCommit:
     """One commit of a backfill, the ``number``-th ``of`` all, from 1."""
 
@@ -91,9 +88,8 @@ class BackfillCommit:
 class BackfillSummary:
     """The result of a backfill, or with ``dry_run`` a prediction of its commits.
 
-    Attributes:
-        settled: dead letters of an earlier backfill that was cut off, written now.
-        stopped: it was asked to stop before the end; the next one resumes.
+    ``settled`` are dead letters of an earlier backfill that was cut off, written now. If it was asked to stop before
+    the end, the next one resumes.
     """
 
     dry_run: bool = False
@@ -112,91 +108,70 @@ class BackfillSummary:
         return {**asdict(self), "planned": self.planned.as_dict()}
 
 
-@dataclass(frozen=True, kw_only=True)
 class BackfillJob:
-    """Backfills one feed; without a place for ``dead_letters``, a bad record stops it."""
+    """Backfills one feed; without a place for dead letters, a bad record stops it."""
 
-    spark: SparkSession
-    feed: str
-    source: KafkaSource
-    table: LedgerTable
-    headers: bool
-    dead_letters: DeadLetterStore | None
+    def __init__(self, feed: Feed, spark: SparkSession) -> None:
+        self._feed, self._spark, self._source = feed, spark, feed.config.kafka
+        self._table = feed.ledger_table(spark)
+        self._dead_letters = feed.dead_letter_store(spark) if feed.config.dead_letters else None
 
     def plan(self, request: BackfillRequest) -> BackfillPlan:
         """Plan what there is to land now; a LakefeedError if the feed has landed nothing yet."""
         position = self._position()
-        topics = topics_of(self.source)
-        starts: dict[tuple[str, int], int | None] = {}
+        topics = topics_of(self._source)
+        starts: dict[Partition, int | None] = {}
         if request.since is not None:
-            cluster = Topics(self.source.bootstrap_servers, options=dict(self.source.options))
+            cluster = Topics(self._source.bootstrap_servers, options=self._source.options)
             for name in topics:
                 starts |= {(name, at): offset for at, offset in cluster.offsets_at(name, request.since).items()}
-        return find_missing(position, topics, request, starts=starts, where=self.source.bootstrap_servers)
+        return find_missing(position, topics, request, starts=starts, where=self._source.bootstrap_servers)
 
     def predict(self, request: BackfillRequest) -> BackfillSummary:
         """Return what ``run`` would do now."""
         planned = self.plan(request)
-        commits = len(list(portions(planned.ranges, self.source.max_records_per_batch)))
+        commits = len(list(portions(planned.ranges, self._source.max_records_per_batch)))
         return BackfillSummary(dry_run=True, planned=planned, commits=commits)
-
-    def records(self, ranges: Sequence[OffsetRange] | None = None) -> DataFrame:
-        """Read the records of these ranges, or all, undecoded."""
-        return read_batch(self.spark, self.source, ranges=ranges, headers=self.headers)
 
     def run(
         self,
-        writer: BatchWriter,
         request: BackfillRequest,
         *,
         stop: threading.Event,
-        on_commit: Callable[[BackfillCommit], None] = lambda commit: None,
-        step: Callable[[str], None] = lambda done: None,
+        on_commit: Callable[[BackfillCommit], None],
+        step: Callable[[str], None],
     ) -> BackfillSummary:
-        """Land what is missing.
+        """Land what is missing; for the arguments see ``Pipeline.backfill``.
 
-        Args:
-            writer: the feed's, begun.
-            request: which of the missing records.
-            stop: set it to end after the commit at hand.
-            on_commit: called after each commit and its dead letters.
-            step: called when a commit's rows are ``landed``; for tests that cut a backfill off.
-
-        Raises:
-            LakefeedError: as ``plan``; or a record stops it, or there are too many dead letters.
-            Py4JJavaError: a commit was refused: another backfill has begun, or the feed was rewound.
+        A Py4JJavaError if a commit was refused: another backfill has begun, or the feed was rewound.
         """
+        self.plan(request)  # Before anything is made or changed.
+        read = partial(read_batch, self._spark, self._source, headers=self._feed.source.keeps_headers)
+        writer = self._feed.begin_writer(self._spark, self._table, read(), fenced=False)
         started = time.monotonic()
-        fence = self.table.take_fence(BACKFILLS)
+        fence = self._table.take_fence(BACKFILLS)
         settled = self._settle(writer)
         planned = self.plan(request)
-        cut = list(portions(planned.ranges, self.source.max_records_per_batch))
+        cut = list(portions(planned.ranges, self._source.max_records_per_batch))
         counts, rows, commits = ZERO, 0, 0
-        for number, ranges in enumerate(cut, 1):
+        for ranges in cut:
             if stop.is_set():
                 break
             began = time.monotonic()
             ids = {span.topic: planned.topic_ids[span.topic] for span in ranges}
-            commit = Backfill(self.feed, OffsetRanges(tuple(ranges), ids), fence)
-            committed = writer.commit_rows(self.records(ranges), commit)
+            commit = Backfill(self._feed.config.name, OffsetRanges(tuple(ranges), ids), fence)
+            committed = writer.commit_rows(read(ranges=ranges), commit)
             added, outcomes = committed.rows or 0, committed.outcomes
             step("landed")
             if expected := outcomes.counts.dead_letters:
-                assert self.dead_letters is not None  # Without a place for them no record becomes one.
-                landed = next(each for each in self.table.ledger.backfills() if each.ranges == commit.ranges)
-                origin = BackfillOrigin(self.feed, landed.number, landed.committed_at)
-                self.dead_letters.write(writer.rows.classify, origin, spans=outcomes.dead_ranges, expected=expected)
+                assert self._dead_letters is not None  # Without a place for them no record becomes one.
+                landed = next(found for found in self._table.ledger.backfills() if found.ranges == commit.ranges)
+                origin = BackfillOrigin(landed.feed, landed.number, landed.committed_at)
+                self._dead_letters.write(writer.rows.classify, origin, spans=outcomes.dead_ranges, expected=expected)
             commits, counts, rows = commits + 1, counts + outcomes.counts, rows + added
-            done = BackfillCommit(
-                number=number,
-                of=len(cut),
-                ranges=tuple(ranges),
-                counts=outcomes.counts,
-                rows=added,
-                seconds=round(time.monotonic() - began, 3),
-                notes=writer.rows.notes(),
-            )
-            on_commit(done)
+            seconds = round(time.monotonic() - began, 3)
+            notes = writer.rows.notes()
+            on_commit(BackfillCommit(commits, len(cut), tuple(ranges), outcomes.counts, added, seconds, notes))
         return BackfillSummary(
             planned=planned,
             commits=commits,
@@ -210,13 +185,13 @@ class BackfillJob:
         )
 
     def _position(self) -> Position:
-        if not self.spark.catalog.tableExists(self.table.name):
-            raise ResourceMissing(f"there is no table {self.table.name} yet", hint="lakefeed run makes it")
-        position = self.table.ledger.position()
+        if not self._spark.catalog.tableExists(self._table.name):
+            raise ResourceMissing(f"there is no table {self._table.name} yet", hint="lakefeed run makes it")
+        position = self._table.ledger.position()
         if position is None:
             raise ConfigError(
-                f"feed '{self.feed}' has landed nothing yet: it is not known where it begins",
-                where=self.table.name,
+                f"feed '{self._feed.config.name}' has landed nothing yet: it is not known where it begins",
+                where=self._table.name,
                 hint="run it first; with source.kafka.start: earliest it reads what is old itself",
             )
         return position
@@ -227,15 +202,15 @@ class BackfillJob:
         Only the newest can lack them: each commit's letters are written before the next commit, and this driver's fence
         keeps all others from making one.
         """
-        newest = next(self.table.ledger.backfills(), None)
+        newest = next(self._table.ledger.backfills(), None)
         expected = total(newest.counts).dead_letters if newest else 0
-        if newest is None or self.dead_letters is None or not expected:
+        if newest is None or self._dead_letters is None or not expected:
             return 0
         spans = [
             span for span in newest.ranges.ranges if newest.counts.get((span.topic, span.partition), ZERO).dead_letters
         ]
-        origin = BackfillOrigin(self.feed, newest.number, newest.committed_at)
-        written = self.dead_letters.complete(writer.rows.classify, origin, spans=spans, expected=expected)
+        origin = BackfillOrigin(newest.feed, newest.number, newest.committed_at)
+        written = self._dead_letters.complete(writer.rows.classify, origin, spans=spans, expected=expected)
         return expected if written else 0
 
 
@@ -244,17 +219,13 @@ def find_missing(
     topics: Mapping[str, TopicDescription],
     requested: BackfillRequest,
     *,
-    starts: Mapping[tuple[str, int], int | None] | None = None,
+    starts: Mapping[Partition, int | None] | None = None,
     where: str,
 ) -> BackfillPlan:
     """Find records that the table has not, the topic still has, and the feed will never read.
 
-    Args:
-        position: where the feed stands in its table.
-        topics: the topics as they are now.
-        requested: which of the missing ones.
-        starts: for ``since``, the offset of each partition at that time; None where there is none so late.
-        where: the brokers, for errors.
+    For ``requested.since``, ``starts`` has the offset of each partition at that time; None where there is none so late.
+    Errors name the brokers, ``where``.
     """
     if position.covered is None:
         raise CheckpointMismatch(
@@ -273,10 +244,9 @@ def find_missing(
     ends = {(span.topic, span.partition): span.end for span in position.ranges.ranges}
     below = [OffsetRange(*key, 0, end) for key, end in ends.items()]
     held = [
-        OffsetRange(name, each.id, each.start_offset, max(each.start_offset, each.end_offset))
-        for name, found in same.items()
-        for each in found.partitions
-        if (name, each.id) in ends
+        OffsetRange(*key, part.start_offset, max(part.start_offset, part.end_offset))
+        for key, part in partitions_of(same).items()
+        if key in ends
     ]
     absent = subtracted(below, has)
     if requested.ranges is not None:
@@ -308,7 +278,7 @@ def _require_same(
             )
 
 
-def _require_behind(ranges: Sequence[OffsetRange], ends: Mapping[tuple[str, int], int], *, where: str) -> None:
+def _require_behind(ranges: Sequence[OffsetRange], ends: Mapping[Partition, int], *, where: str) -> None:
     for span in united(ranges):
         end = ends.get((span.topic, span.partition))
         if end is None:

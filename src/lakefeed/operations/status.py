@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.scan import MonitoringGroup
-from lakefeed.clients.kafka.topics import TopicDescription
-from lakefeed.config.connections import Connections
+from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.open import FeedIdentity, collect_facts
+from lakefeed.feed.open import collect_facts
 from lakefeed.feed.recovery import Facts, Start, decide, ends
 from lakefeed.ledger.checkpoint import (
     CheckpointState,
@@ -27,8 +25,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.snapshots import stored_position
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources.kafka import SourceTopics
-from lakefeed.records.transform.plan import QueryPlan, keeps_no_state
-from lakefeed.sinks.factory import sink_of
+from lakefeed.records.transform.plan import keeps_no_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,9 +35,8 @@ if TYPE_CHECKING:
 class PartitionStatus:
     """The status of one partition; None for what is not known.
 
-    Attributes:
-        checkpoint: up to where the checkpoint takes the records for landed; ``table`` and ``group`` likewise.
-        covered: the offsets that the table has.
+    Up to ``checkpoint`` that takes the records for landed, likewise ``table`` and ``group``; ``covered`` are the
+    offsets that the table has.
     """
 
     topic: str
@@ -94,48 +90,28 @@ class FeedStatus:
             "committed": self.checkpoint.committed,
             "start": self.start,
             "refusal": self.refusal.as_dict() if self.refusal else None,
-            "partitions": [{**asdict(each), "lag": each.lag} for each in self.partitions],
+            "partitions": [{**asdict(part), "lag": part.lag} for part in self.partitions],
         }
 
 
-def feed_status(feed: Feed, spark: Callable[[], SparkSession]) -> FeedStatus:
-    """Read a feed's status; ``spark`` is called only if the transform has changed, and may keep other state now."""
-    return read_status(
-        feed.config,
-        connections=feed.connections,
-        folder=feed.folder,
-        query_plan=lambda: feed.plan(spark()),
-    )
-
-
-def read_status(
-    config: PipelineConfig,
-    *,
-    connections: Connections,
-    folder: Path | None = None,
-    query_plan: Callable[[], QueryPlan] | None = None,
-) -> FeedStatus:
+def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> FeedStatus:
     """Read where a feed stands, and decide how it would start; changes nothing.
 
-    Reads two or three small files of the checkpoint, and the table's metadata. ``query_plan`` analyzes the query with
-    Spark: it is called only if the transform has changed since the last start, and the decision depends on the state
-    that it keeps. Without it such a start is not decided.
-
-    Raises:
-        CheckpointMismatch: the checkpoint is another pipeline's.
-        Unreachable: broker, store or catalog do not answer.
+    Reads two or three small files of the checkpoint, and the table's metadata. ``spark`` analyzes the query: it is
+    called only if the transform has changed since the last start, and the decision depends on the state that it keeps.
+    Without it such a start is not decided. Raises CheckpointMismatch if the checkpoint is another pipeline's.
     """
-    feed = FeedIdentity.of(config, folder=folder)
+    config, identity = feed.config, feed.identity
     note, files = None, None
     if config.checkpoint:
-        files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
+        files = StoredCheckpoint(config.checkpoint, s3=feed.connections.s3)
         note = read_note(files, where=config.checkpoint)
-        require_owner(note, feed.owner, where=config.checkpoint)
+        require_owner(note, identity.owner, where=config.checkpoint)
     stateless = keeps_no_state(config)
     state = checkpoint_state(files, with_query_id=not stateless) if files is not None else CheckpointState()
     topics = SourceTopics(config.kafka).describe()
-    sink = sink_of(config, connections, folder=folder).state()
-    logged, position = sink.logged(), None
+    sink = feed.sink_definition.state()
+    position: Position | None = None
     decided: Start | None = None
     refusal: LakefeedError | None = None
     letters: Position | None = None
@@ -144,17 +120,17 @@ def read_status(
     letters_table = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
     if letters_table is not None:
         try:
-            letters = stored_position(letters_table, config.name, connections=connections)
+            letters = stored_position(letters_table, config.name, connections=feed.connections)
         except (CheckpointMismatch, ConfigError) as unknown:
             letters_refusal = unknown
     stateful: bool | None = False
     if not stateless:
         # The state is noted before the first batch is planned, so that the note counts from then on.
-        is_noted = state.batch_id is not None and note is not None and note.transform == feed.transform_id
+        is_noted = state.batch_id is not None and note is not None and note.transform == identity.transform_id
         stateful = bool(note and note.state) if is_noted else None
     try:
         facts = collect_facts(
-            feed,
+            identity,
             sink,
             checkpoint=state,
             note=note,
@@ -168,16 +144,14 @@ def read_status(
     else:
         is_position_known, position = True, facts.last
         if stateful is None:
-            decided, refusal = _decide_by_plan(
-                facts, files, query_plan, noted_state=note.state if note else (), checkpoint=config.checkpoint
-            )
+            decided, refusal = _decide_by_plan(facts, files, feed, spark, noted_state=note.state if note else ())
         else:
             decided, refusal = _decide(facts, files, stateful=stateful)
         if refusal is None and letters_refusal is not None:
             decided, refusal = None, letters_refusal
     return FeedStatus(
         feed=config.name,
-        sink=feed.owner.sink,
+        sink=identity.owner.sink,
         partitions=_partition_statuses(config, state, position, topics),
         start=_start_text(config, decided, is_new=state.batch_id is None and position is None),
         refusal=refusal,
@@ -187,7 +161,7 @@ def read_status(
         decided=decided,
         checkpoint=state,
         note=note,
-        logged=logged,
+        logged=sink.logged(),
     )
 
 
@@ -205,23 +179,23 @@ def _decide(
 def _decide_by_plan(
     facts: Facts,
     files: StoredCheckpoint | None,
-    query_plan: Callable[[], QueryPlan] | None,
+    feed: Feed,
+    spark: Callable[[], SparkSession] | None,
     *,
     noted_state: Sequence[str],
-    checkpoint: str,
 ) -> tuple[Start | None, LakefeedError | None]:
     """Decide for a changed transform; its query is analyzed only where the decision depends on the state it keeps."""
     (start, refusal), (other, other_refusal) = (_decide(facts, files, stateful=stateful) for stateful in (False, True))
     if facts.checkpoint.batch_id is None and start == other and str(refusal) == str(other_refusal):
         return start, refusal
-    if query_plan is None:
+    if spark is None:
         return None, None
     try:
-        plan = query_plan()
+        plan = feed.plan(spark())
         if not plan.stateful:
             return start, refusal
         if other is not None and not other.reset_checkpoint and facts.checkpoint.batch_id is not None:
-            plan.require_same_state(noted_state, checkpoint=checkpoint)
+            plan.require_same_state(noted_state, checkpoint=feed.config.checkpoint)
     except LakefeedError as unfit:
         return None, unfit
     return other, other_refusal
@@ -241,7 +215,7 @@ def _partition_statuses(
     position: Position | None,
     topics: Mapping[str, TopicDescription | None],
 ) -> tuple[PartitionStatus, ...]:
-    there = {(name, each.id): each for name, found in topics.items() if found for each in found.partitions}
+    there = partitions_of(topics)
     checkpoint = state.position or {}
     table = ends(position) if position else {}
     covered = position.covered.intervals if position and position.covered else None

@@ -30,6 +30,7 @@ from lakefeed.clients.kafka.librdkafka import (
     missing_topic,
 )
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+from lakefeed.offsets.ranges import Partition
 
 _TIMEOUT_SECONDS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -71,6 +72,11 @@ class TopicDescription:
     def records(self) -> int:
         """Count the offsets from start to end: all records, if neither compaction nor transactions left gaps."""
         return sum(partition.end_offset - partition.start_offset for partition in self.partitions)
+
+
+def partitions_of(topics: Mapping[str, TopicDescription | None]) -> dict[Partition, PartitionDescription]:
+    """Return all partitions of topics, of which some may not exist."""
+    return {(name, part.id): part for name, topic in topics.items() if topic for part in topic.partitions}
 
 
 class Topics:

@@ -7,7 +7,7 @@ The cost rests on past batches of the table, or on rules that were measured: tho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import mean
 
@@ -30,12 +30,9 @@ Spread = Callable[[tuple[OffsetRange, ...]], tuple[OffsetRange, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Begin:
-    """The place where a run begins.
+    """The place where a run begins, and the ``positions`` of its partitions after the batch that comes ``again``.
 
-    Attributes:
-        positions: where each partition resumes after ``again``.
-        again: a batch whose offsets were decided before; None if there is none, or they are not known.
-        again_is_landed: whether the sink has it already, and it is left out.
+    The offsets of that batch were decided before; if the sink has it already, it is left out.
     """
 
     batch_id: int
@@ -46,20 +43,16 @@ class Begin:
 
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """The batches that land what is there now.
+    """The batches that land the ``backlog``, and the tasks of all of them together.
 
-    Attributes:
-        first: the offset ranges of the first one that lands something, empty ones included.
-        first_tasks: as many read and write the first batch.
-        backlog: all that is to be landed.
-        tasks: the same, added up over all batches.
+    The ranges of the first one that lands something are ``first``, empty ones included.
     """
 
-    first: tuple[OffsetRange, ...]
-    first_tasks: int
-    backlog: tuple[OffsetRange, ...]
-    count: int
-    tasks: int
+    first: tuple[OffsetRange, ...] = ()
+    first_tasks: int = 0
+    backlog: tuple[OffsetRange, ...] = ()
+    count: int = 0
+    tasks: int = 0
 
 
 def begin_of_query(
@@ -80,18 +73,16 @@ def begin_of_query(
     after = {key: checkpoint.end.get(key, 0) for key in _positions({}, topics)}
     if checkpoint.committed or checkpoint.start is None:
         return Begin(batch_id=checkpoint.batch_id + checkpoint.committed, positions=after)
-    again = OffsetRanges(
-        tuple(OffsetRange(*key, checkpoint.start.get(key, 0), end) for key, end in checkpoint.end.items())
-    )
+    again = tuple(OffsetRange(*key, checkpoint.start.get(key, 0), end) for key, end in checkpoint.end.items())
     landed = logged == checkpoint.batch_id if position is None else ends(position) == dict(checkpoint.end)
-    return Begin(batch_id=checkpoint.batch_id, positions=after, again=again, again_is_landed=landed)
+    return Begin(batch_id=checkpoint.batch_id, positions=after, again=OffsetRanges(again), again_is_landed=landed)
 
 
 def begin_of_topic(position: Position | None, topic: TopicDescription, *, from_latest: bool) -> Begin:
     """Return where one of many topics begins: only the position of its table counts."""
-    known = ends(position) if position is not None else {}
-    at_end = from_latest and position is None
-    return Begin(batch_id=0, positions=_positions(known, {topic.name: topic}, from_latest=at_end))
+    if position is None:
+        return Begin(batch_id=0, positions=_positions({}, {topic.name: topic}, from_latest=from_latest))
+    return Begin(batch_id=0, positions=_positions(ends(position), {topic.name: topic}))
 
 
 def spread_by_spark(limit: int) -> Spread:
@@ -101,16 +92,12 @@ def spread_by_spark(limit: int) -> Spread:
     """
 
     def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-        whole = float(sum(each.records for each in left))
-        if whole < 1:
-            return left
-        taken = []
-        for span in left:
-            share = limit * (span.records / whole)
-            # A small partition is not to starve.
-            offsets = math.ceil(share) if share < 1 else math.floor(share)
-            taken.append(replace(span, end=min(span.end, span.start + offsets)))
-        return tuple(taken)
+        whole = sum(span.records for span in left) or 1
+        shares = (limit * (span.records / whole) for span in left)
+        # A small partition is not to starve.
+        offsets = (math.ceil(share) if share < 1 else math.floor(share) for share in shares)
+        taken = (min(span.records, count) for span, count in zip(left, offsets, strict=True))
+        return tuple(replace(span, end=span.start + count) for span, count in zip(left, taken, strict=True))
 
     return spread
 
@@ -126,18 +113,17 @@ def spread_by_round(limit: int, topic: TopicDescription) -> Spread:
 
 def batches(begin: Begin, topics: Mapping[str, TopicDescription], *, limit: int, spread: Spread) -> Batches:
     """Predict the batches of at most ``limit`` offsets that land what the topics hold now."""
-    end = {(name, each.id): each.end_offset for name, found in topics.items() for each in found.partitions}
+    end = _positions({}, topics, from_latest=True)
     left = tuple(OffsetRange(*key, at, max(at, end[key])) for key, at in sorted(begin.positions.items()) if key in end)
     again = () if begin.again is None or begin.again_is_landed else begin.again.ranges
-    starts = {(each.topic, each.partition): each.start for each in again}
-    backlog = tuple(replace(each, start=starts.get((each.topic, each.partition), each.start)) for each in left)
+    starts = {(span.topic, span.partition): span.start for span in again}
+    backlog = tuple(replace(span, start=starts.get((span.topic, span.partition), span.start)) for span in left)
     first = again or spread(left)
-    count = int(any(each.records for each in again))
-    tasks = _tasks(again, most=limit)
-    while (requested := sum(each.records for each in left)) and count < MOST_BATCHES:
+    count, tasks = int(any(span.records for span in again)), _tasks(again, most=limit)
+    while (requested := sum(span.records for span in left)) and count < MOST_BATCHES:
         taken = spread(left)
         count, tasks = count + 1, tasks + _tasks(taken, most=limit)
-        left = tuple(replace(each, start=now.end) for each, now in zip(left, taken, strict=True))
+        left = tuple(replace(span, start=now.end) for span, now in zip(left, taken, strict=True))
     if requested:
         more = -(-requested // limit)
         count, tasks = count + more, tasks + more * _tasks(left, most=limit)
@@ -175,10 +161,8 @@ class Estimate:
 class Estimates:
     """The cost of batches.
 
-    Attributes:
-        records: exact, but for offsets that transactions and compaction leave without a record.
-        bytes: of these records: keys, values and headers, not compressed.
-        requests: to S3, by the batches; not those of the start, of dead letters and of maintenance.
+    Records are exact, but for offsets that transactions and compaction leave without one; bytes are those of their
+    keys, values and headers, not compressed; requests to S3 leave out the start, dead letters and maintenance.
     """
 
     records: Estimate
@@ -206,39 +190,31 @@ def estimates(
     *,
     batches: Batches,
     past: Past,
-    sample: Sample | None,
+    sample: Sample,
     is_laid_out_anew: bool,
     has_state: bool,
 ) -> Estimates:
-    """Estimate the cost of what is there now.
+    """Estimate the cost of what is there now; ``config`` is one topic's, where each has a table of its own.
 
-    Args:
-        config: the pipeline; of one topic, where each has a table of its own.
-        batches: to be landed.
-        past: the feed's newest batches.
-        sample: some of the records; None if there was nothing to read.
-        is_laid_out_anew: whether past files say nothing about those to come.
-        has_state: whether the transform keeps state from batch to batch.
+    If the table ``is_laid_out_anew``, past files say nothing about those to come.
     """
     first, whole = (sum(span.records for span in ranges) for ranges in (batches.first, batches.backlog))
 
     def of_bytes(a_record: float | None, rests_on: str, unknown: str) -> Estimate:
-        if not whole:
-            return NOTHING
         if a_record is None:
             return _unknown(unknown)
         return Estimate(round(a_record * first), round(a_record * whole), rests_on)
 
-    sampled = f"{sample.records:,} of the records, read with the Kafka client" if sample else ""
+    sampled = f"{sample.records:,} of the records, read with the Kafka client"
     stored = f"bytes a record in {_batches_of(past)}"
     files = _files(config, batches=batches, past=past, is_laid_out_anew=is_laid_out_anew, has_state=has_state)
     return Estimates(
         records=Estimate(first, whole, "offsets that are there now"),
-        bytes=of_bytes(sample.bytes_a_record if sample else None, sampled, "no record could be read"),
-        stored=of_bytes(past.bytes_a_record, stored, "the table has no batch yet"),
+        bytes=of_bytes(sample.bytes_a_record, sampled, "no record could be read") if whole else NOTHING,
+        stored=of_bytes(past.bytes_a_record, stored, "the table has no batch yet") if whole else NOTHING,
         files=files,
         requests=_requests(config, files, batches=batches, past=past, has_state=has_state),
-        seconds=_seconds(first, whole, past),
+        seconds=_seconds(first, whole, past) if whole else NOTHING,
     )
 
 
@@ -253,18 +229,14 @@ def total(tables: Sequence[Estimates]) -> Estimates:
             rests_on = f"not known for {unknown:,} of {len(figures):,} tables"
         elif name == "seconds":
             rests_on = f"{rests_on}, as if one were landed after the other"
-        return Estimate(_sum(figure.first for figure in figures), _sum(figure.all for figure in figures), rests_on)
+        return Estimate(_sum([figure.first for figure in figures]), _sum([figure.all for figure in figures]), rests_on)
 
     return Estimates(**{part.name: of(part.name) for part in fields(Estimates)})
 
 
-def _sum(figures: Iterable[int | float | None]) -> int | float | None:
-    total: int | float = 0
-    for figure in figures:
-        if figure is None:
-            return None
-        total += figure
-    return total
+def _sum(figures: Sequence[int | float | None]) -> int | float | None:
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if len(known) == len(figures) else None
 
 
 def _files(
@@ -281,56 +253,44 @@ def _files(
         files = mean(batch.files for batch in past.batches)
         return Estimate(math.ceil(files), math.ceil(files * batches.count), f"the mean of {_batches_of(past)}")
     if written.merges:
-        return _unknown(
-            "how many files a MERGE writes depends on the rows that it finds, and the table has no batch yet"
-        )
+        return _unknown("the files of a MERGE depend on the rows that it finds, and the table has no batch yet")
     if has_state:
         return _unknown("the query says which groups and windows a batch hands on, and the table has no batch yet")
     if written.is_partitioned:
         again = ", and new files are laid out in another way" if is_laid_out_anew and past.batches else ""
         return _unknown(f"it depends on how many of the table's partitions the records are of{again}")
-    return Estimate(
-        batches.first_tasks,
-        batches.tasks,
-        "one for each topic partition with records, fewer in a small batch, unless one exceeds the target size",
-    )
+    why = "one for each topic partition with records, fewer in a small batch, unless one exceeds the target size"
+    return Estimate(batches.first_tasks, batches.tasks, why)
 
 
 def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past: Past, has_state: bool) -> Estimate:
     written = config.sink.chosen.stored_files
-    if written.merges and batches.count:
+    if not batches.count:
+        return NOTHING
+    if written.merges:
         return _unknown("a MERGE reads files of the table, as many as have rows of the batch's keys")
-    if has_state and batches.count:
+    if has_state:
         return _unknown("beside the files each part of the state is a request of every batch (docs/s3-requests.md)")
     if files.first is None or files.all is None:
         return Estimate(None, None, "not known, as the files are not")
-    if not batches.count:
-        return NOTHING
     parts = {
         "2 of the checkpoint": CHECKPOINT if config.checkpoint else 0,
         written.commit_name: written.commit_puts,
         "1 delete of old metadata": int(past.deletes_metadata),
     }
     names = " and ".join(name for name, count in parts.items() if count)
-    each = sum(parts.values())
-    return Estimate(
-        files.first + each,
-        files.all + each * batches.count,
-        f"files, and in each batch {names} (docs/s3-requests.md)",
-    )
+    a_batch, why = sum(parts.values()), f"files, and in each batch {names} (docs/s3-requests.md)"
+    return Estimate(files.first + a_batch, files.all + a_batch * batches.count, why)
 
 
 def _seconds(first: int, whole: int, past: Past) -> Estimate:
-    if not whole:
-        return NOTHING
     if past.rate is None:
         return _unknown("no driver has landed two batches one after the other" if past.batches else "no batch yet")
-    return Estimate(
-        round(first / past.rate, 1),
-        round(whole / past.rate, 1),
+    why = (
         f"{past.rate:,.0f} records/s, the median from commit to commit in {_batches_of(past)} "
-        f"({min(past.rates):,.0f} to {max(past.rates):,.0f}; waits for the trigger count)",
+        f"({min(past.rates):,.0f} to {max(past.rates):,.0f}; waits for the trigger count)"
     )
+    return Estimate(round(first / past.rate, 1), round(whole / past.rate, 1), why)
 
 
 def _batches_of(past: Past) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.kafka.librdkafka import isolation_level, librdkafka_settings
+from lakefeed.clients.kafka.librdkafka import isolation_level, open_consumer
 from lakefeed.config.connections import Connections
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ResourceMissing
@@ -21,6 +20,9 @@ from lakefeed.ledger.outcomes import total
 from lakefeed.ledger.snapshot_summary import FEED, RANGES, Commit
 from lakefeed.ledger.snapshots import ancestors
 from lakefeed.offsets.ranges import OffsetRange, Partition
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 BATCHES = 20
 """So many of the newest batches are looked at."""
@@ -30,7 +32,6 @@ DELETES = "write.metadata.delete-after-commit.enabled"
 RECORDS = 200
 PARTITIONS = 4
 SECONDS = 10.0
-_silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,26 +80,26 @@ def read_past(name: str, feed: str, *, connections: Connections) -> Past:
         table = open_table(name, connections=connections)
     except ResourceMissing:
         return Past()
-    found: list[PastBatch] = []
+    deletes = table.properties.get(DELETES) == "true"
+    deletes = deletes and len(table.metadata.metadata_log) >= int(table.properties.get(KEPT, 100))
+    return Past(batches=tuple(islice(_batches(table, feed), BATCHES))[::-1], deletes_metadata=deletes)
+
+
+def _batches(table: Table, feed: str) -> Iterator[PastBatch]:
     for snapshot in reversed(ancestors(table)[0]):
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-        if summary.get(FEED) != feed or RANGES not in summary or len(found) == BATCHES:
+        if summary.get(FEED) != feed or RANGES not in summary:
             continue
-        commit = Commit.of(snapshot.snapshot_id, summary, committed_at=snapshot.timestamp_ms / 1000)
-        counts = total(commit.counts)
-        if counts.records:
-            batch = PastBatch(
-                at=commit.committed_at,
+        commit = Commit.of(snapshot.snapshot_id, summary)
+        if (counts := total(commit.counts)).records:
+            yield PastBatch(
+                at=snapshot.timestamp_ms / 1000,
                 fence=commit.fence,
                 records=counts.records,
                 files=commit.files + int(summary.get("added-delete-files", 0)),
                 bytes=int(summary.get("added-files-size", 0)),
                 dead_letters=counts.dead_letters,
             )
-            found.append(batch)
-    deletes = table.properties.get(DELETES) == "true"
-    deletes = deletes and len(table.metadata.metadata_log) >= int(table.properties.get(KEPT, 100))
-    return Past(batches=tuple(found[::-1]), deletes_metadata=deletes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,45 +123,25 @@ def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mappin
 
     What a broker does not give within ten seconds is left out: a plan does not fail for it.
     """
-    chosen = _choose_ranges(ranges)
-    if not chosen:
-        return {}
-    consumer = Consumer(
-        {
-            **librdkafka_settings(source.options),
-            "bootstrap.servers": source.bootstrap_servers,
-            # Neither joined nor committed to, but librdkafka requires one.
-            "group.id": "lakefeed-plan",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            # A few records are needed, not all that it could fetch meanwhile.
-            "queued.max.messages.kbytes": 1024,
-            "fetch.message.max.bytes": 256 * 1024,
-            "error_cb": lambda error: None,
-            "isolation.level": isolation_level(source),
-        },
-        logger=_silence,
-    )
-    try:
-        return _read(consumer, chosen)
-    except KafkaException:
-        return {}
-    finally:
-        consumer.close()
-
-
-def _choose_ranges(ranges: Iterable[OffsetRange]) -> dict[Partition, tuple[OffsetRange, int]]:
-    """Return the fullest ranges of each topic, and how many records are read of each."""
     filled = sorted((span for span in ranges if span.records), key=lambda span: (span.topic, -span.records))
-    chosen = {}
+    chosen: dict[Partition, tuple[OffsetRange, int]] = {}
     for _, group in groupby(filled, key=lambda span: span.topic):
         few = list(group)[:PARTITIONS]
-        for span in few:
-            chosen[span.topic, span.partition] = (span, max(1, RECORDS // len(few)))
-    return chosen
+        chosen |= {(span.topic, span.partition): (span, max(1, RECORDS // len(few))) for span in few}
+    if not chosen:
+        return {}
+    # A few records are needed, not all that it could fetch meanwhile.
+    bounds = {"queued.max.messages.kbytes": 1024, "fetch.message.max.bytes": 256 * 1024}
+    settings = {**bounds, "isolation.level": isolation_level(source)}
+    try:
+        with open_consumer(source, "lakefeed-plan", settings) as consumer:
+            return _read(consumer, chosen)
+    except KafkaException:
+        return {}
 
 
 def _read(consumer: Consumer, chosen: Mapping[Partition, tuple[OffsetRange, int]]) -> Mapping[str, Sample]:
+    """Read up to so many records of each range."""
     left = {key: count for key, (_, count) in chosen.items()}
     found: dict[str, Sample] = {}
     consumer.assign([TopicPartition(*key, span.start) for key, (span, _) in chosen.items()])

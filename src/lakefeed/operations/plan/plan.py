@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakefeed.clients.kafka.librdkafka import isolation_level, missing_topic
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.errors import translate
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
@@ -56,7 +57,7 @@ class CheckpointPlan:
     told: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PartitionPlan:
     """The offsets to read of one partition: up to ``first_end`` by the first batch."""
 
@@ -75,10 +76,6 @@ class PartitionPlan:
     def backlog(self) -> int:
         """Offsets that are in the topic now and have not landed."""
         return self.end - self.start
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
-        return {**asdict(self), "first": self.first, "backlog": self.backlog}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,15 +128,16 @@ class RunPlan:
     @property
     def first_ranges(self) -> tuple[OffsetRange, ...]:
         """The offset ranges of the first batch that lands records."""
-        return tuple(OffsetRange(each.topic, each.partition, each.start, each.first_end) for each in self.partitions)
+        return tuple(OffsetRange(part.topic, part.partition, part.start, part.first_end) for part in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document of ``--output json``."""
         document = asdict(replace(self, refusal=None))
         document["refusal"] = self.refusal.as_dict() if self.refusal else None
-        document["partitions"] = [each.as_dict() for each in self.partitions]
+        parts = self.partitions
+        document["partitions"] = [{**asdict(part), "first": part.first, "backlog": part.backlog} for part in parts]
         if self.again is not None:
-            document["again"]["ranges"] = [str(each) for each in self.again.ranges]
+            document["again"]["ranges"] = [str(span) for span in self.again.ranges]
         return document
 
 
@@ -181,13 +179,16 @@ class Plans:
 
 @dataclass
 class _Table:
-    """One table, and what is found out about it; no ``status`` if the checkpoint is another pipeline's."""
+    """One table, and what a start would do to it; no ``status`` if the checkpoint is another pipeline's."""
 
     feed: Feed
     status: FeedStatus | None = None
     refusal: LakefeedError | None = None
     begin: Begin | None = None
-    batches: Batches = field(default_factory=lambda: Batches(first=(), first_tasks=0, backlog=(), count=0, tasks=0))
+    batches: Batches = field(default_factory=Batches)
+    changes: list[TableChange] = field(default_factory=list)
+    dead_letter_topic: TopicCreation | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def topic(self) -> str:
@@ -202,13 +203,9 @@ class _Table:
 
 
 def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
-    """Plan a run.
+    """Plan a run into one table, or into ``many``: one for each topic; calls ``spark`` only if something would start.
 
-    Args:
-        pipeline: its name.
-        feeds: one for each table, newly built, so that they know the registry's schemas of this moment.
-        many: whether each topic has a table of its own.
-        spark: gives a session; called only if something would start.
+    The feeds are newly built, one for each table, so that they know the registry's schemas of this moment.
     """
     session = cache(spark)
     tables = [_look(feed, spark=session) for feed in feeds]
@@ -231,7 +228,7 @@ def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
         return _Table(feed, refusal=refusal)
     if status.refusal is None and (gone := [name for name, found in status.topics.items() if found is None]):
         source = feed.config.kafka
-        there = Topics(source.bootstrap_servers, options=dict(source.options)).list()
+        there = Topics(source.bootstrap_servers, options=source.options).list()
         return _Table(feed, status, missing_topic(gone[0], there, where=source.bootstrap_servers))
     return _Table(feed, status, status.refusal)
 
@@ -259,7 +256,7 @@ def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
     source = starting[0].feed.config.kafka
     committed = isolation_level(source) == "read_committed"
     names = sorted({name for table in starting if table.status is not None for name in table.status.topics})
-    return Topics(source.bootstrap_servers, options=dict(source.options)).describe_all(names, committed=committed)
+    return Topics(source.bootstrap_servers, options=source.options).describe_all(names, committed=committed)
 
 
 def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, TopicDescription], *, many: bool) -> None:
@@ -288,9 +285,8 @@ def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, Topic
 
 def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], SparkSession]) -> RunPlan:
     config, status, begin = table.feed.config, table.status, table.begin
-    ready = _Preparation(refusal=table.refusal)
     if status is not None and begin is not None:
-        ready = _prepare(table.feed, status, spark())
+        _prepare(table, status, spark())
     topics = status.topics if status is not None else config.kafka.topics or []
     plan = RunPlan(
         feed=config.name,
@@ -298,12 +294,12 @@ def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], S
         sink=Owner.of(config).sink,
         kind="waits",
         start="waits for the topic's first record",
-        refusal=ready.refusal,
-        tables=tuple(ready.tables),
-        dead_letter_topic=ready.dead_letter_topic,
-        notes=ready.notes,
+        refusal=table.refusal,
+        tables=tuple(table.changes),
+        dead_letter_topic=table.dead_letter_topic,
+        notes=table.notes,
     )
-    if ready.refusal is not None:
+    if table.refusal is not None:
         return replace(plan, kind="refused", start="would be refused")
     if status is None or begin is None:
         return plan
@@ -318,7 +314,7 @@ def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], S
         plan,
         kind="fresh" if is_new else "goes on",
         start=status.start,
-        checkpoint=_checkpoint(table.feed, status),
+        checkpoint=_checkpoint(config, status),
         again=again,
         batch_id=begin.batch_id + (again is not None and again.is_landed) if config.checkpoint else None,
         partitions=tuple(_partitions(table.batches)),
@@ -327,11 +323,11 @@ def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], S
             config,
             batches=table.batches,
             past=past,
-            sample=sum(sampled, Sample()) if sampled else None,
-            is_laid_out_anew=any(change.is_laid_out_anew for change in ready.tables),
+            sample=sum(sampled, Sample()),
+            is_laid_out_anew=any(change.is_laid_out_anew for change in table.changes),
             has_state=table.feed.plan(spark()).stateful,
         ),
-        notes=(*ready.notes, *_notes(table.feed, status, past)),
+        notes=(*table.notes, *_notes(config, status, past)),
     )
 
 
@@ -339,45 +335,32 @@ def _partitions(counted: Batches) -> Iterator[PartitionPlan]:
     first = {(span.topic, span.partition): span for span in counted.first}
     for span in counted.backlog:
         now = first.get((span.topic, span.partition), replace(span, end=span.start))
-        yield PartitionPlan(
-            topic=span.topic, partition=span.partition, start=now.start, first_end=now.end, end=span.end
-        )
+        yield PartitionPlan(span.topic, span.partition, start=now.start, first_end=now.end, end=span.end)
 
 
-@dataclass(kw_only=True)
-class _Preparation:
-    """The changes that a start makes before its first batch, as far as it gets."""
-
-    tables: list[TableChange] = field(default_factory=list)
-    dead_letter_topic: TopicCreation | None = None
-    notes: tuple[str, ...] = ()
-    refusal: LakefeedError | None = None
-
-
-def _prepare(feed: Feed, status: FeedStatus, spark: SparkSession) -> _Preparation:
+def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    found = _Preparation()
+    feed = table.feed
     try:
         sink = _PlannedSink(feed.schema_planner(spark, status.note.schema if status.note else None))
         letters = feed.dead_letter_store(spark) if feed.config.dead_letters is not None else None
         if letters is not None:
             change = letters.change()
             if isinstance(change, TableChange):
-                found.tables.append(change)
+                table.changes.append(change)
             else:
-                found.dead_letter_topic = change
+                table.dead_letter_topic = change
         writer = feed.batch_writer(spark, sink, letters)
         writer.begin(feed.source.read_stream(spark), fenced=False)
-        found.tables += sink.changes
-        found.notes = writer.rows.notes()
+        table.changes += sink.changes
+        table.notes = writer.rows.notes()
         if letters is not None and feed.sink_definition.state().keeps_ledger:
             position = status.position
             letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
     except (LakefeedError, Py4JError, PySparkException) as error:
-        found.refusal = translate(error)
-    return found
+        table.refusal = translate(error)
 
 
 class _PlannedSink(LedgerlessSink):
@@ -397,11 +380,11 @@ class _PlannedSink(LedgerlessSink):
         """Write nothing: a plan has no batches."""
 
 
-def _checkpoint(feed: Feed, status: FeedStatus) -> CheckpointPlan | None:
-    location, state = feed.config.checkpoint, status.checkpoint
+def _checkpoint(config: PipelineConfig, status: FeedStatus) -> CheckpointPlan | None:
+    location, state = config.checkpoint, status.checkpoint
     if not location:
         return None
-    owner = f"feed '{feed.config.name}' into {Owner.of(feed.config).sink}"
+    owner = f"feed '{config.name}' into {Owner.of(config).sink}"
     if status.note is None:
         return CheckpointPlan(location=location, action="make", told=f"new; it becomes that of {owner}")
     if state.batch_id is None and state.damage is None:
@@ -413,23 +396,16 @@ def _checkpoint(feed: Feed, status: FeedStatus) -> CheckpointPlan | None:
     return CheckpointPlan(location=location, action="keep", told=f"is that of {owner}, and has {has}")
 
 
-def _notes(feed: Feed, status: FeedStatus, past: Past) -> list[str]:
-    config = feed.config
+def _notes(config: PipelineConfig, status: FeedStatus, past: Past) -> list[str]:
     notes = []
     if config.decode.registry is not None and config.schema_.on_change == "evolve":
-        notes.append(
-            "records may name schemas that the table has not met: its columns follow when their batch comes, not at "
-            "the start"
-        )
+        met = "records may name schemas that the table has not met"
+        notes.append(f"{met}: its columns follow when their batch comes, not at the start")
     if config.decode.is_sampled and status.position is None:
-        notes.append(
-            "unless the sink remembers a schema, its columns are guessed from the newest records of the moment"
-        )
+        notes.append("unless the sink remembers a schema, the start guesses its columns from the newest records")
     if dead := sum(batch.dead_letters > 0 for batch in past.batches):
-        notes.append(
-            f"{dead} of the last {len(past.batches)} batches had dead letters, which make a commit and requests of "
-            "their own"
-        )
+        had = f"{dead} of the last {len(past.batches)} batches had dead letters"
+        notes.append(f"{had}, which make a commit and requests of their own")
     if config.trigger != AVAILABLE_NOW:
         notes.append(f"what comes later is landed at each trigger ({config.trigger}); lakefeed run --once ends before")
     return notes

@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.iceberg.sql import rows_where
 from lakefeed.clients.kafka.scan import MonitoringGroup
-from lakefeed.config.connections import Connections
-from lakefeed.config.models import PipelineConfig
+from lakefeed.clients.kafka.topics import partitions_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import ends
-from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.snapshot_summary import POSITION
-from lakefeed.ledger.snapshots import ancestors, commits_of, position_in
+from lakefeed.ledger.snapshots import ancestors, commits_of, stored_position
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.rewind.plan import PartitionMove, find_targets, move_commit, plan_moves
-from lakefeed.operations.status import FeedStatus, read_status
+from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
-from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed.sinks.dead_letters.table import TableReader
-from lakefeed.sinks.definition import Sink
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RewindPlan:
     """The effects of a rewind; without ``moves`` only the checkpoint is recreated.
 
@@ -75,10 +75,9 @@ class RewindPlan:
 
 
 def plan_rewind(
-    config: PipelineConfig,
-    *,
-    connections: Connections,
+    feed: Feed,
     to: str,
+    *,
     topic: str | None = None,
     partition: int | None = None,
     delete_rows: bool | None = None,
@@ -87,23 +86,16 @@ def plan_rewind(
     """Plan a rewind from table, topics and dead letters, without Spark; changes nothing.
 
     Args:
-        config: the pipeline.
-        connections: store and catalogs.
         to: ``earliest``, ``latest``, ``table`` (where the table is: only the checkpoint is recreated), a point in time
             (``timestamp:2026-11-20T06:30``), ``snapshot:ID``, or offsets as ``parse_offsets`` reads them.
-        topic: only this topic's partitions.
-        partition: only partitions of this number.
+        topic: only this topic's partitions, and with ``partition`` only those of this number.
         delete_rows: whether the rows of what is read again are deleted. None only where there are none.
         accept_loss: whether records may be left unread.
-
-    Raises:
-        ConfigError: the sink keeps no ledger, a target is wrong, or a choice is missing.
-        ResourceMissing: the topic has not got what is to be read.
-        RecordsLost: the topic was recreated.
     """
+    config = feed.config
     config.sink.require("rewind")
     name = config.sink.ledger_table
-    status = read_status(config, connections=connections)
+    status = feed_status(feed)
     before = status.position
     if before is not None and has_state(before.ranges):
         raise ConfigError(
@@ -127,46 +119,29 @@ def plan_rewind(
                 where=name,
                 hint="name where each partition resumes, without --topic, --partition and --delete-rows",
             )
-        described = {(each.topic, each.partition): 0 for each in status.partitions if each.topic_end is not None}
-        chosen = {
-            key: at
-            for key, at in (known or described).items()
-            if topic in (None, key[0]) and partition in (None, key[1])
-        }
-        table = open_table(name, connections=connections)
+        positions = known or dict.fromkeys(partitions_of(status.topics), 0)
+        chosen = {key: at for key, at in positions.items() if topic in (None, key[0]) and partition in (None, key[1])}
+        table = open_table(name, connections=feed.connections)
         targets = find_targets(to, config, status, table, chosen, accept_loss=accept_loss)
         moves = plan_moves(known, targets, status.topics, ids=ids, accept_loss=accept_loss)
         moves, delete_where = _with_rows(moves, table, ids, config.name, delete_rows=delete_rows)
     elif not status.is_position_known and status.refusal is not None:
         raise status.refusal
-    moves, letters = _with_letters(moves, known, config, status, connections)
-    return RewindPlan(
-        feed=config.name,
-        table=name,
-        moves=moves,
-        letters=letters,
-        delete_where=delete_where,
-        status=status,
-    )
+    moves, letters = _with_letters(moves, known, feed, before)
+    return RewindPlan(config.name, name, moves, letters, delete_where, status)
 
 
-def execute_rewind(
-    config: PipelineConfig,
-    agreed: RewindPlan,
-    *,
-    sink: Sink,
-    claim: Claim | None,
-    fence: str | None,
-    letters: DeadLetterStore | None,
-) -> str | None:
-    """Move the feed as planned; the fence stops a driver that runs at its next commit.
+def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str | None:
+    """Move the feed as planned, or raise CheckpointMismatch if it has committed since; a driver that runs is stopped.
 
-    A feed has no claim if each topic has a table of its own, and no fence without a table. Returns a message about the
-    monitoring group, if there is any.
-
-    Raises:
-        CheckpointMismatch: the feed has gone on since this was planned.
+    Returns a message about the monitoring group, if there is any.
     """
+    config = feed.config
+    sink = feed.ledger_table(spark)
+    # Without a checkpoint, each topic has a table of its own.
+    claim = feed.claim(spark) if config.checkpoint else None
+    fence = sink.take_fence() if spark.catalog.tableExists(agreed.table) else None
+    letters = feed.dead_letter_store(spark) if config.dead_letters else None
     before = agreed.status.position
     if agreed.status.is_position_known:
         now = sink.position()
@@ -209,11 +184,11 @@ def _with_rows(
             "partition, offset]} keeps the offsets of new rows",
         )
     where = rows_where(spans, columns=columns)
-    counts = _count_rows(table, where, columns, spans) if why is None else {}
-    if delete_rows is None and (why is not None or any(counts.values())):
-        message = f"the {sum(counts.values()):,} rows of them" if why is None else "the rows of them"
+    counts = _count_rows(table, where, columns, spans) if why is None else Counter()
+    if delete_rows is None and (why is not None or counts.total()):
+        rows = f"the {counts.total():,} rows" if why is None else "the rows"
         raise ConfigError(
-            f"{sum(move.again for move in moves):,} offsets are read again: say what becomes of {message}",
+            f"{sum(move.again for move in moves):,} offsets are read again: say what becomes of {rows} of them",
             hint="--delete-rows deletes them in the same commit, --keep-rows leaves them beside the new ones",
         )
     counted = (replace(move, rows=counts.get((move.topic, move.partition))) if move.again else move for move in moves)
@@ -231,20 +206,15 @@ def _why_unknown(
         missing.insert(0, TOPIC)
     if missing:
         return f"the table does not keep {' and '.join(missing)}"
-    older = {
-        topic
-        for commit in commits_of(ancestors(table)[0], feed)
-        for topic, topic_id in commit.ranges.topic_ids.items()
-        if topic in topics and ids.get(topic, topic_id) != topic_id
-    }
-    if older:
-        return f"it has rows of another topic that was called {min(older)} before, with the same offsets"
-    return None
+    commits = commits_of(ancestors(table)[0], feed)
+    known = {named for commit in commits for named in commit.ranges.topic_ids.items() if named[0] in topics}
+    older = {topic for topic, topic_id in known if ids.get(topic, topic_id) != topic_id}
+    return f"it has rows of another topic that was called {min(older)} before, with the same offsets" if older else None
 
 
 def _count_rows(
     table: Table, where: str, columns: tuple[str, str, str], spans: Iterable[Partition]
-) -> dict[Partition, int]:
+) -> Counter[Partition]:
     from pyiceberg.expressions import parser
 
     [first, *_] = spans
@@ -257,21 +227,17 @@ def _count_rows(
 
 
 def _with_letters(
-    moves: tuple[PartitionMove, ...],
-    known: Mapping[Partition, int],
-    config: PipelineConfig,
-    status: FeedStatus,
-    connections: Connections,
+    moves: tuple[PartitionMove, ...], known: Mapping[Partition, int], feed: Feed, position: Position | None
 ) -> tuple[tuple[PartitionMove, ...], int]:
     """Count the dead letters that are deleted: those of what is read again, and those past where the table is."""
-    store = config.dead_letters.table if config.dead_letters else None
+    store = feed.config.dead_letters.table if feed.config.dead_letters else None
     if store is None:
         return moves, 0
     targets = {**known, **{(move.topic, move.partition): move.to for move in moves}}
-    if status.position is not None:
-        _require_written(store, targets, config, status.position.snapshot_id, connections)
+    if position is not None:
+        _require_written(store, targets, feed, position.snapshot_id)
     try:
-        found = TableReader(store, connections=connections).find(DeadLetterFilter(feed=config.name))
+        found = TableReader(store, connections=feed.connections).find(DeadLetterFilter(feed=feed.config.name))
     except ResourceMissing:
         return moves, 0
     gone: Counter[Partition] = Counter()
@@ -282,31 +248,23 @@ def _with_letters(
     return tuple(replace(move, letters=gone[move.topic, move.partition]) for move in moves), gone.total()
 
 
-def _require_written(
-    store: str, targets: Mapping[Partition, int], config: PipelineConfig, snapshot_id: int, connections: Connections
-) -> None:
+def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, snapshot_id: int) -> None:
     """Refuse a move from a batch whose dead letters a crash left out: the next start could not find them any more."""
-    table = open_table(config.sink.ledger_table, connections=connections)
-    commits = commits_of(ancestors(table)[0], config.name)
-    last = next((commit for commit in commits if commit.snapshot_id == snapshot_id), None)
+    name, connections = feed.config.name, feed.connections
+    line, _ = ancestors(open_table(feed.config.sink.ledger_table, connections=connections))
+    last = next((commit for commit in commits_of(line, name) if commit.snapshot_id == snapshot_id), None)
     if last is None:
         return
-    left_out = [
-        span
-        for span in last.ranges.ranges
-        if last.counts.get((span.topic, span.partition), ZERO).dead_letters
-        and targets.get((span.topic, span.partition), 0) > span.start
-    ]
+    counts = ((span, last.counts.get((span.topic, span.partition), ZERO)) for span in last.ranges.ranges)
+    dead = {(span.topic, span.partition): span for span, count in counts if count.dead_letters}
+    left_out = {key: span for key, span in dead.items() if targets.get(key, 0) > span.start}
     if not left_out:
         return
-    try:
-        written = position_in(open_table(store, connections=connections), config.name, where=store)
-    except ResourceMissing:
-        written = None
+    written = stored_position(store, name, connections=connections)
     reached = ends(written) if written is not None else {}
-    if any(reached.get((span.topic, span.partition), 0) < span.end for span in left_out):
+    if any(reached.get(key, 0) < span.end for key, span in left_out.items()):
         raise CheckpointMismatch(
-            f"the dead letters of batch {last.batch_id} of feed '{config.name}' are not written yet",
+            f"the dead letters of batch {last.batch_id} of feed '{name}' are not written yet",
             where=store,
             hint="start the feed once, which writes them; then move it",
         )

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.selection import moment
-from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription, Topics
+from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
@@ -45,12 +45,12 @@ class PartitionMove:
     @property
     def again(self) -> int:
         """Offsets that are read again."""
-        return max(0, (self.to if self.start is None else self.start) - self.to)
+        return 0 if self.start is None else max(0, self.start - self.to)
 
     @property
     def given_up(self) -> int:
         """Offsets that are never read."""
-        return max(0, self.to - (self.to if self.start is None else self.start))
+        return 0 if self.start is None else max(0, self.to - self.start)
 
 
 def find_targets(
@@ -62,16 +62,11 @@ def find_targets(
     *,
     accept_loss: bool,
 ) -> dict[Partition, int]:
-    """Find the offset that each partition of ``chosen``, which has the present offsets, is moved to.
-
-    Raises:
-        ConfigError: ``to`` is written wrongly, or names a partition that is not chosen.
-        ResourceMissing: there is no such snapshot.
-    """
+    """Find the offset that each partition of ``chosen``, which has the present offsets, is moved to."""
     kind, _, value = to.partition(":")
     if to in ("earliest", "latest"):
-        there = _partitions(status.topics)
-        offsets = {key: found.start_offset if to == "earliest" else found.end_offset for key, found in there.items()}
+        there = partitions_of(status.topics)
+        offsets = {key: part.start_offset if to == "earliest" else part.end_offset for key, part in there.items()}
         return {key: offsets[key] for key in chosen if key in offsets}
     if kind == "timestamp":
         return _targets_at(moment(value, prefix="timestamp:"), config, status, chosen, accept_loss=accept_loss)
@@ -84,10 +79,6 @@ def find_targets(
     return found
 
 
-def _partitions(topics: Mapping[str, TopicDescription | None]) -> dict[Partition, PartitionDescription]:
-    return {(name, each.id): each for name, found in topics.items() if found for each in found.partitions}
-
-
 def _targets_at(
     time: datetime, config: PipelineConfig, status: FeedStatus, chosen: Mapping[Partition, int], *, accept_loss: bool
 ) -> dict[Partition, int]:
@@ -95,7 +86,7 @@ def _targets_at(
     cluster = Topics(config.kafka.bootstrap_servers, options=dict(config.kafka.options))
     times = {name: cluster.offsets_at(name, time) for name, found in status.topics.items() if found is not None}
     targets: dict[Partition, int] = {}
-    for (name, number), partition in _partitions(status.topics).items():
+    for (name, number), partition in partitions_of(status.topics).items():
         if (key := (name, number)) in chosen:
             target = times[name].get(number, partition.end_offset)
             targets[key] = min(target, chosen[key]) if status.position and not accept_loss else target
@@ -130,9 +121,8 @@ def parse_offsets(text: str) -> dict[Partition, int]:
             found[match[1], int(match[2])] = int(match[3])
         return found
     except (ValueError, AttributeError, TypeError):
-        raise ConfigError(
-            f"'{text}' says no offsets", hint="""write topic:0:12,topic:1:20, or {"topic": {"0": 12, "1": 20}}"""
-        ) from None
+        hint = """write topic:0:12,topic:1:20, or {"topic": {"0": 12, "1": 20}}"""
+        raise ConfigError(f"'{text}' says no offsets", hint=hint) from None
 
 
 def plan_moves(
@@ -146,14 +136,8 @@ def plan_moves(
     """Check and return the moves: each to where the topic has records, and forward only if loss is accepted.
 
     The positions are empty if it is not known where the feed stands; ``ids`` are of the topics that it has read.
-
-    Raises:
-        ConfigError: a target that is no partition of the feed, some go back and others forward, or records would be
-            given up unasked.
-        ResourceMissing: the topic has not got the records at a target, any more or yet.
-        RecordsLost: the topic was recreated.
     """
-    moves, partitions = [], _partitions(topics)
+    moves, partitions = [], partitions_of(topics)
     for (topic, partition), to in sorted(targets.items()):
         name = f"{topic}-{partition}"
         if positions and (topic, partition) not in positions:
@@ -174,17 +158,14 @@ def plan_moves(
         moves.append(PartitionMove(topic=topic, partition=partition, start=positions.get((topic, partition)), to=to))
     forward = [move for move in moves if move.given_up]
     if forward and not accept_loss:
-        shown = ", ".join(
-            f"[{move.start}, {move.to}) of {move.topic}-{move.partition}" for move in forward[:MOST_SHOWN]
-        )
+        first = (f"[{move.start}, {move.to}) of {move.topic}-{move.partition}" for move in forward[:MOST_SHOWN])
         raise ConfigError(
-            f"the feed would never read {sum(move.given_up for move in forward):,} offsets: {shown}",
+            f"the feed would never read {sum(move.given_up for move in forward):,} offsets: {', '.join(first)}",
             hint="--accept-loss gives them up, and records it in the table's ledger",
         )
     if forward and any(move.again for move in moves):
-        raise ConfigError(
-            "some partitions would go back and others forward", hint="move them apart, with --topic and --partition"
-        )
+        hint = "move them apart, with --topic and --partition"
+        raise ConfigError("some partitions would go back and others forward", hint=hint)
     return tuple(move for move in moves if move.start != move.to)
 
 

@@ -41,13 +41,12 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
     for number, commit in enumerate(commits):
         left = commit.move.left_ids if commit.move else {}
         for topic, topic_id in commit.ranges.topic_ids.items():
-            before = ids.setdefault(topic, topic_id)
+            before, ids[topic] = ids.get(topic, topic_id), topic_id
             if before == topic_id:
                 continue
             if before != left.get(topic):
                 what = f"{topic} is another topic (id {topic_id}) than before (id {before})"
                 yield Finding.of("topic-changed", what, topic, commit=commit)
-            ids[topic] = topic_id
             ends = {partition: end for partition, end in ends.items() if partition[0] != topic}
         if commit.move is not None:
             yield from _moved(commit, ends)
@@ -69,11 +68,9 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
             if span.start != expected:
                 gap = span.start > expected
                 between = OffsetRange(*partition, min(expected, span.start), max(expected, span.start))
-                what = (
-                    f"{span.topic}-{span.partition} begins at {span.start}, the commit before ended at {expected}: "
-                    f"{between.records:,} offsets are {'in no commit' if gap else 'in more than one commit'}"
-                )
-                yield Finding.of("gap" if gap else "overlap", what, between, commit=commit)
+                what = f"{span.topic}-{span.partition} begins at {span.start}, the commit before ended at {expected}"
+                why = f"{between.records:,} offsets are {'in no commit' if gap else 'in more than one commit'}"
+                yield Finding.of("gap" if gap else "overlap", f"{what}: {why}", between, commit=commit)
             ends[partition] = span.end if commit.move else max(span.end, ends.get(partition, 0))
 
 
@@ -88,10 +85,8 @@ def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
         span = OffsetRange(topic, partition, min(start, to), max(start, to))
         name, offsets = f"{topic}-{partition}", f"[{span.start}, {span.end})"
         if topic in left:
-            what = (
-                f"the feed left {name} of the topic with the id {left[topic]} at {start}, and resumes at {to} of the "
-                f"topic with the id {ids.get(topic)}"
-            )
+            where = f"{to} of the topic with the id {ids.get(topic)}"
+            what = f"the feed left {name} of the topic with the id {left[topic]} at {start}, and resumes at {where}"
             found.append((what, (topic, partition)))
         elif to > start:
             found.append((f"{span.records:,} offsets of {name}, {offsets}, were given up: --accept-loss", span))
@@ -119,11 +114,8 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
             continue
         known = last.topic_ids.get(topic)
         if known is not None and known != description.topic_id:
-            what = (
-                f"the broker's {topic} has the id {description.topic_id}, the table's rows are of {known}: "
-                "the topic was recreated"
-            )
-            yield Finding.of("topic-recreated", what, topic)
+            ids = f"the broker's {topic} has the id {description.topic_id}, the table's rows are of {known}"
+            yield Finding.of("topic-recreated", f"{ids}: the topic was recreated", topic)
             continue
         ends = {span.partition: span.end for span in last.ranges if span.topic == topic}
         for partition in description.partitions:
@@ -131,18 +123,15 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
             if end is None:
                 continue
             if end > partition.end_offset:
-                what = (
-                    f"{name} ends at {partition.end_offset} in the topic and at {end} in the table: the broker has "
-                    "lost records, or it is another cluster"
-                )
-                yield Finding.of("ahead", what, OffsetRange(topic, partition.id, partition.end_offset, end))
+                lost = OffsetRange(topic, partition.id, partition.end_offset, end)
+                what = f"{name} ends at {lost.start} in the topic and at {end} in the table"
+                why = "the broker has lost records, or it is another cluster"
+                yield Finding.of("ahead", f"{what}: {why}", lost)
             if end < partition.start_offset:
                 gone = OffsetRange(topic, partition.id, end, partition.start_offset)
-                what = (
-                    f"{name} begins at {gone.end} in the topic, the table ends at {end}: retention has removed "
-                    f"{gone.records:,} offsets before they were read"
-                )
-                yield Finding.of("overtaken", what, gone)
+                what = f"{name} begins at {gone.end} in the topic, the table ends at {end}"
+                why = f"retention has removed {gone.records:,} offsets before they were read"
+                yield Finding.of("overtaken", f"{what}: {why}", gone)
 
 
 def _backfills(evidence: Evidence) -> Iterator[Finding]:
@@ -214,26 +203,19 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
                 uncounted[span.topic, span.partition] += span.records - counted
             elif counted > span.records or (held or 0) > counted:
                 there = f"the topic holds {held:,}" if counted < span.records else f"there are {span.records:,} offsets"
-                what = (
-                    f"{counted:,} records of {span.topic}-{span.partition} are counted in [{span.start}, {span.end}), "
-                    f"{there}"
-                )
+                name, offsets = f"{span.topic}-{span.partition}", f"[{span.start}, {span.end})"
+                what = f"{counted:,} records of {name} are counted in {offsets}, {there}"
                 yield Finding.of("records", what, span, commit=commit)
     for (topic, partition), count in sorted(uncounted.items()):
-        what = (
-            f"{topic}-{partition}: {count:,} offsets held no record when they were read; the broker no longer has "
-            "them to say why"
-        )
-        yield Finding.of("untold", what, (topic, partition), fault=False)
+        what = f"{topic}-{partition}: {count:,} offsets held no record when they were read"
+        why = "the broker no longer has them to say why"
+        yield Finding.of("untold", f"{what}; {why}", (topic, partition), fault=False)
 
 
 def _rows(evidence: Evidence) -> Iterator[Finding]:
     """A commit adds the rows that it counts, where no transform stands between."""
     if evidence.transformed:
-        what = (
-            "the pipeline has a transform, which decides how many rows records become: rows are not compared with "
-            "counts"
-        )
+        what = "the pipeline's transform decides how many rows records become: rows are not compared with counts"
         yield Finding.of("transform", what, fault=False)
     elif evidence.keyed is None:
         for commit in (*evidence.landed, *evidence.replays):
@@ -251,11 +233,8 @@ def _recorded(evidence: Evidence) -> Iterator[Finding]:
         return
     elif not evidence.commits:
         if evidence.history_complete:
-            what = (
-                "the table's properties know a position of the feed, and its history no commit: another engine has "
-                "rolled it back"
-            )
-            yield Finding.of("position", what)
+            what = "the table's properties know a position of the feed, and its history no commit"
+            yield Finding.of("position", f"{what}: another engine has rolled it back")
     elif evidence.recorded != evidence.commits[-1].ranges:
         what = (
             "the table's properties have another position than the feed's newest commit: another engine has rolled "
@@ -271,8 +250,5 @@ def _limits_of_the_proof(evidence: Evidence) -> Iterator[Finding]:
         yield Finding.of("expired", what, fault=False)
     if foreign := evidence.foreign_commits:
         added, deleted = sum(commit.added for commit in foreign), sum(commit.deleted for commit in foreign)
-        what = (
-            f"{len(foreign)} commits of no feed added {added:,} rows and deleted {deleted:,}, the last in snapshot "
-            f"{foreign[-1].snapshot_id}"
-        )
-        yield Finding.of("others", what, fault=False)
+        what = f"{len(foreign)} commits of no feed added {added:,} rows and deleted {deleted:,}"
+        yield Finding.of("others", f"{what}, the last in snapshot {foreign[-1].snapshot_id}", fault=False)

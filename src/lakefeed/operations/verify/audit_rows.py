@@ -11,7 +11,7 @@ from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.offsets.sets import Offsets
-from lakefeed.operations.verify.evidence import Evidence, Finding, Keyed, Letters, covered
+from lakefeed.operations.verify.evidence import Evidence, Finding, Keyed, Letters, covered, kept_moves
 from lakefeed.operations.verify.row_offsets import RowCoverage
 
 MOST_POSITIONS_SHOWN = 5
@@ -101,11 +101,8 @@ def letter_findings(evidence: Evidence) -> Iterator[Finding]:
         yield from _present(evidence, kept)
         return
     lost = sum(total(commit.counts).dead_letters for commit in evidence.landed)
-    if lost and evidence.dead_letter_topic is not None:
-        what = (
-            f"{lost:,} dead letters were counted; they go to the topic {evidence.dead_letter_topic}, which has no "
-            "ledger to hold them against"
-        )
+    if lost and (topic := evidence.dead_letter_topic) is not None:
+        what = f"{lost:,} dead letters were counted; they go to the topic {topic}, which has no ledger to compare with"
         yield Finding.of("letters-in-topic", what, fault=False)
     elif lost:
         what = f"{lost:,} dead letters were counted, and the pipeline names no dead-letter table to look for them in"
@@ -180,13 +177,11 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
             what = f"{name}: {_listed(twice)} more than once among the dead letters"
             yield Finding.of("letters-twice", what, OffsetRange(*key, twice[0], twice[-1] + 1))
         # Of letters that were rewound it is not known whether they had been replayed.
-        surplus = len(here) + (0 if key in uncertain else replayed[key]) > counted
-        gone = least[key].dead_letters - pending[key] - len(here) - replayed[key]
+        again = replayed[key]
+        surplus = len(here) + (0 if key in uncertain else again) > counted
+        gone = least[key].dead_letters - pending[key] - len(here) - again
         if len(here) > counted or (surplus and evidence.history_complete):
-            what = (
-                f"{name}: {len(here):,} dead letters are there and {replayed[key]:,} were replayed, only "
-                f"{counted:,} are counted"
-            )
+            what = f"{name}: {len(here):,} dead letters are there and {again:,} were replayed, {counted:,} are counted"
             yield Finding.of("letters-surplus", what, key)
         elif gone > 0:
             what = (
@@ -199,12 +194,11 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
 def _pending(evidence: Evidence, kept: Letters) -> dict[Partition, int]:
     """Return the dead letters of the newest commits that are yet to be written: a crash, or a look, came between."""
     pending: dict[Partition, int] = defaultdict(int)
-    if kept.whole:
-        newest: tuple[Commit | Backfill, ...] = (*evidence.commits[-1:], *evidence.backfills[-1:])
-        for commit in newest:
-            if _found(commit, kept) is None:
-                for key, counts in commit.counts.items():
-                    pending[key] += counts.dead_letters
+    newest: tuple[Commit | Backfill, ...] = (*evidence.commits[-1:], *evidence.backfills[-1:])
+    for commit in newest if kept.whole else ():
+        if _found(commit, kept) is None:
+            for key, counts in commit.counts.items():
+                pending[key] += counts.dead_letters
     return pending
 
 
@@ -215,22 +209,12 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
     required = _required_rows(evidence)
     names = renamed_topics(evidence.commits)
     # Several rows of an offset are intended where a rewind has kept them; its commit may have expired.
-    kept_twice = {
-        *evidence.rows_kept,
-        *(
-            partition
-            for commit in evidence.commits
-            if commit.move is not None and commit.move.deleted_rows is None
-            for partition in commit.rewound
-        ),
-    }
+    kept_twice = set(evidence.rows_kept).union(*(commit.rewound for commit in kept_moves(evidence.commits)))
     for key in sorted(coverage.keys() | required.keys()):
         rows, name = coverage.get(key, RowCoverage()), f"{key[0]}-{key[1]}"
         if key[0] in names:
-            what = (
-                f"{name}: {rows.rows:,} rows are of this topic or of another that had its name before; by their "
-                "offsets they cannot be distinguished"
-            )
+            both = "this topic or of another that had its name before"
+            what = f"{name}: {rows.rows:,} rows are of {both}; by their offsets they cannot be distinguished"
             yield Finding.of("renamed", what, key, fault=False)
             continue
         if rows.outside or (rows.before and evidence.history_complete):
@@ -244,10 +228,8 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
             intended = ", which a transform may intend" if evidence.transformed else ""
             if key in kept_twice:
                 intended = "; the feed was rewound with --keep-rows"
-            what = (
-                f"{name}: {rows.rows - rows.offsets:,} rows are of offsets that have a row already; "
-                f"{_listed(offsets)} more than once{intended}"
-            )
+            what = f"{name}: {rows.rows - rows.offsets:,} rows are of offsets that have a row already"
+            what = f"{what}; {_listed(offsets)} more than once{intended}"
             place: OffsetRange | Partition = OffsetRange(*key, offsets[0], offsets[-1] + 1) if offsets else key
             yield Finding.of("duplicates", what, place, fault=not intended)
         # Rows of keys are of the newest offsets alone.
@@ -277,7 +259,7 @@ def _required_rows(evidence: Evidence) -> dict[Partition, int]:
 def _listed(offsets: list[int]) -> str:
     shown = ", ".join(map(str, offsets[:MOST_POSITIONS_SHOWN]))
     more = f" and {len(offsets) - MOST_POSITIONS_SHOWN:,} further" if len(offsets) > MOST_POSITIONS_SHOWN else ""
-    return f"offset{'s' if len(offsets) > 1 else ''} {shown}{more} {'are' if len(offsets) > 1 else 'is'} there"
+    return f"offsets {shown}{more} are there" if len(offsets) > 1 else f"offset {shown} is there"
 
 
 def upsert_findings(evidence: Evidence) -> Iterator[Finding]:

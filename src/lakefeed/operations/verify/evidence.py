@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,14 +64,12 @@ class Finding:
         """Report a finding about a topic, a partition or offsets, and in a commit, which the sentence then names."""
         finding = cls(kind=kind, what=what, fault=fault)
         if commit is not None:
-            finding = replace(
-                finding, what=f"{commit.title}: {what}", batch_id=commit.batch_id, snapshot_id=commit.snapshot_id
-            )
+            what = f"{commit.title}: {what}"
+            finding = replace(finding, what=what, batch_id=commit.batch_id, snapshot_id=commit.snapshot_id)
         if isinstance(place, OffsetRange):
             return replace(finding, topic=place.topic, partition=place.partition, start=place.start, end=place.end)
-        if isinstance(place, tuple):
-            return replace(finding, topic=place[0], partition=place[1])
-        return replace(finding, topic=place)
+        topic, partition = place if isinstance(place, tuple) else (place, None)
+        return replace(finding, topic=topic, partition=partition)
 
 
 @dataclass(frozen=True)
@@ -164,15 +162,15 @@ class Evidence:
         newest = (self.commits or self.backfills)[-1:]
         return newest[0].ranges.topic_ids if newest else {}
 
+    @property
+    def same_topics(self) -> dict[str, TopicDescription]:
+        """The topics that are there, and have not been recreated since the newest commit."""
+        there = {name: topic for name, topic in self.topics.items() if topic is not None}
+        return {name: topic for name, topic in there.items() if self.topic_ids.get(name) in (None, topic.topic_id)}
+
 
 def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
-    """Collect all that is known of a feed whose sink keeps a ledger; ``deep`` also reads each row's own offset.
-
-    Raises:
-        ConfigError: the source has no offsets, or the table does not keep what ``deep`` reads.
-        ResourceMissing: there is no table.
-        Unreachable: broker, catalog, store or database do not answer.
-    """
+    """Collect all that is known of a feed whose sink keeps a ledger; ``deep`` also reads each row's own offset."""
     # Kinesis numbers no records, so that it cannot say how many a range has.
     source = None if config.source.kinesis is not None else config.kafka
     name = config.sink.chosen.snapshot_table
@@ -213,11 +211,9 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
     if history_table is not None:
         beside = open_table(history_table, connections=connections)
         history_line, whole = ancestors(beside)
-        keyed = replace(
-            keyed,
-            history=Letters(tuple(commits_of(history_line, config.name)), whole),
-            history_coverage=_coverage(evidence, IcebergRows(beside)) if deep else None,
-        )
+        written = Letters(tuple(commits_of(history_line, config.name)), whole)
+        coverage = _coverage(evidence, IcebergRows(beside)) if deep else None
+        keyed = replace(keyed, history=written, history_coverage=coverage)
     return replace(evidence, keyed=keyed)
 
 
@@ -234,22 +230,17 @@ def _with_sources(
     rows: StoredRows | None,
 ) -> Evidence:
     """Add dead letters, topics and rows; after the commits, so that no batch can lack what it wrote."""
-    if config.dead_letters is not None:
-        letters = config.dead_letters
+    evidence = replace(evidence, transformed=config.transform is not None)
+    if (letters := config.dead_letters) is not None:
         stored = _read_letters(letters.table, config.name, connections) if letters.table is not None else None
         evidence = replace(evidence, dead_letters=stored, dead_letter_topic=letters.topic)
     names = sorted({topic for topic, _ in spans(evidence.landed)})
-    there: Mapping[str, TopicDescription] = {}
+    evidence = replace(evidence, topics=dict.fromkeys(names))
     if source is not None:
-        there = Topics(source.bootstrap_servers, options=dict(source.options)).describe_all(names)
-    evidence = replace(
-        evidence, topics={name: there.get(name) for name in names}, transformed=config.transform is not None
-    )
-    return replace(
-        evidence,
-        broker_record_counts=_record_counts(source, evidence, there) if source is not None else {},
-        row_coverage=_coverage(evidence, rows) if rows is not None else None,
-    )
+        there = Topics(source.bootstrap_servers, options=source.options).describe_all(names)
+        evidence = replace(evidence, topics={name: there.get(name) for name in names})
+        evidence = replace(evidence, broker_record_counts=_record_counts(source, evidence))
+    return evidence if rows is None else replace(evidence, row_coverage=_coverage(evidence, rows))
 
 
 def _read_letters(name: str, feed: str, connections: Connections) -> Letters:
@@ -271,17 +262,14 @@ def _read_letters(name: str, feed: str, connections: Connections) -> Letters:
     )
 
 
-def _record_counts(
-    source: KafkaSource, evidence: Evidence, topics: Mapping[str, TopicDescription]
-) -> Mapping[OffsetRange, int | None]:
+def _record_counts(source: KafkaSource, evidence: Evidence) -> Mapping[OffsetRange, int | None]:
     """Count the broker's records of ranges with fewer records than offsets, in topics that are still the same."""
-    ids = evidence.topic_ids
-    same = {name for name, found in topics.items() if ids.get(name, found.topic_id) == found.topic_id}
+    ids, topics = evidence.topic_ids, evidence.same_topics
     unknown = [
         span
         for commit in evidence.landed
         for span in sparse((commit,))
-        if span.topic in same and commit.ranges.topic_ids.get(span.topic) == ids.get(span.topic)
+        if span.topic in topics and commit.ranges.topic_ids.get(span.topic) == ids.get(span.topic)
     ]
     return count_records(source, unknown, topics=topics)
 
@@ -316,15 +304,17 @@ def begins(
     The offsets that rewinds went back behind with their rows kept count, also where the rewind's commit has expired.
     """
     found = {partition: start for partition, (start, _) in spans(commits).items()}
-    for commit in commits:
-        if commit.move is not None and commit.move.deleted_rows is None:
-            # The rows that the move kept are further on than where it goes.
-            for partition, (_, end) in commit.rewound.items():
-                found[partition] = max(end, found[partition])
-    for partition, intervals in (kept or {}).items():
-        for _, end in intervals:
-            found[partition] = max(end, found.get(partition, end))
+    # The rows that a move kept are further on than where it goes.
+    ends = [(partition, end) for commit in kept_moves(commits) for partition, (_, end) in commit.rewound.items()]
+    ends += [(partition, end) for partition, intervals in (kept or {}).items() for _, end in intervals]
+    for partition, end in ends:
+        found[partition] = max(end, found.get(partition, end))
     return found
+
+
+def kept_moves(commits: Sequence[Commit]) -> Iterator[Commit]:
+    """Yield the commits that moved the feed and kept the rows."""
+    return (commit for commit in commits if commit.move is not None and commit.move.deleted_rows is None)
 
 
 def covered(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:

@@ -124,18 +124,13 @@ def scan_row_offsets(
     """Compare the rows' own offsets with the ledger's; reads three columns and spills to disk.
 
     Args:
-        stored: the table as it was when its ledger was read.
+        stored: the table as it was when its ledger was read; rows of other topics than these ``topics`` are ignored.
         spans: the offsets that the ledger covers, in ranges that neither touch nor overlap.
-        topics: the feed's; rows of other topics are ignored.
         begins: for each partition, the offset below which a row outside the spans may be of an expired commit.
         letters: the dead letters, whose offsets have no rows.
-
-    Raises:
-        ConfigError: the table does not keep these columns.
     """
-    names = sorted(topics)
     with _database() as connection:
-        _load_positions(connection, stored, names)
+        _load_positions(connection, stored, sorted(topics))
         _load(connection, "begins", ("first",), [(*key, first) for key, first in begins.items()])
         ranges = [(span.topic, span.partition, span.start, span.end) for span in spans]
         _load(connection, "spans", ("first", "last"), ranges)

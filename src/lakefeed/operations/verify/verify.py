@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lakefeed.clients.kafka.topics import partitions_of
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.ledger.outcomes import ZERO, total
@@ -15,7 +16,7 @@ from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evidence, spans
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PartitionResult:
     """A partition's offsets that have landed, and the topic's; None if that is gone or another."""
 
@@ -71,16 +72,16 @@ class Verification:
     @property
     def faults(self) -> tuple[Finding, ...]:
         """Findings that disprove exactly-once."""
-        return tuple(each for each in self.findings if each.fault)
+        return tuple(finding for finding in self.findings if finding.fault)
 
     @property
     def notes(self) -> tuple[Finding, ...]:
         """Findings that are no faults: what a user should know, or what is unknown."""
-        return tuple(each for each in self.findings if not each.fault)
+        return tuple(finding for finding in self.findings if not finding.fault)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document of ``--output json``."""
-        partitions = [{**asdict(each), "lag": each.lag} for each in self.partitions]
+        partitions = [{**asdict(part), "lag": part.lag} for part in self.partitions]
         return {"verified": not self.faults, **asdict(self), "partitions": partitions}
 
 
@@ -89,12 +90,7 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
 
     May run beside the feed: it sees the table at one moment. Reads metadata, and where the dead letters were; the
     broker counts again only where a range has fewer records than offsets. With ``deep`` it also reads each row's own
-    topic, partition and offset.
-
-    Raises:
-        ConfigError: the sink keeps no offsets, or with ``deep`` the table does not.
-        ResourceMissing: there is no table.
-        Unreachable: the broker, the catalog or the store does not answer.
+    topic, partition and offset. A ConfigError if the sink, or with ``deep`` the table, keeps no offsets.
     """
     config.sink.require("verify")
     evidence = collect_evidence(config, connections, deep=deep)
@@ -127,18 +123,9 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
 
 def _partition_results(evidence: Evidence) -> Iterator[PartitionResult]:
     last = spans(evidence.commits[-1:])
-    for (topic, partition), (start, end) in sorted(spans(evidence.landed).items()):
+    there = partitions_of(evidence.same_topics)
+    for key, (start, end) in sorted(spans(evidence.landed).items()):
         # A rewind has gone back behind what landed once.
-        _, end = last.get((topic, partition), (start, end))
-        found = evidence.topics.get(topic)
-        offsets = None
-        if found is not None and evidence.topic_ids.get(topic, found.topic_id) == found.topic_id:
-            offsets = next((each for each in found.partitions if each.id == partition), None)
-        yield PartitionResult(
-            topic=topic,
-            partition=partition,
-            start=start,
-            end=end,
-            topic_start=offsets.start_offset if offsets else None,
-            topic_end=offsets.end_offset if offsets else None,
-        )
+        _, end = last.get(key, (start, end))
+        offsets = (there[key].start_offset, there[key].end_offset) if key in there else (None, None)
+        yield PartitionResult(*key, start, end, *offsets)

@@ -142,6 +142,6 @@ def test_a_sum_of_what_is_not_known_is_not_known() -> None:
 def test_nothing_to_land_costs_nothing() -> None:
     nothing = Batches(first=(), first_tasks=0, backlog=(), count=0, tasks=0)
     each = estimates(
-        config(ICEBERG), batches=nothing, past=Past(), sample=None, is_laid_out_anew=False, has_state=False
+        config(ICEBERG), batches=nothing, past=Past(), sample=Sample(), is_laid_out_anew=False, has_state=False
     )
     assert {figures(estimate) for _, estimate in each.named()} == {(0, 0)}
