@@ -18,17 +18,16 @@ from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.ledger.snapshots import position_in
 from lakefeed.local.home import make_catalog
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.sinks.base import NewestBatchLedger
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.elasticsearch.server import Server
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.session import PythonDatabase
-from lakefeed.sinks.python import last_position
 from tests.support.catalogs import SqliteCase
 from tests.support.databases import DATABASES, JdbcFeed, server_of
 from tests.support.feed_table import FEED, Table
 from tests.support.search_feed import SearchFeed
 from tests.support.servers.opensearch import gate
+from tests.support.user_sinks import PythonSinkLedger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +111,7 @@ def of_index(spark: SparkSession, request: pytest.FixtureRequest, stack: ExitSta
 
 def of_class() -> Case:
     own = Memory()
-    ledger = NewestBatchLedger(lambda: last_position(own), where=lambda: "python:Memory")
+    ledger = PythonSinkLedger(own)
     return Case(
         ledger=ledger, feed="shop", land=lambda commit: own.landed.append(commit.ranges.to_json()), read=ledger.position
     )

@@ -52,7 +52,7 @@ class JdbcFeed(LedgerFeed):
     def driver(self, *, groups: bool = False, **settings: Any) -> JdbcTable:
         """Return the table as one driver sees it."""
         self.settings = {**self.settings, **settings}
-        return JdbcTable(self.spark, self.sink, feed=self.name, groups=groups)
+        return JdbcTable(self.spark, self.sink, self.context(groups=groups))
 
     def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> JdbcTable:
         """A driver that has begun, as a run of the feed does."""

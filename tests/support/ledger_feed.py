@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.config.connections import Connections
+from lakefeed.config.transform import OutputMode
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.sinks.definition import RowSink
+from lakefeed.sinks.definition import RowSink, SinkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +41,10 @@ class LedgerFeed:
     batch: int = field(default=0, kw_only=True)
     at: int = field(default=0, kw_only=True)
     fence: str | None = field(default=None, kw_only=True)
+
+    def context(self, *, groups: bool = False, evolves: bool = True) -> SinkContext:
+        mode: OutputMode = "update" if groups else "append"
+        return SinkContext(feed=self.name, place="sink", connections=Connections(), output_mode=mode, evolves=evolves)
 
     def changes(self, changes: Iterable[Change], topic: str = "topic") -> DataFrame:
         rows = [

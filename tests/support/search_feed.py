@@ -41,7 +41,7 @@ class SearchFeed(LedgerFeed):
     def driver(self, *, groups: bool = False, evolves: bool = True, **settings: Any) -> ElasticsearchIndex:
         """Return the index as one driver sees it."""
         self.settings = {**self.settings, **settings}
-        return ElasticsearchIndex(self.spark, self.sink, feed=self.name, groups=groups, evolves=evolves)
+        return ElasticsearchIndex(self.spark, self.sink, self.context(groups=groups, evolves=evolves))
 
     def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> ElasticsearchIndex:
         """A driver that has begun, as a run of the feed does."""

@@ -47,7 +47,7 @@ IN_A_DATABASE = (
     python(
         "jdbc: staged rows that a killed server has lost",
         "sinks/jdbc/table",
-        "if expected and merge.staged(session, attempts) != expected:",
+        "if expected and merge.staged() != expected:",
         "if False:",
         f"{JDBC}staged_rows_that_the_server_has_lost_are_staged_again",
     ),

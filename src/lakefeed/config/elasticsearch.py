@@ -49,7 +49,7 @@ class ElasticsearchSinkConfig(SinkConfig):
     other_modes: ClassVar[str] = (
         "update requires mode: upsert and keys; complete cannot be: no request replaces all documents at once"
     )
-    definition: ClassVar[str] = "lakefeed.sinks.elasticsearch.definition:ElasticsearchDefinition"
+    definition: ClassVar[str] = "lakefeed.sinks.elasticsearch.index:ElasticsearchDefinition"
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
             "a feed into a search server cannot be rewound: older changes would be landed over newer documents",

@@ -1,13 +1,13 @@
-"""The bases of sinks: with a ledger (``LedgerBackedSink``), in a server, or without a ledger."""
+"""The bases of sinks: with a ledger, in a server, or without a ledger."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic
 
-from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
@@ -40,6 +40,19 @@ class BaseSink:
         return {}
 
 
+@dataclass(frozen=True)
+class FeedEntry:
+    """The entry of a feed in the ledger of a server, as it was read."""
+
+    fence: str | None
+    reader: str | None
+    """The reader's schema that ``apply_schema`` got last."""
+    keyed: str | None
+    """``<keys> <on_delete>`` of the rows; None where they are appended, or there are none yet."""
+    topics: Mapping[str, str]
+    """The topics whose offsets the rows have, and their ids."""
+
+
 class LedgerBackedSink(BaseSink):
     """A sink whose ledger answers where the feed stands: see ``lakefeed.ledger.protocol.Ledger``."""
 
@@ -69,91 +82,21 @@ class LedgerBackedSink(BaseSink):
 
 
 class ServerSink(LedgerBackedSink, Generic[Settings]):
-    """The rows of a feed in a server, with a ledger beside them.
+    """The rows of a feed in a server, with a ledger beside them."""
 
-    Args:
-        spark: the session.
-        sink: its block in the pipeline file.
-        feed: the feed's name.
-        evolves: whether columns follow the rows'.
-        groups: with upsert, whether each batch has its groups' newest rows, as a query with state makes them; else each
-            row is a record's change.
-        patience: seconds to wait for an unavailable server.
-    """
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        sink: Settings,
-        *,
-        feed: str,
-        evolves: bool = True,
-        groups: bool = False,
-        patience: float = PATIENCE_SECONDS,
-    ) -> None:
+    def __init__(self, spark: SparkSession, sink: Settings, context: SinkContext) -> None:
         self._spark = spark
         self._sink = sink
-        self._feed = feed
-        self._evolves = evolves
-        self._groups = groups
-        self._patience = patience
+        self._context = context
         self._followed = False
         self._open()
 
+    @abstractmethod
     def _open(self) -> None:
         """Open what the subclass needs, before anything else is called."""
 
-    @classmethod
-    def of(cls, spark: SparkSession, sink: Settings, context: SinkContext) -> Self:
-        """Open the sink of a pipeline."""
-        return cls(
-            spark,
-            sink,
-            feed=context.feed,
-            evolves=context.evolves,
-            groups=context.groups,
-            patience=context.patience,
-        )
-
     def location(self) -> str:
         return self._sink.where
-
-
-class NewestBatchLedger:
-    """The ledger of a sink that knows its newest batch at most, and has no fences.
-
-    Args:
-        last: returns where the newest batch ends; None before the first one, or if the sink does not know.
-        where: returns the sink, as errors name it.
-    """
-
-    def __init__(self, last: Callable[[], Position | None], *, where: Callable[[], str]) -> None:
-        self._last = last
-        self._where = where
-
-    def position(self) -> Position | None:
-        return self._last()
-
-    def commits(self) -> Iterator[Commit]:
-        return iter(())
-
-    def take_fence(self) -> None:
-        """Do nothing: two drivers meet at the checkpoint."""
-
-    def check(self, commit: Commit) -> CommitCheck:
-        """Compare a batch with the newest one."""
-        # Without a position any batch is new: the sink may be named beside a running feed.
-        if (last := self.position()) is None:
-            return CommitCheck.NEW
-        return check_commit(commit, last, where=self._where())
-
-    def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Refuse: only batches change the position."""
-        raise ConfigError(
-            "this feed cannot be moved: its sink knows no offsets",
-            where=self._where(),
-            hint="name another checkpoint location, which reads the topics again",
-        )
 
 
 class LedgerlessSink:
@@ -185,11 +128,10 @@ class LedgerlessSink:
 
 
 class NotedSink(LedgerlessSink, BaseSink, ABC):
-    """A sink for which the feed's checkpoint notes the reader's schema."""
+    """A sink for which the feed's checkpoint notes the reader's schema; it knows its newest batch at most."""
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
-        self.ledger = NewestBatchLedger(self.position, where=self.location)
 
     @abstractmethod
     def location(self) -> str:
@@ -206,11 +148,21 @@ class NotedSink(LedgerlessSink, BaseSink, ABC):
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         """Refuse: only batches change the position."""
-        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
+        raise ConfigError(
+            "this feed cannot be moved: its sink knows no offsets",
+            where=self.location(),
+            hint="name another checkpoint location, which reads the topics again",
+        )
 
     def has(self, commit: Commit) -> bool:
-        """Return whether the sink says that its newest batch is this one."""
-        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
+        """Compare a batch with the newest one; without a position any is new.
+
+        Raises:
+            CheckpointMismatch: it neither is the newest one nor begins where that ended.
+        """
+        # The sink may be named beside a running feed, or not know its position.
+        last = self.position()
+        return last is not None and check_commit(commit, last, where=self.location()) is CommitCheck.ALREADY_COMMITTED
 
 
 class StatelessSink(NotedSink):

@@ -17,7 +17,7 @@ from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
-from lakefeed.sinks.base import LedgerlessSink
+from lakefeed.sinks.base import LedgerlessSink, spark_setting
 from lakefeed.sinks.iceberg.layout import quoted_table
 from lakefeed.sinks.iceberg.table import IcebergTable
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FileFormat = Literal["parquet", "csv", "json"]
-PROTOCOL = "spark.sql.sources.commitProtocolClass"
-PROTOCOL_CLASS = "io.lakefeed.commit.CheckedExport"
+PROTOCOL = ("spark.sql.sources.commitProtocolClass", "io.lakefeed.commit.CheckedExport")
 TABLE = re.compile(rf"{Identifier}(\.{Identifier}){{2,}}")
 POSITION = "lakefeed.position."
 FEED_LOG = "_spark_metadata"
@@ -115,17 +114,13 @@ class Files(Target):
         from pyspark.sql import Observation
         from pyspark.sql import functions as sf
 
-        spark, counted = rows.sparkSession, Observation()
-        before = spark.conf.get(PROTOCOL)
-        spark.conf.set(PROTOCOL, PROTOCOL_CLASS)
-        try:
+        counted = Observation()
+        with spark_setting(rows.sparkSession, *PROTOCOL):
             observed = rows.observe(counted, sf.count(sf.lit(1)).alias("rows"))
             writer = (flat(observed) if self._format == "csv" else observed).write.mode("append").format(self._format)
             if self._format == "csv":
                 writer = writer.option("header", "true")
             writer.option(COMMIT_ID, commit_id).save(self._path)
-        finally:
-            spark.conf.set(PROTOCOL, str(before))
         return int(counted.get["rows"])
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,6 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.schema.changes import Entry
@@ -209,9 +208,13 @@ class FanOutSink(BaseSink):
         self._feed = feed
         self._main = main
         self._sides = tuple(sides)
-        self.keeps_ledger, self.keeps_log = main.keeps_ledger, main.keeps_log
         self._note = note
         self._again: Reread | None = None
+        self.keeps_ledger, self.keeps_log = main.keeps_ledger, main.keeps_log
+        self.location, self.stored_schema = main.location, main.stored_schema
+        self.commits, self.position, self.logged = main.commits, main.position, main.logged
+        # The others have a batch that the own sink has.
+        self.has = main.has
 
     def begin(self, reread: Reread | None) -> None:
         """Let those catch up that lag behind the feed's own sink."""
@@ -228,40 +231,21 @@ class FanOutSink(BaseSink):
     def lagging(self) -> dict[str, str]:
         return {side.name: side.failure.what for side in self._sides if side.failure is not None}
 
-    def stored_schema(self) -> StoredSchema | None:
-        return self._main.stored_schema()
-
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         for side in self._sides:
             self._try(side, partial(side.apply_schema, rows, stored, entries))
         self._main.apply_schema(rows, stored, entries)
-
-    def location(self) -> str:
-        return self._main.location()
 
     def take_fence(self) -> str | None:
         for side in self._sides:
             self._try(side, side.take_fence)
         return self._main.take_fence()
 
-    def commits(self) -> Iterator[Commit]:
-        return self._main.commits()
-
-    def position(self) -> Position | None:
-        return self._main.position()
-
-    def logged(self) -> int | None:
-        return self._main.logged()
-
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         """Move the feed's own sink, where records are given up; the others have the same gap."""
         self._main.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
         for side in self._sides:
             side.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
-
-    def has(self, commit: Commit) -> bool:
-        """Check that the feed's own sink has the batch; the others have it then."""
-        return self._main.has(commit)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Compute the rows once and land them in each sink, in the feed's own last."""

@@ -13,7 +13,7 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import StatelessSink
-from lakefeed.sinks.definition import SinkDefinition
+from lakefeed.sinks.definition import SinkContext, SinkDefinition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -24,21 +24,18 @@ class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
     """A view in the running session."""
 
     def open(self, spark: SparkSession, claim: Claim) -> MemorySink:
-        view = self.settings.view or f"{self.context.feed}_rows"
-        return MemorySink(spark, self.settings, claim, view=view, output_mode=self.context.output_mode)
+        return MemorySink(spark, self.settings, claim, self.context)
 
 
 class MemorySink(StatelessSink):
     """A view over the rows that have come: all of them, the newest of each key, or those of the newest batch."""
 
-    def __init__(
-        self, spark: SparkSession, sink: MemorySinkConfig, claim: Claim, *, view: str, output_mode: OutputMode
-    ) -> None:
+    def __init__(self, spark: SparkSession, sink: MemorySinkConfig, claim: Claim, context: SinkContext) -> None:
         super().__init__(claim)
         self._spark = spark
         self._sink = sink
-        self._name = view
-        self._mode = output_mode
+        self._name = sink.view or f"{context.feed}_rows"
+        self._mode = context.output_mode
         self._rows: list[Row] = []
 
     def location(self) -> str:

@@ -8,11 +8,11 @@ import pytest
 
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.protocol import Ledger
-from lakefeed.sinks.base import NewestBatchLedger
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
+from tests.support.user_sinks import PythonSinkLedger
 
-LEDGERS: tuple[type[Ledger], ...] = (IcebergLedger, JdbcLedger, ElasticsearchLedger, NewestBatchLedger)
+LEDGERS: tuple[type[Ledger], ...] = (IcebergLedger, JdbcLedger, ElasticsearchLedger, PythonSinkLedger)
 
 
 @pytest.mark.parametrize("ledger", LEDGERS)

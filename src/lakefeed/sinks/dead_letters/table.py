@@ -32,6 +32,7 @@ from lakefeed.sinks.dead_letters.store import (
 )
 from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.layout import carry_out, creation, require_dead_letters
+from lakefeed.sinks.iceberg.table import with_summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,7 +151,6 @@ class DeadLetterTable(DeadLetterStore):
                 sf.lit(None).cast("string").alias("replay"),
             )
         )
-        writer = letters.writeTo(self._table)
         known_by = commit.properties()
         properties = {
             **known_by,
@@ -158,9 +158,7 @@ class DeadLetterTable(DeadLetterStore):
             CONTINUITY: "sparse",
             ROWS: str(expected),
         }
-        for key, value in properties.items():
-            writer = writer.option(f"snapshot-property.{key}", value)
-        writer.append()
+        with_summary(letters.writeTo(self._table), properties).append()
 
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
         self._step_back(position, moved=moved)

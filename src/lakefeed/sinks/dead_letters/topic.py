@@ -25,6 +25,7 @@ from lakefeed.clients.kafka.librdkafka import librdkafka_settings
 from lakefeed.clients.kafka.scan import scan
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.kafka_options import PRODUCER_DEFAULTS
+from lakefeed.config.keyed import POSITION
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, Unreachable
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -85,11 +86,8 @@ class DeadLetter:
 
     def as_dict(self) -> dict[str, Any]:
         """The letter as a row of the dead-letter table."""
-        topic, partition, offset = self.record
         return {
-            "topic": topic,
-            "partition": partition,
-            "offset": offset,
+            **dict(zip(POSITION, self.record, strict=True)),
             "timestamp": time_of(None if self.timestamp is None else self.timestamp * 1000),
             "reason": self.reason,
             "schema_id": self.schema_id,
@@ -99,14 +97,8 @@ class DeadLetter:
         }
 
     def is_chosen(self, choice: DeadLetterFilter) -> bool:
-        topic, partition, offset = self.record
-        return (
-            choice.topic in (None, topic)
-            and choice.partition in (None, partition)
-            and choice.offset in (None, offset)
-            and choice.schema_id in (None, self.schema_id)
-            and choice.means(self.reason)
-        )
+        own = {**dict(zip(POSITION, self.record, strict=True)), "schema_id": self.schema_id, "feed": choice.feed}
+        return all(own[name] == value for name, value in choice.exact().items()) and choice.means(self.reason)
 
 
 class TopicReader:

@@ -29,7 +29,7 @@ NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
 
 
 class IndexDocuments:
-    """How a sink's rows become documents; ``groups`` as in ``ServerSink``."""
+    """How a sink's rows become documents; ``groups`` as in ``SinkContext``."""
 
     def __init__(self, sink: ElasticsearchSinkConfig, *, groups: bool) -> None:
         self._sink = sink
@@ -38,12 +38,14 @@ class IndexDocuments:
 
     def require(self, rows: StructType) -> None:
         """Refuse rows without a column that a document's id needs."""
+        from pyspark.sql.types import DecimalType
+
         if self.has_changes:
             in_rows(self._sink, rows)
         keys_in_rows(self._sink, rows)
         for key in self._sink.keys:
             type_ = next(each.dataType for each in rows.fields if each.name.lower() == key.lower())
-            if _is_fraction(type_):
+            if isinstance(type_, DecimalType) and type_.scale > 0:
                 raise ConfigError(
                     f"the column {key} is {type_.simpleString()}, whose text is another one when its scale is",
                     where=self._sink.where,
@@ -141,9 +143,3 @@ def _text(key: Column, type_: DataType) -> Column:
         start = sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
         return sf.timestamp_add("MICROSECOND", sf.unix_micros(key), start).cast("string")
     return key.cast("string")
-
-
-def _is_fraction(type_: DataType) -> bool:
-    from pyspark.sql.types import DecimalType
-
-    return isinstance(type_, DecimalType) and type_.scale > 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,17 @@ from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.keyed import POSITION_COLUMNS, keyed
-from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
+from lakefeed.config.problem import Problem
+from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, LakefeedError, Unreachable
+from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import check_outcomes
+from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import ServerSink
-from lakefeed.sinks.definition import TableChange
+from lakefeed.sinks.definition import Check, SinkDefinition, StoredState, TableChange
 from lakefeed.sinks.elasticsearch.documents import IndexDocuments
 from lakefeed.sinks.elasticsearch.layout import IndexLayout
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
@@ -35,11 +38,13 @@ from lakefeed.sinks.elasticsearch.server import Server, authority, authorization
 from lakefeed.sinks.iceberg.changes import MEASURED, counted_groups, deleting, latest_per_key, summarize_changes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 # How the JVM module says why documents were not written (io.lakefeed.elasticsearch.BulkFailure).
 FAILURE = re.compile(r"lakefeed bulk \[(\w+)\]: (.*)")
+OLDEST = 7
+"""Elasticsearch before it has types of documents, and no compare-and-set by sequence number."""
 
 
 class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
@@ -48,10 +53,10 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
     ledger: ElasticsearchLedger
 
     def _open(self) -> None:
-        self._documents = IndexDocuments(self._sink, groups=self._groups)
+        self._documents = IndexDocuments(self._sink, groups=self._context.groups)
         self._server = Server(self._sink)
         self._layout = IndexLayout(self._server, self._sink)
-        self.ledger = ElasticsearchLedger(self._server, self._sink, self._feed)
+        self.ledger = ElasticsearchLedger(self._server, self._sink, self._context.feed)
 
     def stored_schema(self) -> StoredSchema | None:
         standing = self.ledger.standing() if self._layout.describe() is not None else None
@@ -82,7 +87,7 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
         return (TableChange(table=self._sink.index, is_new=is_new, statements=text),)
 
     def _requests(self, rows: StructType) -> list[tuple[str, str, dict[str, Any]]]:
-        return self._layout.changes(self._documents.columns(rows), evolves=self._evolves)
+        return self._layout.changes(self._documents.columns(rows), evolves=self._context.evolves)
 
     def _require_same_keys(self) -> None:
         standing = self.ledger.standing()
@@ -108,7 +113,7 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
             return retry_until(
                 lambda: self._write_batch(kept, counted, commit_id=commit_id, counts=counts),
                 is_transient=lambda error: isinstance(error, Unreachable),
-                seconds=self._patience,
+                seconds=self._context.patience,
             )
         finally:
             kept.unpersist()
@@ -160,7 +165,7 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
             version,
             self._sink.bulk_documents,
             self._sink.bulk_bytes,
-            int(self._patience),
+            int(self._context.patience),
         )
         try:
             java.Cluster.of(list(self._sink.urls), secret, authority(self._sink)).write(documents._jdf, target)
@@ -192,3 +197,55 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
             hint="another client writes the same documents, or lakefeed_feeds was restored without the index: give the "
             "feed an index of its own",
         )
+
+
+class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
+    """An index of a search server, with the ledger in an index beside it."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> ElasticsearchIndex:
+        return ElasticsearchIndex(spark, self.settings, self.context)
+
+    def schema_planner(self, spark: SparkSession, noted: str | None) -> ElasticsearchIndex:
+        return ElasticsearchIndex(spark, self.settings, self.context)
+
+    def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
+        """Look for keys, types and positions that documents need."""
+        documents = IndexDocuments(self.settings, groups=self.context.groups)
+        try:
+            documents.require(rows.schema)
+            documents.require_records(rows, stateful=stateful)
+        except ConfigError as error:
+            yield Problem.of(error, key=self.context.place)
+
+    def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
+        return [lambda: list(problems(self.settings, key=self.context.place))]
+
+    def state(self) -> SinkState:
+        ledger = ElasticsearchLedger(Server(self.settings), self.settings, self.context.feed)
+        return StoredState(keeps_ledger=True, read_position=ledger.position)
+
+
+def problems(sink: ElasticsearchSinkConfig, *, key: str) -> Iterator[Problem]:
+    """Find everything that would stop a run, without Spark; ``key`` is the block's place in the pipeline file."""
+    server = Server(sink)
+    try:
+        require_version(server, where=", ".join(sink.urls))
+        IndexLayout(server, sink).describe()
+    except AccessDenied as error:
+        yield Problem.of(error, key=f"{key}.{'api_key' if sink.api_key is not None else 'username'}")
+    except Unreachable as error:
+        yield Problem.of(error, key=f"{key}.url")
+    except LakefeedError as error:
+        yield Problem.of(error, key=f"{key}.{'index' if sink.index in (error.where or '') else 'url'}")
+
+
+def require_version(server: Server, *, where: str) -> None:
+    """Refuse another kind of server, and one that is too old."""
+    version = server.ask("GET", "/").document.get("version")
+    number = str(version.get("number", "")) if isinstance(version, dict) else ""
+    if not number[:1].isdigit():
+        hint = "give the address of the server's REST API, usually at port 9200"
+        raise ConfigError("this address answers, but not as Elasticsearch or OpenSearch does", where=where, hint=hint)
+    is_opensearch = isinstance(version, dict) and version.get("distribution") == "opensearch"
+    if not is_opensearch and int(number.partition(".")[0]) < OLDEST:
+        raise ConfigError(f"the server is Elasticsearch {number}", where=where, hint="it has to be 7 or newer")

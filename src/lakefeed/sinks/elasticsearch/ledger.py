@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from lakefeed.ledger.outcomes import counts_by_partition
 from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.sinks.base import FeedEntry
 from lakefeed.sinks.elasticsearch.layout import IndexLayout
 from lakefeed.sinks.elasticsearch.server import Server, path_of, refusal
 
@@ -41,34 +42,16 @@ INDEX = {
 
 
 @dataclass(frozen=True)
-class LedgerDocument:
-    """The feed's document as it was read."""
+class LedgerDocument(FeedEntry):
+    """The feed's document as it was read; ``seen`` is the condition that it has not changed since."""
 
     document: Mapping[str, Any]
     seen: str
-    """The condition that this state of it is still the newest."""
 
     @property
     def number(self) -> int:
         """The version of the documents of the batch at hand."""
         return int(self.document["number"])
-
-    @property
-    def fence(self) -> str | None:
-        return self.document.get("fence")
-
-    @property
-    def reader(self) -> str | None:
-        return self.document.get("reader")
-
-    @property
-    def keyed(self) -> str | None:
-        return self.document.get("keyed")
-
-    @property
-    def topics(self) -> Mapping[str, str]:
-        """The topics whose records make the ids of documents, and the topics' ids."""
-        return dict(json.loads(self.document.get("topics") or "{}"))
 
     @property
     def last(self) -> StoredCommit | None:
@@ -101,9 +84,7 @@ class ElasticsearchLedger(ServerLedger):
     def ensure(self) -> None:
         """Create the ledger's index and the feed's document, if they are missing."""
         if self._server.ask("HEAD", path_of(FEEDS)).status == 404:
-            made = self._server.ask("PUT", path_of(FEEDS), INDEX)
-            if made.status >= 300 and "resource_already_exists" not in made.reason:
-                raise refusal(made, where=self.where)
+            self._layout.change("PUT", path_of(FEEDS), INDEX)
         if self.standing() is None:
             # As a clock has it: above all versions of documents whose ledger was lost.
             first = {"feed": self.feed, "target": self._target, "number": int(time.time() * 1000)}
@@ -116,13 +97,16 @@ class ElasticsearchLedger(ServerLedger):
             return None
         if answer.status != 200:
             raise refusal(answer, where=self.where)
-        found = answer.document
+        found, document = answer.document, answer.document["_source"]
         return LedgerDocument(
-            found["_source"], f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}"
+            *(document.get(name) for name in ("fence", "reader", "keyed")),
+            topics=json.loads(document.get("topics") or "{}"),
+            document=document,
+            seen=f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}",
         )
 
     def note(self, **entries: str | None) -> None:
-        self._change(lambda document: {**document, **entries})
+        self._change(lambda document: entries)
 
     def forget(self) -> None:
         """Remove the entries about an index that was removed."""
@@ -131,21 +115,14 @@ class ElasticsearchLedger(ServerLedger):
     def take_fence(self) -> str:
         """Take the next fence: a driver that had the one before can commit nothing, and its documents are late."""
         taken = self._change(
-            lambda document: {
-                **document,
-                "fence": next_fence(document.get("fence")),
-                "number": int(document["number"]) + 1,
-            }
+            lambda document: {"number": int(document["number"]) + 1, "fence": next_fence(document.get("fence"))}
         )
         return str(taken["fence"])
 
     def position(self) -> Position | None:
         """Return where the feed stands; None if there is no index, or no commit of the feed."""
-        if self._layout.describe() is None:
-            return None
-        standing = self.standing()
-        last = standing.last if standing is not None else None
-        return None if last is None else last.position
+        standing = self.standing() if self._layout.describe() is not None else None
+        return None if standing is None or (last := standing.last) is None else last.position
 
     def commits(self) -> Iterator[Commit]:
         """Return the feed's newest commit; earlier ones are not kept."""
@@ -205,11 +182,11 @@ class ElasticsearchLedger(ServerLedger):
         }
         return self._put(document, standing.seen)
 
-    def _change(self, change: Any) -> Mapping[str, Any]:
+    def _change(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Mapping[str, Any]:
         for _ in range(TRIES):
             standing = self.standing()
             assert standing is not None  # ensure() comes first.
-            changed: Mapping[str, Any] = change(standing.document)
+            changed = {**standing.document, **change(standing.document)}
             if self._put(changed, standing.seen):
                 return changed
         raise TableBusy("others keep changing the ledger of the feed", where=self.where, hint=ONE_PLACE)

@@ -152,9 +152,9 @@ def path_of(*parts: str) -> str:
     return "".join(f"/{quote(each, safe='')}" for each in parts)
 
 
-def refusal(answer: Answer, *, where: str, hint: str | None = None) -> ConfigError:
+def refusal(answer: Answer, *, where: str) -> ConfigError:
     """Return the error for an answer that refuses."""
-    return ConfigError(f"the search server refuses: {answer.reason}", where=where, hint=hint)
+    return ConfigError(f"the search server refuses: {answer.reason}", where=where)
 
 
 def _json(text: bytes) -> Mapping[str, Any]:

@@ -186,25 +186,15 @@ class MergeStatement:
         """
         where = [f"t.{name(key)} = s.{name(key)}" for key in self.keys]
         where += [
-            f"t.{name(each.column)} BETWEEN {each.lowest} AND {each.highest}"
-            for each in bounds
-            if each.column in self.keys
+            f"t.{name(bound.column)} BETWEEN {bound.lowest} AND {bound.highest}"
+            for bound in bounds
+            if bound.column in self.keys
         ]
-        newer = self._newer()
-        updates = ", ".join(f"t.{name(column)} = s.{name(column)}" for column in self.columns)
-        listed = ", ".join(map(name, self.columns))
-        values = ", ".join(f"s.{name(column)}" for column in self.columns)
-        removes = self.on_delete == "remove"
+        newer, removes = self._newer(), self.on_delete == "remove"
+        deletes = [f"WHEN MATCHED AND s.{DELETED} AND {newer} THEN DELETE"] if removes else []
+        updates = f"WHEN MATCHED AND {newer} THEN {update_sql(self.columns)}"
         inserts = f"AND NOT s.{DELETED} " if removes else ""
-        return "\n".join(
-            [
-                f"MERGE INTO {quoted_table(self.table)} t USING {name(source)} s",
-                f"ON {' AND '.join(where)}",
-                *([f"WHEN MATCHED AND s.{DELETED} AND {newer} THEN DELETE"] if removes else []),
-                f"WHEN MATCHED AND {newer} THEN UPDATE SET {updates}",
-                f"WHEN NOT MATCHED {inserts}THEN INSERT ({listed}) VALUES ({values})",  # noqa: S608
-            ]
-        )
+        return merge_sql(self.table, source, *deletes, updates, on=where, columns=self.columns, inserts=inserts)
 
     def _newer(self) -> str:
         """Return the condition that a change is newer than the row; one without a position is older."""
@@ -219,18 +209,31 @@ class MergeStatement:
         )
 
 
-def history_statement(table: str, source: str, *, columns: Sequence[str], keys: Sequence[str]) -> str:
-    """Return the MERGE that adds missing changes to the history, compared by position and key."""
-    same = " AND ".join(f"h.{name(column)} <=> s.{name(column)}" for column in (*POSITION_COLUMNS, *keys))
+def merge_sql(
+    table: str, source: str, *matched: str, on: Sequence[str], columns: Sequence[str], inserts: str = ""
+) -> str:
+    """Return the MERGE of a view ``s`` into a table ``t``, which inserts rows without a match.
+
+    ``matched`` are the clauses for rows with one, ``on`` is what makes a match, ``inserts`` a condition.
+    """
     listed = ", ".join(map(name, columns))
     values = ", ".join(f"s.{name(column)}" for column in columns)
-    return "\n".join(
-        [
-            f"MERGE INTO {quoted_table(table)} h USING {name(source)} s",
-            f"ON {same}",
-            f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})",  # noqa: S608
-        ]
+    lines = (
+        f"MERGE INTO {quoted_table(table)} t USING {name(source)} s",
+        f"ON {' AND '.join(on)}",
+        *matched,
+        f"WHEN NOT MATCHED {inserts}THEN INSERT ({listed}) VALUES ({values})",  # noqa: S608
     )
+    return "\n".join(lines)
+
+
+def update_sql(columns: Sequence[str]) -> str:
+    return f"UPDATE SET {', '.join(f't.{name(column)} = s.{name(column)}' for column in columns)}"
+
+
+def same_sql(columns: Sequence[str]) -> list[str]:
+    """Return the conditions that these columns are the same, or both null."""
+    return [f"t.{name(column)} <=> s.{name(column)}" for column in columns]
 
 
 def name(column: str) -> str:

@@ -12,9 +12,8 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshots import stored_position
 from lakefeed.sinks.definition import LedgerTable, SinkDefinition, StoredState
-from lakefeed.sinks.iceberg.aggregates import MergeTable, OverwriteTable
-from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed.sinks.iceberg.upsert import UpsertTable
+from lakefeed.sinks.iceberg.table import IcebergTable, OverwriteTable
+from lakefeed.sinks.iceberg.upsert import MergeTable, UpsertTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

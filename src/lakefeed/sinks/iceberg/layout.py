@@ -115,6 +115,10 @@ def _sql(column: str, transform: str) -> str:
     return f"{transform}s({path})"
 
 
+def partitions_sql(partitions: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(_sql(*partition) for partition in partitions)
+
+
 def _order_sql(order: Sequence[SortColumn]) -> str:
     return ", ".join(
         f"{quoted_table(each.column)} {'DESC' if each.descending else 'ASC'} NULLS "

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.values import PartitionTransform
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
@@ -24,7 +23,7 @@ from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import LedgerBackedSink, spark_setting
 from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg import layout
-from lakefeed.sinks.iceberg.layout import carry_out, creation, quoted_table, require_rows
+from lakefeed.sinks.iceberg.layout import carry_out, creation, require_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
@@ -57,7 +56,7 @@ class IcebergTable(LedgerBackedSink):
         return self._sink.table
 
     def stored_schema(self) -> StoredSchema | None:
-        if not self._spark.catalog.tableExists(self._sink.table):
+        if not self._spark.catalog.tableExists(self.name):
             return None
         text = self.ledger.properties().get(self._reader_key)
         return None if text is None else StoredSchema.of_json(text)
@@ -70,37 +69,37 @@ class IcebergTable(LedgerBackedSink):
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
         """Return what ``apply_schema`` does, and raise what it raises: to tables beside it first, to this one last."""
-        self._check_partition_columns(rows)
+        self._check_rows(rows)
         remembered = {} if stored is None else {self._reader_key: stored.to_json()}
         want = layout.FileLayout.of_sink(self._sink)
-        is_new = not self._spark.catalog.tableExists(self._sink.table)
+        is_new = not self._spark.catalog.tableExists(self.name)
         properties = {} if is_new else self.ledger.properties()
         remembered |= history_properties(properties, entries, ids=stored.ids if stored else ())
         if is_new:
             statements: tuple[str, ...] = creation(
-                self._sink.table,
+                self.name,
                 columns=columns_sql(rows),
-                partitioned_by=", ".join(_ddl(each) for each in self._sink.partition_by),
+                partitioned_by=layout.partitions_sql(want.partitions),
                 properties={**self._own_properties(), **self._sink.properties, CREATED_BY: self._feed, **remembered},
             )
             laid_out = self._layout_statements(have=layout.FileLayout(partitions=want.partitions), want=want)
         else:
             changed = {key: text for key, text in remembered.items() if properties.get(key) != text}
-            have = self._spark.table(self._sink.table).schema
-            require_rows(self._sink.table, have.names)
+            have = self._spark.table(self.name).schema
+            require_rows(self.name, have.names)
             self._require_own(properties)
             known = renames(stored.schema) if stored else ()
             statements = (
                 # First, so that a crash in between leaves the names that the columns are renamed by.
-                *([set_properties(self._sink.table, changed)] if changed else []),
-                *ddl.statements(self._sink.table, have=have, want=rows, changes=known, grow=self._evolves),
+                *([set_properties(self.name, changed)] if changed else []),
+                *ddl.statements(self.name, have=have, want=rows, changes=known, grow=self._evolves),
             )
             renamed, _ = ddl.find_renames(have, rows, known if self._evolves else ())
             laid_out = self._layout_statements(
                 have=layout.FileLayout.of_table(self.ledger.loaded()).rename_columns(renamed), want=want
             )
         change = TableChange(
-            table=self._sink.table,
+            table=self.name,
             is_new=is_new,
             is_laid_out_anew=bool(laid_out),
             statements=(*statements, *laid_out),
@@ -113,17 +112,17 @@ class IcebergTable(LedgerBackedSink):
 
     def _require_own(self, properties: Mapping[str, str]) -> None:
         """Refuse a table whose name comes from a topic's, unless the feed has created it."""
-        if self._sink.table not in self._sink.names_made or properties.get(CREATED_BY) == self._feed:
+        if self.name not in self._sink.names_made or properties.get(CREATED_BY) == self._feed:
             return
         # Tables of earlier versions do not say who has created them.
         if any(key.startswith("lakefeed.") and key.endswith(f".{self._feed}") for key in properties):
             return
         if self.ledger.position() is None:
             raise ConfigError(
-                f"the table {self._sink.table} exists, and this feed has not created it",
+                f"the table {self.name} exists, and this feed has not created it",
                 where=f"feed {self._feed}",
                 hint="if the topic belongs there, name it: tables: {topics: {TOPIC: {table: "
-                f"{self._sink.table}}}}}; otherwise name another table there",
+                f"{self.name}}}}}; otherwise name another table there",
             )
 
     def take_fence(self, suffix: str = "") -> str:
@@ -135,7 +134,7 @@ class IcebergTable(LedgerBackedSink):
 
     def position(self) -> Position | None:
         """Return where the feed stands; None if there is no table, or it has no commit of the feed."""
-        return self.ledger.position() if self._spark.catalog.tableExists(self._sink.table) else None
+        return self.ledger.position() if self._spark.catalog.tableExists(self.name) else None
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         writer = self._writer(rows, {**commit.properties(), COMMIT_ID: commit_id})
@@ -145,10 +144,7 @@ class IcebergTable(LedgerBackedSink):
 
     def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
         # Not the columns that ``apply_schema`` saw: a backfill beside the feed may have added some.
-        writer = align_columns(rows, self._spark.table(self.name).schema).writeTo(self.name)
-        for key, value in properties.items():
-            writer = writer.option(f"snapshot-property.{key}", value)
-        return writer
+        return with_summary(align_columns(rows, self._spark.table(self.name).schema).writeTo(self.name), properties)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Compute some of a batch's rows with their partitions, and write nothing.
@@ -165,7 +161,7 @@ class IcebergTable(LedgerBackedSink):
         """Yield SQL that rounds each decimal as its partition does, and fails where the result does not fit."""
         from pyspark.sql.types import DecimalType
 
-        columns = self._spark.table(self._sink.table).schema
+        columns = self._spark.table(self.name).schema
         for transform in self._sink.partition_by:
             column, own = find_field(columns, transform.column), find_field(rows, transform.column)
             if transform.name != "truncate" or column is None or own is None:
@@ -188,12 +184,13 @@ class IcebergTable(LedgerBackedSink):
                 files += commit.files
         return files
 
-    def _check_partition_columns(self, schema: StructType) -> None:
+    def _check_rows(self, rows: StructType) -> None:
+        """Refuse rows that lack a column which the settings name."""
         for column in (transform.column for transform in self._sink.partition_by):
-            if find_field(schema, column.split(".")[0]) is None:
+            if find_field(rows, column.split(".")[0]) is None:
                 raise ConfigError(
                     f"partition_by names the column '{column}', which the rows do not have",
-                    where=f"table {self._sink.table}, columns {', '.join(schema.names)}",
+                    where=f"table {self.name}, columns {', '.join(rows.names)}",
                     hint="name one of these columns, or make the column in transform.sql",
                 )
 
@@ -201,7 +198,7 @@ class IcebergTable(LedgerBackedSink):
         """Return the statements for the partitions and the order that the pipeline file names."""
         named = self._sink.model_fields_set
         partitions, order = "partition_by" in named, "sort_by" in named
-        return tuple(layout.statements(self._sink.table, have=have, want=want, partitions=partitions, order=order))
+        return tuple(layout.statements(self.name, have=have, want=want, partitions=partitions, order=order))
 
     @property
     def _reader_key(self) -> str:
@@ -215,13 +212,25 @@ def columns_sql(rows: StructType) -> str:
     )
 
 
-def _ddl(transform: PartitionTransform) -> str:
-    column = quoted_table(transform.column)
-    if transform.name == "identity":
-        return column
-    return f"{transform.name}({f'{transform.width}, ' if transform.width else ''}{column})"
-
-
 def write_modes(sink: IcebergSinkConfig) -> dict[str, str]:
     """Return the properties that let Spark write changes as the sink says: copy-on-write or merge-on-read."""
     return {f"write.{statement}.mode": sink.write for statement in ("merge", "update", "delete")}
+
+
+def with_summary(writer: DataFrameWriterV2, properties: Mapping[str, str]) -> DataFrameWriterV2:
+    """Have a writer put properties into the summary of its snapshot."""
+    return writer.options(**{f"snapshot-property.{key}": value for key, value in properties.items()})
+
+
+class OverwriteTable(IcebergTable):
+    """A table whose rows each batch replaces, in one commit."""
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Replace all rows by the batch's, and return how many these are."""
+        from pyspark.sql import functions as sf
+
+        properties = {**commit.properties(), COMMIT_ID: commit_id}
+        self._writer(rows, properties).overwrite(sf.lit(True))
+        # Also where an empty batch replaces no rows.
+        self.ledger.ensure_commit(properties)
+        return self.ledger.rows_of(commit_id)

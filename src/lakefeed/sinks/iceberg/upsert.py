@@ -41,11 +41,14 @@ from lakefeed.sinks.iceberg.changes import (
     TOPIC,
     Bound,
     MergeStatement,
+    counted_groups,
     deleting,
-    history_statement,
     key_moved,
     latest_per_key,
+    merge_sql,
+    same_sql,
     summarize_changes,
+    update_sql,
 )
 from lakefeed.sinks.iceberg.table import ADAPTIVE, IcebergTable, write_modes
 
@@ -59,7 +62,7 @@ KEYED = "lakefeed.upsert"
 OFFSETS_OF = "lakefeed.offsets-of"
 """Table property, and a topic's name: the id of the topic whose offsets the rows have."""
 
-VIEW, HISTORY_VIEW = "lakefeed_changes", "lakefeed_history"
+VIEW, HISTORY_VIEW, RESULTS_VIEW = "lakefeed_changes", "lakefeed_history", "lakefeed_results"
 
 
 class HistoryTable(IcebergTable):
@@ -87,7 +90,8 @@ class HistoryTable(IcebergTable):
             columns = self._spark.table(self.name).schema
             changes = align_columns(changes, columns)
             changes.createOrReplaceTempView(HISTORY_VIEW)
-            statement = history_statement(self.name, HISTORY_VIEW, columns=columns.names, keys=keys)
+            same = same_sql((*POSITION_COLUMNS, *keys))
+            statement = merge_sql(self.name, HISTORY_VIEW, on=same, columns=columns.names)
             properties, session = {COMMIT_ID: commit_id}, changes.sparkSession
             run_in_turn(
                 self.name,
@@ -271,3 +275,42 @@ class UpsertTable(IcebergTable):
         if new := {f"{OFFSETS_OF}.{topic}": each for topic, each in topic_ids.items() if known[topic] is None}:
             self._spark.sql(set_properties(self.name, new))
             self._offsets_of = {**self._offsets_of, **new}
+
+
+class MergeTable(IcebergTable):
+    """A table with one row for each group of a query with state, which the newest batch that has the group has written.
+
+    A window's or a group's key may be null, and is one key then.
+    """
+
+    def _own_properties(self) -> dict[str, str]:
+        return write_modes(self._sink)
+
+    def _check_rows(self, rows: StructType) -> None:
+        have = {name.lower() for name in rows.names}
+        for key in self._sink.keys:
+            if key.lower() not in have:
+                raise ConfigError(
+                    f"keys names the column '{key}', which the rows do not have",
+                    where=f"table {self.name}, columns {', '.join(rows.names)}",
+                    hint="keys are the columns that the transform groups by",
+                )
+        super()._check_rows(rows)
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Merge the rows in one commit, and return how many they are; refuses two of the same key."""
+        columns = self._spark.table(self.name).schema
+        properties = {**commit.properties(), COMMIT_ID: commit_id}
+        changed = align_columns(rows, columns).persist()
+        session, keys = changed.sparkSession, self._sink.keys
+        try:
+            count = counted_groups(changed, keys=keys, where=f"table {self.name}", kind="iceberg")
+            changed.createOrReplaceTempView(RESULTS_VIEW)
+            updates = f"WHEN MATCHED THEN {update_sql(columns.names)}"
+            statement = merge_sql(self.name, RESULTS_VIEW, updates, on=same_sql(keys), columns=columns.names)
+            self.ledger.run(statement, properties, session=session)
+        finally:
+            session.catalog.dropTempView(RESULTS_VIEW)
+            changed.unpersist()
+        self.ledger.ensure_commit(properties)
+        return count

@@ -39,15 +39,14 @@ class DatabaseColumn:
 def columns_of(session: Session, dialect: Dialect, schema: str, table: str) -> dict[str, DatabaseColumn]:
     """Read a table's columns by their names, in its order; empty if there is no such table."""
     postgresql = dialect.kind == "postgresql"
-    base, declared = ("udt_name", "udt_name") if postgresql else ("data_type", "column_type")
+    types = "udt_name, udt_name" if postgresql else "data_type, column_type"
     made = "is_identity = 'YES' OR is_generated <> 'NEVER'" if postgresql else "extra <> ''"
     found = session.query(
-        f"SELECT column_name, {base}, {declared}, numeric_precision, numeric_scale, datetime_precision, "  # noqa: S608
+        f"SELECT column_name, {types}, numeric_precision, numeric_scale, datetime_precision, "  # noqa: S608
         f"CASE WHEN is_nullable = 'NO' AND column_default IS NULL AND NOT ({made}) THEN 1 ELSE 0 END, collation_name "
-        f"FROM information_schema.columns WHERE table_schema = {_schema(dialect, schema)} AND table_name = ? "
+        f"FROM information_schema.columns WHERE table_schema = {dialect.schema(schema)} AND table_name = ? "
         "ORDER BY ordinal_position",
-        *([schema] if schema else []),
-        table,
+        *filter(None, (schema, table)),
     )
     return {
         str(name): DatabaseColumn(
@@ -66,26 +65,9 @@ def columns_of(session: Session, dialect: Dialect, schema: str, table: str) -> d
 
 def unique_keys(session: Session, dialect: Dialect, schema: str, table: str) -> list[frozenset[str]]:
     """Read the columns of each unique index of whole columns, in lower case."""
-    if dialect.kind == "postgresql":
-        found = session.query(
-            "SELECT i.indexrelid, a.attname FROM pg_catalog.pg_index i "  # noqa: S608
-            "JOIN pg_catalog.pg_class c ON c.oid = i.indrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey) "
-            "WHERE i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL "
-            f"AND n.nspname = {_schema(dialect, schema)} AND c.relname = ?",
-            *([schema] if schema else []),
-            table,
-        )
-    else:
-        found = session.query(
-            "SELECT index_name, CASE WHEN sub_part IS NULL THEN column_name ELSE '' END "  # noqa: S608
-            f"FROM information_schema.statistics WHERE table_schema = {_schema(dialect, schema)} AND table_name = ? "
-            "AND non_unique = 0",
-            *([schema] if schema else []),
-            table,
-        )
     indexes: dict[object, set[str]] = {}
-    for index, column in found:
+    select = dialect.unique_columns.format(schema=dialect.schema(schema))
+    for index, column in session.query(select, *filter(None, (schema, table))):
         indexes.setdefault(index, set()).add(str(column).lower())
     return [frozenset(columns) for columns in indexes.values()]
 
@@ -94,74 +76,25 @@ def engine_of(session: Session, dialect: Dialect, schema: str, table: str) -> st
     """Read MariaDB's storage engine of a table; None for PostgreSQL, whose tables all have transactions."""
     if dialect.kind == "postgresql":
         return None
-    [[engine]] = session.query(
-        f"SELECT engine FROM information_schema.tables WHERE table_schema = {_schema(dialect, schema)} "  # noqa: S608
-        "AND table_name = ?",
-        *([schema] if schema else []),
-        table,
-    )
+    condition = f"table_schema = {dialect.schema(schema)} AND table_name = ?"
+    select = f"SELECT engine FROM information_schema.tables WHERE {condition}"  # noqa: S608
+    [[engine]] = session.query(select, *filter(None, (schema, table)))
     return str(engine)
 
 
-@dataclass(frozen=True)
-class ColumnTypes:
-    """The types of a database for one type of Spark: for a new column, and those that take the values."""
+def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str) -> str:
+    """Return the type of a new column; a SchemaIncompatible if the databases have no such type.
 
-    new: str
-    fitting: tuple[str, ...] = ()
-
-
-def _column_types(type_: DataType, dialect: Dialect) -> ColumnTypes | None:
-    from pyspark.sql import types as t
-
-    postgresql_texts = ("text", "varchar", "bpchar", "uuid", "json", "jsonb", "xml", "citext")
-    mariadb_texts = ("varchar", "char", "tinytext", "text", "mediumtext", "longtext", "json", "uuid", "enum")
-    mariadb_bytes = ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")
-    nested = ColumnTypes("jsonb", ("jsonb", "json", "text")), ColumnTypes("JSON", ("json", "longtext"))
-    known: tuple[tuple[type[DataType], ColumnTypes, ColumnTypes], ...] = (
-        (t.BooleanType, ColumnTypes("boolean", ("bool",)), ColumnTypes("BOOLEAN", ("tinyint",))),
-        (t.ByteType, ColumnTypes("smallint"), ColumnTypes("TINYINT")),
-        (t.ShortType, ColumnTypes("smallint"), ColumnTypes("SMALLINT")),
-        (t.IntegerType, ColumnTypes("integer"), ColumnTypes("INT")),
-        (t.LongType, ColumnTypes("bigint"), ColumnTypes("BIGINT")),
-        (t.FloatType, ColumnTypes("real"), ColumnTypes("FLOAT")),
-        (t.DoubleType, ColumnTypes("double precision"), ColumnTypes("DOUBLE")),
-        (t.StringType, ColumnTypes("text", postgresql_texts), ColumnTypes("LONGTEXT", mariadb_texts)),
-        (t.BinaryType, ColumnTypes("bytea", ("bytea",)), ColumnTypes("LONGBLOB", mariadb_bytes)),
-        (t.DateType, ColumnTypes("date", ("date",)), ColumnTypes("DATE", ("date",))),
-        (t.TimestampType, ColumnTypes("timestamptz", ("timestamptz",)), ColumnTypes("DATETIME(6)")),
-        (t.TimestampNTZType, ColumnTypes("timestamp", ("timestamp",)), ColumnTypes("DATETIME(6)")),
-        (t.StructType, *nested),
-        (t.ArrayType, *nested),
-        (t.MapType, *nested),
-    )
-    for kind, in_postgresql, in_mariadb in known:
-        if isinstance(type_, kind):
-            return in_postgresql if dialect.kind == "postgresql" else in_mariadb
-    return None
-
-
-def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str = "") -> str:
-    """Return the type of a new column.
-
-    Args:
-        type_: the row's.
-        dialect: of the database.
-        key: whether it is a key: MariaDB indexes texts of a bounded length only.
-        path: the column, for the error.
-
-    Raises:
-        SchemaIncompatible: the databases have no such type.
+    MariaDB indexes texts of a bounded length only, so the type of a ``key`` is another.
     """
     from pyspark.sql import types as t
 
-    postgresql = dialect.kind == "postgresql"
     if isinstance(type_, t.DecimalType):
-        return f"{'numeric' if postgresql else 'DECIMAL'}({type_.precision},{type_.scale})"
-    if key and not postgresql and isinstance(type_, t.StringType | t.BinaryType):
+        return f"{'numeric' if dialect.kind == 'postgresql' else 'DECIMAL'}({type_.precision},{type_.scale})"
+    if key and dialect.kind == "mariadb" and isinstance(type_, t.StringType | t.BinaryType):
         return f"{'VARCHAR' if isinstance(type_, t.StringType) else 'VARBINARY'}({LONGEST_KEY})"
-    if (types := _column_types(type_, dialect)) is not None:
-        return types.new
+    if types := dialect.types.get(type_.typeName()):
+        return types[0]
     raise SchemaIncompatible(
         f"column {path} is {type_.simpleString()}, which the database has no type for",
         hint="cast it in transform.sql",
@@ -193,8 +126,7 @@ def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | N
         if column.type == "datetime" and column.fraction == 6:
             return None
         return f"{difference}: only DATETIME(6) holds it without a loss, in UTC"
-    types = _column_types(type_, dialect)
-    return None if types is not None and column.type in types.fitting else difference
+    return None if column.type in dialect.types.get(type_.typeName(), ())[1:] else difference
 
 
 def widens(type_: DataType, column: DatabaseColumn) -> bool:
@@ -222,7 +154,3 @@ def _type_of(column: DatabaseColumn) -> DataType | None:
         **dict.fromkeys(("double", "float8"), t.DoubleType()),
     }
     return numbers.get(column.type)
-
-
-def _schema(dialect: Dialect, schema: str) -> str:
-    return "?" if schema else dialect.here

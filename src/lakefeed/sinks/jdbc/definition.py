@@ -18,7 +18,7 @@ from lakefeed.sinks.definition import Check, CommitHistory, SinkDefinition, Stor
 from lakefeed.sinks.jdbc.columns import columns_of, misfit
 from lakefeed.sinks.jdbc.layout import JdbcLayout
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
-from lakefeed.sinks.jdbc.session import TIMEOUT_SECONDS, PythonDatabase, ReadSession
+from lakefeed.sinks.jdbc.session import TIMEOUT_SECONDS, PythonDatabase, PythonSession
 from lakefeed.sinks.jdbc.table import JdbcTable
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
     """A table of PostgreSQL or MariaDB, with the ledger in tables beside it."""
 
     def open(self, spark: SparkSession, claim: Claim) -> JdbcTable:
-        return JdbcTable.of(spark, self.settings, self.context)
+        return JdbcTable(spark, self.settings, self.context)
 
     def schema_planner(self, spark: SparkSession, noted: str | None) -> JdbcTable:
-        return JdbcTable.of(spark, self.settings, self.context)
+        return JdbcTable(spark, self.settings, self.context)
 
     def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
         context = self.context
@@ -73,7 +73,7 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
 class DatabaseRows:
     """The rows of a feed's table for ``lakefeed verify``: whole numbers and texts of them."""
 
-    session: ReadSession
+    session: PythonSession
     ledger: JdbcLedger
 
     @property

@@ -27,19 +27,16 @@ class Dialect:
     quote: str
     same: str
     """Compares two values of which either may be null."""
-    zoned: bool
-    """Whether the database keeps timestamps with a zone; otherwise they are in UTC."""
     table_options: str
     binary_text: str
     """Behind a text that is compared by its code points."""
     here: str
     """The schema of names without one."""
-    text: str
-    """The type of the ledger's long texts."""
-    moment: str
-    """The type of a timestamp."""
-    now: str
-    """The timestamp of a ``?`` in UTC."""
+    types: Mapping[str, tuple[str, ...]]
+    """By Spark's name of a type: the type of a new column, then all base types that take its values, but for numbers
+    and what ``misfit`` knows."""
+    unique_columns: str
+    """Statement for index and column of each unique index; an index of other than whole columns has an empty one."""
     epoch: str
     """``committed_at`` in seconds since 1970."""
 
@@ -47,6 +44,10 @@ class Dialect:
         """Quote a name; empty parts are left out."""
         quote = self.quote
         return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
+
+    def schema(self, name: str) -> str:
+        """Return a schema in a condition: a parameter, or without a name the session's own."""
+        return "?" if name else self.here
 
     def driver_url(self, url: str) -> str:
         """Return the driver's URL: MariaDB's driver serves MySQL too, under its own name."""
@@ -108,13 +109,29 @@ POSTGRESQL = Dialect(
     hurry="SET lock_timeout = '5s'",
     quote='"',
     same="IS NOT DISTINCT FROM",
-    zoned=True,
     table_options="",
     binary_text=' COLLATE "C"',
     here="current_schema()",
-    text="text",
-    moment="timestamptz",
-    now="CAST(? AS timestamptz)",
+    types={
+        "boolean": ("boolean", "bool"),
+        "byte": ("smallint",),
+        "short": ("smallint",),
+        "integer": ("integer",),
+        "long": ("bigint",),
+        "float": ("real",),
+        "double": ("double precision",),
+        "string": ("text", "text", "varchar", "bpchar", "uuid", "json", "jsonb", "xml", "citext"),
+        "binary": ("bytea", "bytea"),
+        "date": ("date", "date"),
+        "timestamp": ("timestamptz", "timestamptz"),
+        "timestamp_ntz": ("timestamp", "timestamp"),
+        **dict.fromkeys(("struct", "array", "map"), ("jsonb", "jsonb", "json", "text")),
+    },
+    unique_columns="SELECT i.indexrelid, a.attname FROM pg_catalog.pg_index i "
+    "JOIN pg_catalog.pg_class c ON c.oid = i.indrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey) "
+    "WHERE i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL "
+    "AND n.nspname = {schema} AND c.relname = ?",
     epoch="CAST(extract(epoch FROM committed_at) AS double precision)",
 )
 
@@ -140,15 +157,30 @@ MARIADB = Dialect(
     hurry="SET SESSION lock_wait_timeout = 5",
     quote="`",
     same="<=>",
-    zoned=False,
     # By code points, and blanks at the end count: MariaDB's name for it, then MySQL's.
     table_options=" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 "
     "COLLATE=/*M!100300 utf8mb4_nopad_bin *//*!80000 utf8mb4_0900_bin */",
     binary_text="",
     here="DATABASE()",
-    text="LONGTEXT",
-    moment="DATETIME(6)",
-    now="CAST(? AS DATETIME(6))",
+    types={
+        "boolean": ("BOOLEAN", "tinyint"),
+        "byte": ("TINYINT",),
+        "short": ("SMALLINT",),
+        "integer": ("INT",),
+        "long": ("BIGINT",),
+        "float": ("FLOAT",),
+        "double": ("DOUBLE",),
+        "string": (
+            *("LONGTEXT", "varchar", "char", "tinytext", "text", "mediumtext", "longtext", "json", "uuid", "enum"),
+        ),
+        "binary": ("LONGBLOB", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
+        "date": ("DATE", "date"),
+        "timestamp": ("DATETIME(6)",),
+        "timestamp_ntz": ("DATETIME(6)",),
+        **dict.fromkeys(("struct", "array", "map"), ("JSON", "json", "longtext")),
+    },
+    unique_columns="SELECT index_name, CASE WHEN sub_part IS NULL THEN column_name ELSE '' END "
+    "FROM information_schema.statistics WHERE table_schema = {schema} AND table_name = ? AND non_unique = 0",
     epoch="TIMESTAMPDIFF(MICROSECOND, '1970-01-01', committed_at) / 1000000e0",
 )
 

@@ -23,18 +23,19 @@ class JdbcLayout:
         self._sink = sink
         self._session = session
         self._evolves = evolves
+        self._name = ledger.name(ledger.table)
+        self._keys = [key.lower() for key in sink.keys] if sink.mode == "upsert" else []
 
-    def creation(self, rows: StructType) -> str:
-        dialect, keys = self._ledger.dialect, self._keys
-        columns = [self._declared(each) for each in rows.fields]
-        if keys:
-            names = {each.name.lower(): each.name for each in rows.fields}
-            columns.append(f"PRIMARY KEY ({', '.join(dialect.name(names[key]) for key in self._sink_keys)})")
-        return f"CREATE TABLE {self._name} ({', '.join(columns)}){dialect.table_options}"
-
-    def changes(self, rows: StructType) -> list[str]:
-        """Return the statements that add missing columns, and widen those that are too narrow."""
+    def statements(self, rows: StructType) -> list[str]:
+        """Return the statements that create the table, or add missing columns and widen those that are too narrow."""
         dialect, session = self._ledger.dialect, self._session
+        if not self._ledger.has_table(session):
+            columns = [self._declared(field, field.name) for field in rows.fields]
+            if self._keys:
+                names = {name.lower(): name for name in rows.names}
+                columns.append(f"PRIMARY KEY ({', '.join(dialect.name(names[key]) for key in self._keys)})")
+            return [f"CREATE TABLE {self._name} ({', '.join(columns)}){dialect.table_options}"]
+        self.check_keys()
         standing = self._ledger.standing(session)
         if standing is not None and standing.keyed not in (None, keyed(self._sink)):
             raise ConfigError(
@@ -48,7 +49,7 @@ class JdbcLayout:
         for field in rows.fields:
             column = have.get(field.name.lower())
             if column is None:
-                statements.append(f"ALTER TABLE {self._name} ADD COLUMN {self._declared(field)}")
+                statements.append(f"ALTER TABLE {self._name} ADD COLUMN {self._declared(field, field.name)}")
             elif message := misfit(field.dataType, column, dialect):
                 if widens(field.dataType, column):
                     statements.append(self._widened(field, column))
@@ -114,27 +115,14 @@ class JdbcLayout:
                 hint="give the column a default, or make it in transform.sql",
             )
 
-    def _declared(self, field: StructField) -> str:
+    def _declared(self, field: StructField, name: str) -> str:
         is_key = field.name.lower() in self._keys
         declared = type_sql(field.dataType, self._ledger.dialect, key=is_key, path=field.name)
-        return f"{self._ledger.dialect.name(field.name)} {declared}{' NOT NULL' if is_key else ' NULL'}"
+        return f"{self._ledger.dialect.name(name)} {declared}{' NOT NULL' if is_key else ' NULL'}"
 
     def _widened(self, field: StructField, column: DatabaseColumn) -> str:
         dialect = self._ledger.dialect
-        name, is_key = dialect.name(column.name), field.name.lower() in self._keys
-        declared = type_sql(field.dataType, dialect, key=is_key, path=field.name)
         if dialect.kind == "postgresql":
-            return f"ALTER TABLE {self._name} ALTER COLUMN {name} TYPE {declared}"
-        return f"ALTER TABLE {self._name} MODIFY COLUMN {name} {declared}{' NOT NULL' if is_key else ' NULL'}"
-
-    @property
-    def _keys(self) -> set[str]:
-        return set(self._sink_keys)
-
-    @property
-    def _sink_keys(self) -> list[str]:
-        return [key.lower() for key in self._sink.keys] if self._sink.mode == "upsert" else []
-
-    @property
-    def _name(self) -> str:
-        return self._ledger.name(self._ledger.table)
+            declared = type_sql(field.dataType, dialect, path=field.name)
+            return f"ALTER TABLE {self._name} ALTER COLUMN {dialect.name(column.name)} TYPE {declared}"
+        return f"ALTER TABLE {self._name} MODIFY COLUMN {self._declared(field, column.name)}"

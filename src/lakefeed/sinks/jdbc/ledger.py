@@ -7,9 +7,9 @@ are one step. ``lakefeed_commits`` has a row for each commit, written in the tra
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import astuple
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,39 +21,23 @@ from lakefeed.ledger.outcomes import counts_by_partition
 from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset, Upserts
 from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.sinks.base import FeedEntry
 from lakefeed.sinks.jdbc.columns import columns_of
-from lakefeed.sinks.jdbc.dialect import Dialect
-from lakefeed.sinks.jdbc.session import JdbcDatabase, Session, StatementRefusal
+from lakefeed.sinks.jdbc.session import JvmDatabase, PythonDatabase, Session, StatementRefusal
 
 FEEDS, COMMITS = "lakefeed_feeds", "lakefeed_commits"
 PAGE = 500
 """Commits that are read at once."""
 
 
-@dataclass(frozen=True)
-class LedgerRow:
-    """The feed's row as it was read."""
-
-    fence: str | None
-    reader: str | None
-    """The reader's schema that ``apply_schema`` got last."""
-    keyed: str | None
-    """``<keys> <on_delete>`` of the rows; None where they are appended, or there are none yet."""
-    topics: Mapping[str, str]
-    """The topics whose offsets the rows have, and their ids."""
-
-
 class JdbcLedger(ServerLedger):
     """The commits of one feed into one table of a database."""
 
-    def __init__(self, database: JdbcDatabase, sink: JdbcSinkConfig, feed: str) -> None:
+    def __init__(self, database: JvmDatabase | PythonDatabase, sink: JdbcSinkConfig, feed: str) -> None:
         super().__init__(feed, where=sink.where)
         self._database = database
+        self.dialect = database.dialect
         self.schema, _, self.table = sink.table.rpartition(".")
-
-    @property
-    def dialect(self) -> Dialect:
-        return self._database.dialect
 
     def name(self, table: str) -> str:
         return self.dialect.name(self.schema, table)
@@ -63,23 +47,19 @@ class JdbcLedger(ServerLedger):
         return bool(columns_of(session, self.dialect, self.schema, table or self.table))
 
     def creation(self, session: Session) -> list[str]:
-        text, options = self.dialect.text, self.dialect.table_options
-        statements = []
-        if not self.has_table(session, FEEDS):
-            statements.append(
-                f"CREATE TABLE IF NOT EXISTS {self.name(FEEDS)} (feed VARCHAR(190) NOT NULL, target VARCHAR(190) NOT "
-                f"NULL, fence VARCHAR(190), reader {text}, keyed {text}, topics {text}, PRIMARY KEY (feed, target))"
-                f"{options}"
-            )
-        if not self.has_table(session, COMMITS):
-            statements.append(
-                f"CREATE TABLE IF NOT EXISTS {self.name(COMMITS)} (feed VARCHAR(190) NOT NULL, target VARCHAR(190) NOT "
-                f"NULL, number BIGINT NOT NULL, commit_id VARCHAR(64) NOT NULL, batch_id BIGINT NOT NULL, "
-                f"fence VARCHAR(190), ranges {text} NOT NULL, counts {text} NOT NULL, landed BIGINT NOT NULL, "
-                f"upserted {text}, moved {text}, committed_at {self.dialect.moment} NOT NULL, "
-                f"PRIMARY KEY (feed, target, number)){options}"
-            )
-        return statements
+        text, moment = self.dialect.types["string"][0], self.dialect.types["timestamp"][0]
+        columns = {
+            FEEDS: f"fence VARCHAR(190), reader {text}, keyed {text}, topics {text}, PRIMARY KEY (feed, target)",
+            COMMITS: f"number BIGINT NOT NULL, commit_id VARCHAR(64) NOT NULL, batch_id BIGINT NOT NULL, fence "
+            f"VARCHAR(190), ranges {text} NOT NULL, counts {text} NOT NULL, landed BIGINT NOT NULL, upserted {text}, "
+            f"moved {text}, committed_at {moment} NOT NULL, PRIMARY KEY (feed, target, number)",
+        }
+        return [
+            f"CREATE TABLE IF NOT EXISTS {self.name(table)} (feed VARCHAR(190) NOT NULL, target VARCHAR(190) NOT NULL, "
+            f"{listed}){self.dialect.table_options}"
+            for table, listed in columns.items()
+            if not self.has_table(session, table)
+        ]
 
     def ensure(self, session: Session) -> None:
         """Create the ledger's tables and the feed's row, if they are missing."""
@@ -89,7 +69,7 @@ class JdbcLedger(ServerLedger):
             session.update(f"INSERT INTO {self.name(FEEDS)} (feed, target) VALUES (?, ?)", *self._ours)  # noqa: S608
         session.commit()
 
-    def standing(self, session: Session, *, lock: bool = False) -> LedgerRow | None:
+    def standing(self, session: Session, *, lock: bool = False) -> FeedEntry | None:
         """Return the feed's row; None if it has none.
 
         Args:
@@ -106,7 +86,7 @@ class JdbcLedger(ServerLedger):
         if not found:
             return None
         fence, reader, keyed, topics = found[0]
-        return LedgerRow(fence, reader, keyed, json.loads(topics or "{}"))
+        return FeedEntry(fence, reader, keyed, json.loads(topics or "{}"))
 
     def note(self, session: Session, **columns: str | None) -> None:
         """Change columns of the feed's row."""
@@ -136,13 +116,10 @@ class JdbcLedger(ServerLedger):
             last = self._last(session) if self.has_table(session) else None
         return None if last is None else last.position
 
-    def commits(self, session: Session | None = None) -> Iterator[Commit]:
-        """Return the feed's commits, newest first, read in this transaction or one of its own."""
-        if session is None:
-            with self.session() as own:
-                yield from self.commits(own)
-        else:
-            for stored in self._stored(session):
+    def commits(self, session: Session | None = None, *, most: int = PAGE) -> Iterator[Commit]:
+        """Return the feed's commits, newest first, ``most`` at a time, in this transaction or one of its own."""
+        with self.session() if session is None else nullcontext(session) as opened:
+            for stored in self._stored(opened, most=most):
                 yield stored.commit
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
@@ -159,17 +136,10 @@ class JdbcLedger(ServerLedger):
         with StatementRefusal.translated(self.where), self._database.session() as session:
             yield session
 
-    def last_rows(self, session: Session) -> int:
-        """Return how many rows the newest commit has added or, with upsert, changed."""
-        last = self._last(session)
-        assert last is not None  # begin() has found it.
-        commit = last.commit
-        return commit.rows if commit.upserts is None else commit.upserts.landed + commit.upserts.deleted
-
     def _last(self, session: Session) -> StoredCommit | None:
         return next(self._stored(session, most=1), None)
 
-    def _stored(self, session: Session, *, most: int = PAGE) -> Iterator[StoredCommit]:
+    def _stored(self, session: Session, *, most: int) -> Iterator[StoredCommit]:
         """Read the commits, newest first, in pages of ``most``."""
         if not self.has_table(session, COMMITS):
             return
@@ -228,7 +198,7 @@ class JdbcLedger(ServerLedger):
         session.update(
             f"INSERT INTO {self.name(COMMITS)} (feed, target, number, commit_id, batch_id, fence, ranges, "  # noqa: S608
             "counts, landed, upserted, moved, committed_at) "
-            f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {self.dialect.now})",
+            f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS {self.dialect.types['timestamp'][0]}))",
             *self._ours,
             1 if last is None else (last.commit.snapshot_id or 0) + 1,
             commit_id,
@@ -248,3 +218,8 @@ class JdbcLedger(ServerLedger):
 
 
 _OURS = "feed = ? AND target = ?"
+
+
+def rows_changed(commit: Commit) -> int:
+    """Return how many rows a commit has added or, with upsert, changed."""
+    return commit.rows if commit.upserts is None else commit.upserts.landed + commit.upserts.deleted

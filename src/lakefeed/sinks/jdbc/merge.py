@@ -31,67 +31,59 @@ class JdbcMerge:
     sink: JdbcSinkConfig
     columns: Sequence[str]
     """The columns that rows have, as the table spells them."""
-    keys: Sequence[str]
-    groups: bool = False
-    """As in ``ServerSink``."""
+    groups: bool
+    """As in ``SinkContext``."""
+    session: Session
+    attempts: Attempts
 
-    def staged(self, session: Session, attempts: Attempts) -> int:
-        [[count]] = session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {_of(attempts)}")  # noqa: S608
+    def staged(self) -> int:
+        [[count]] = self.session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {self._ours}")  # noqa: S608
         return int(count)
 
-    def append(self, session: Session, attempts: Attempts) -> int:
-        if not attempts:
-            return 0
-        return session.update(
+    def append(self) -> int:
+        return self.session.update(
             f"INSERT INTO {self.target} ({self._listed()}) "  # noqa: S608
-            f"SELECT {self._listed('s.')} FROM {self.stage} s WHERE {_of(attempts)}"
+            f"SELECT {self._listed('s.')} FROM {self.stage} s WHERE {self._ours}"
         )
 
-    def replace(self, session: Session, attempts: Attempts) -> int:
+    def replace(self) -> int:
         """Replace all rows, and return how many there are now."""
         # Not TRUNCATE: MariaDB would commit it by itself.
-        session.update(f"DELETE FROM {self.target}")  # noqa: S608
-        return self.append(session, attempts)
+        self.session.update(f"DELETE FROM {self.target}")  # noqa: S608
+        return self.append()
 
-    def repeated_key(self, session: Session, attempts: Attempts) -> str | None:
+    def repeated_key(self) -> str | None:
         """Find a key that more than one row has."""
-        if not attempts:
-            return None
-        listed = ", ".join(f"s.{self._quoted(key)}" for key in self.keys)
-        found = session.query(
-            f"SELECT {listed} FROM {self.stage} s WHERE {_of(attempts)} GROUP BY {listed} "  # noqa: S608
+        listed = ", ".join(f"s.{self._quoted(key)}" for key in self.sink.keys)
+        found = self.session.query(
+            f"SELECT {listed} FROM {self.stage} s WHERE {self._ours} GROUP BY {listed} "  # noqa: S608
             "HAVING COUNT(*) > 1 LIMIT 1"
         )
         return ", ".join(map(str, found[0])) if found else None
 
-    def moved_key(self, session: Session, attempts: Attempts) -> str | None:
+    def moved_key(self) -> str | None:
         """Find a key whose row in the table is from another partition, and return its place."""
-        if not attempts:
-            return None
-        topic, partition, offset = (self._quoted(each) for each in POSITION_COLUMNS)
-        found = session.query(
+        topic, partition, offset = map(self._quoted, POSITION_COLUMNS)
+        found = self.session.query(
             f"SELECT s.{topic}, s.{partition}, s.{offset} FROM {self.stage} s JOIN {self.target} t ON {self._on()} "  # noqa: S608
-            f"WHERE {_of(attempts)} AND t.{offset} IS NOT NULL "
+            f"WHERE {self._ours} AND t.{offset} IS NOT NULL "
             f"AND (s.{topic} <> t.{topic} OR s.{partition} <> t.{partition}) LIMIT 1"
         )
         return f"topic {found[0][0]}, partition {found[0][1]}, offset {found[0][2]}" if found else None
 
-    def merge(self, session: Session, attempts: Attempts) -> tuple[int, int, int]:
+    def merge(self) -> tuple[int, int, int]:
         """Land the newest change of each key; returns how many rows were inserted, updated and deleted."""
-        if not attempts:
-            return 0, 0, 0
-        dialect, deleted = self.dialect, f"s.{self._quoted(DELETED)}"
+        dialect, session, deleted = self.dialect, self.session, f"s.{self._quoted(DELETED)}"
         removes = self.sink.on_delete == "remove" and not self.groups
-        newer, ours = f"({self._newer()})", _of(attempts)
-        kept = f"{ours} AND NOT {deleted}" if removes else ours
+        newer = f"({self._newer()})"
+        kept = f"{self._ours} AND NOT {deleted}" if removes else self._ours
         if dialect.kind == "postgresql":
             # It has never seen this table, and would guess how many rows there are.
             session.update(f"ANALYZE {self.stage}")
         gone = 0
         if removes:
-            gone = session.update(
-                dialect.delete(self.target, self.stage, on=self._on(), where=f"{ours} AND {deleted} AND {newer}")
-            )
+            where = f"{self._ours} AND {deleted} AND {newer}"
+            gone = session.update(dialect.delete(self.target, self.stage, on=self._on(), where=where))
         columns = [self._quoted(column) for column in self.columns]
         updated = session.update(
             dialect.update(self.target, self.stage, on=self._on(), set_=columns, where=f"{kept} AND {newer}")
@@ -102,8 +94,13 @@ class JdbcMerge:
         )
         return inserted, updated, gone
 
+    @property
+    def _ours(self) -> str:
+        # No attempt is staged where Spark has no task for the rows.
+        return f"s.lakefeed_task IN ({', '.join(str(attempt) for attempt, _ in self.attempts) or 'NULL'})"
+
     def _on(self) -> str:
-        return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.keys)
+        return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.sink.keys)
 
     def _newer(self) -> str:
         """Return the condition that a change is newer than the row; one without a position is older."""
@@ -131,7 +128,3 @@ class JdbcMerge:
     def _quoted(self, column: str) -> str:
         spelt = {each.lower(): each for each in self.columns}
         return self.dialect.name(spelt.get(column.lower(), column))
-
-
-def _of(attempts: Attempts) -> str:
-    return f"s.lakefeed_task IN ({', '.join(str(attempt) for attempt, _ in attempts)})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,25 +46,6 @@ class Session(Protocol):
 
     def commit(self) -> None:
         """Make all of it visible."""
-
-
-class ReadSession(Session, Protocol):
-    """A session that reads many rows."""
-
-    def one_moment(self) -> None:
-        """From the next statement on, read the database as it is then, whatever is committed meanwhile."""
-
-    def scan(self, sql: str) -> Iterator[list[Row]]:
-        """Yield the rows of a SELECT in batches."""
-
-
-class JdbcDatabase(Protocol):
-    """A database that gives sessions."""
-
-    @property
-    def dialect(self) -> Dialect: ...
-
-    def session(self) -> AbstractContextManager[Session]: ...
 
 
 @dataclass(frozen=True)
@@ -118,27 +99,23 @@ class StatementRefusal:
         return ConfigError(f"the database refuses a statement: {self.text}", where=where)
 
 
-@dataclass(frozen=True)
 class JvmDatabase:
     """The sink's database in a feed: sessions of the JVM's driver, and rows staged by the tasks.
 
-    The password is among the JVM's secrets: see ``io.lakefeed.jdbc.Database``.
+    The password is among the JVM's secrets: see ``io.lakefeed.jdbc.Database``. It opens no connection yet.
     """
 
-    spark: SparkSession
-    dialect: Dialect
-    _java: Any
-
-    @classmethod
-    def of(cls, spark: SparkSession, sink: JdbcSinkConfig) -> JvmDatabase:
-        """Hand the password to the JVM; opens no connection yet."""
-        dialect = dialect_of(sink.url)
+    def __init__(self, spark: SparkSession, sink: JdbcSinkConfig) -> None:
+        self.dialect = dialect_of(sink.url)
         name = f"{sink.user}@{sink.url}"
         jvm.put_secret(spark, name, sink.password)
-        properties = {**dialect.properties, "user": sink.user}
-        url = dialect.driver_url(sink.url)
-        java = jvm.java(spark).jdbc.Database.of(url, dialect.driver, name, properties, list(dialect.first))
-        return cls(spark, dialect, java)
+        self._java = jvm.java(spark).jdbc.Database.of(
+            self.dialect.driver_url(sink.url),
+            self.dialect.driver,
+            name,
+            {**self.dialect.properties, "user": sink.user},
+            list(self.dialect.first),
+        )
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -149,25 +126,20 @@ class JvmDatabase:
     def stage(self, rows: DataFrame, insert: str) -> list[tuple[int, int]]:
         """Let the tasks write the rows; returns the attempts that count, and how many rows each has written."""
         frame: Any = rows
-        written = self._java.stage(frame._jdf, insert, self.dialect.zoned)
+        written = self._java.stage(frame._jdf, insert, self.dialect.kind == "postgresql")
         return [(int(attempt), int(count)) for attempt, _, count in (each.partition(":") for each in written)]
 
 
 class _JvmSession:
     def __init__(self, java: Any) -> None:
         self._java = java
+        self.commit, self.close = java.commit, java.close
 
     def query(self, sql: str, *parameters: Any) -> list[Row]:
         return [tuple(row) for row in json.loads(self._java.query(sql, list(parameters)))]
 
     def update(self, sql: str, *parameters: Any) -> int:
         return int(self._java.update(sql, list(parameters)))
-
-    def commit(self) -> None:
-        self._java.commit()
-
-    def close(self) -> None:
-        self._java.close()
 
 
 @dataclass(frozen=True)
@@ -181,104 +153,84 @@ class PythonDatabase:
         return dialect_of(self.sink.url)
 
     @contextmanager
-    def session(self) -> Iterator[ReadSession]:
-        """Open a connection of Python's own driver.
-
-        Raises:
-            Unreachable: no server answers.
-            AccessDenied: user or password are wrong.
-            ResourceMissing: there is no such database.
-            MissingExtra: the driver is not installed.
-        """
-        address, login = Address.of(self.sink.url), self.sink
-        where = str(address)
-        connect = self._postgresql if address.kind == "postgresql" else self._mariadb
-        with closing(connect(address, login.user, login.password.get_secret_value(), where)) as connection:
-            yield _PythonSession(connection, where, self.dialect)
-
-    @staticmethod
-    def _postgresql(address: Address, user: str, password: str, where: str) -> Any:
-        try:
-            import psycopg
-        except ImportError:
-            raise MissingExtra.of("psycopg", "postgresql", "looking into PostgreSQL without Spark") from None
-        options: dict[str, Any] = tls.libpq_options(address.options, where=where)
-        try:
-            return psycopg.connect(
-                host=address.host,
-                port=address.port,
-                dbname=address.database,
-                user=user,
-                password=password,
-                connect_timeout=TIMEOUT_SECONDS,
-                keepalives_idle=READ_SECONDS,
-                keepalives_interval=10,
-                keepalives_count=3,
-                **options,
-            )
-        except psycopg.Error as error:
-            raise _login_refused(str(error)).error(where) from None
-
-    @staticmethod
-    def _mariadb(address: Address, user: str, password: str, where: str) -> Any:
-        try:
-            import pymysql
-        except ImportError:
-            raise MissingExtra.of("pymysql", "mariadb", "looking into MariaDB or MySQL without Spark") from None
-        context = tls.mariadb_context(address.options, where=where)
-        try:
-            connection = pymysql.connect(
-                host=address.host,
-                port=address.port,
-                database=address.database,
-                user=user,
-                password=password,
-                connect_timeout=TIMEOUT_SECONDS,
-                # Without it a server that accepts and does not answer blocks for ever.
-                read_timeout=READ_SECONDS,
-                write_timeout=READ_SECONDS,
-                charset="utf8mb4",
-                ssl=context,
-            )
-        except (pymysql.Error, OSError) as error:
-            number = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
-            text = without_values(str(error.args[-1]))
-            raise StatementRefusal("", 2013 if number == 2003 else number, text).error(where) from None
-        # An older client connects as plain text where the server has no TLS.
-        if context is not None and not getattr(connection, "_secure", False):
-            connection.close()
-            raise Unreachable("the database offers no TLS, which sslMode requires", where=where)
-        return connection
+    def session(self) -> Iterator[PythonSession]:
+        """Open a connection of Python's own driver; MissingExtra if that is not installed."""
+        address = Address.of(self.sink.url)
+        login = {
+            "host": address.host,
+            "port": address.port,
+            "user": self.sink.user,
+            "password": self.sink.password.get_secret_value(),
+            "connect_timeout": TIMEOUT_SECONDS,
+        }
+        connect = _postgresql if address.kind == "postgresql" else _mariadb
+        with closing(connect(address, login)) as connection:
+            yield PythonSession(connection, str(address), self.dialect)
 
 
-class _PythonSession:
+def _postgresql(address: Address, login: dict[str, Any]) -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        raise MissingExtra.of("psycopg", "postgresql", "looking into PostgreSQL without Spark") from None
+    keepalives = {"keepalives_idle": READ_SECONDS, "keepalives_interval": 10, "keepalives_count": 3}
+    options: dict[str, Any] = tls.libpq_options(address.options, where=str(address))
+    try:
+        return psycopg.connect(dbname=address.database, **login, **keepalives, **options)
+    except psycopg.Error as error:
+        raise _login_refused(str(error)).error(str(address)) from None
+
+
+def _mariadb(address: Address, login: dict[str, Any]) -> Any:
+    try:
+        import pymysql
+    except ImportError:
+        raise MissingExtra.of("pymysql", "mariadb", "looking into MariaDB or MySQL without Spark") from None
+    context = tls.mariadb_context(address.options, where=str(address))
+    # Without them a server that accepts and does not answer blocks for ever.
+    timeouts = {"read_timeout": READ_SECONDS, "write_timeout": READ_SECONDS}
+    try:
+        connection = pymysql.connect(database=address.database, charset="utf8mb4", ssl=context, **login, **timeouts)
+    except (pymysql.Error, OSError) as error:
+        number = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
+        text = without_values(str(error.args[-1]))
+        raise StatementRefusal("", 2013 if number == 2003 else number, text).error(str(address)) from None
+    # An older client connects as plain text where the server has no TLS.
+    if context is not None and not getattr(connection, "_secure", False):
+        connection.close()
+        raise Unreachable("the database offers no TLS, which sslMode requires", where=str(address))
+    return connection
+
+
+class PythonSession:
+    """A session of Python's driver, which reads many rows too."""
+
     def __init__(self, connection: Any, where: str, dialect: Dialect) -> None:
         self._connection = connection
         self._where = where
         self._dialect = dialect
 
     def query(self, sql: str, *parameters: Any) -> list[Row]:
-        with self._connection.cursor() as cursor:
-            self._run(cursor, sql, parameters)
+        with self._run(self._connection.cursor(), sql, *parameters) as cursor:
             return list(cursor.fetchall())
 
     def update(self, sql: str, *parameters: Any) -> int:
-        with self._connection.cursor() as cursor:
-            self._run(cursor, sql, parameters)
+        with self._run(self._connection.cursor(), sql, *parameters) as cursor:
             return int(cursor.rowcount)
 
     def commit(self) -> None:
         self._connection.commit()
 
     def one_moment(self) -> None:
+        """From the next statement on, read the database as it is then, whatever is committed meanwhile."""
         self._connection.rollback()
         # MariaDB's transactions are so by themselves.
         if self._dialect.kind == "postgresql":
             self.update("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
     def scan(self, sql: str) -> Iterator[list[Row]]:
-        with self._reader() as cursor:
-            self._run(cursor, sql, ())
+        """Yield the rows of a SELECT in batches."""
+        with self._run(self._reader(), sql) as cursor:
             while rows := cursor.fetchmany(ROWS_AT_ONCE):
                 yield list(rows)
 
@@ -289,7 +241,7 @@ class _PythonSession:
 
         return self._connection.cursor(SSCursor)
 
-    def _run(self, cursor: Any, sql: str, parameters: tuple[Any, ...]) -> None:
+    def _run(self, cursor: Any, sql: str, *parameters: Any) -> Any:
         try:
             cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
         except Exception as error:
@@ -299,6 +251,7 @@ class _PythonSession:
                 raise
             text = without_values(str(error.args[-1]))
             raise StatementRefusal(state or "", number, text).error(self._where) from None
+        return cursor
 
 
 def _login_refused(text: str) -> StatementRefusal:

@@ -31,7 +31,7 @@ from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.jdbc.columns import is_nested
 from lakefeed.sinks.jdbc.layout import JdbcLayout
-from lakefeed.sinks.jdbc.ledger import JdbcLedger
+from lakefeed.sinks.jdbc.ledger import JdbcLedger, rows_changed
 from lakefeed.sinks.jdbc.merge import JdbcMerge
 from lakefeed.sinks.jdbc.session import JvmDatabase, Session, StatementRefusal
 
@@ -50,9 +50,9 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
     ledger: JdbcLedger
 
     def _open(self) -> None:
-        self._has_changes = self._sink.mode == "upsert" and not self._groups
-        self._database = JvmDatabase.of(self._spark, self._sink)
-        self.ledger = JdbcLedger(self._database, self._sink, self._feed)
+        self._has_changes = self._sink.mode == "upsert" and not self._context.groups
+        self._database = JvmDatabase(self._spark, self._sink)
+        self.ledger = JdbcLedger(self._database, self._sink, self._context.feed)
         self._columns: list[str] = []
 
     def stored_schema(self) -> StoredSchema | None:
@@ -64,14 +64,14 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
         kept = self._stored_columns(rows)
         with self.ledger.session() as session:
             self.ledger.ensure(session)
-            layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
             if not self.ledger.has_table(session):
                 if self._followed:
                     raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
                 # The start has found that the feed starts over.
                 self.ledger.forget(session)
                 session.commit()
-            for statement in self._statements(session, layout, kept):
+            layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
+            for statement in layout.statements(kept):
                 session.update(statement)
             session.commit()
             self.ledger.note(session, keyed=keyed(self._sink), reader=stored.to_json() if stored else None)
@@ -84,9 +84,9 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
     ) -> tuple[TableChange, ...]:
         kept = self._stored_columns(rows)
         with self.ledger.session() as session:
-            layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
+            layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
             is_new = not self.ledger.has_table(session)
-            statements = (*self.ledger.creation(session), *self._statements(session, layout, kept))
+            statements = (*self.ledger.creation(session), *layout.statements(kept))
         return (TableChange(table=self._sink.table, is_new=is_new, statements=statements),)
 
     def _stored_columns(self, rows: StructType) -> StructType:
@@ -105,19 +105,18 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             [each for each in rows.fields if carries_data(each.dataType) and not self._is_only_staged(each.name)]
         )
 
-    def _statements(self, session: Session, layout: JdbcLayout, kept: StructType) -> list[str]:
-        if not self.ledger.has_table(session):
-            return [layout.creation(kept)]
-        layout.check_keys()
-        return layout.changes(kept)
-
     def take_fence(self) -> str:
         """Make this driver the only one that can commit, and drop staging tables of failed attempts."""
         fence = self.ledger.take_fence()
+        schema = self.ledger.schema
         with self.ledger.session() as session:
-            left_behind = self._left_behind(session)
-        for name in left_behind:
-            self._drop(self.ledger.name(name))
+            left_behind = session.query(
+                "SELECT table_name FROM information_schema.tables WHERE table_name LIKE ? AND table_schema = "  # noqa: S608
+                f"{self.ledger.dialect.schema(schema)}",
+                *filter(None, (f"{STAGE}{self._mark}%", schema)),
+            )
+        for (name,) in left_behind:
+            self._drop(self.ledger.name(str(name)))
         return fence
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
@@ -161,48 +160,47 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             counts = "" if commit_id is None else check_outcomes(self._spark, commit_id)
             with self.ledger.session() as session:
                 if commit_id is not None and not self.ledger.begin(session, commit, commit_id=commit_id):
-                    return self.ledger.last_rows(session)
+                    return rows_changed(next(self.ledger.commits(session, most=1)))
                 merge = JdbcMerge(
                     dialect=dialect,
                     target=target,
                     stage=stage,
                     sink=self._sink,
                     columns=self._columns,
-                    keys=self._keys,
-                    groups=self._groups,
+                    groups=self._context.groups,
+                    session=session,
+                    attempts=attempts,
                 )
-                done = self._merge_staged(session, merge, commit, attempts)
+                done = self._merge_staged(merge, commit)
                 if commit_id is None:
                     return 0
                 self.ledger.write(session, done, commit_id=commit_id, counts=counts)
                 session.commit()
-                return done.rows if done.upserts is None else done.upserts.landed + done.upserts.deleted
+                return rows_changed(done)
         finally:
             self._drop(stage)
 
-    def _merge_staged(
-        self, session: Session, merge: JdbcMerge, commit: Commit, attempts: list[tuple[int, int]]
-    ) -> Commit:
+    def _merge_staged(self, merge: JdbcMerge, commit: Commit) -> Commit:
         """Move the staged rows into the table, and return the commit with their numbers."""
-        expected = sum(count for _, count in attempts)
-        if expected and merge.staged(session, attempts) != expected:
+        expected = sum(count for _, count in merge.attempts)
+        if expected and merge.staged() != expected:
             # A server that was killed may forget what it had said to have: an unlogged table is empty then.
             raise Unreachable("the database has lost staged rows: it was restarted", where=self._sink.where)
         if self._sink.mode == "append":
-            return replace(commit, rows=merge.append(session, attempts))
+            return replace(commit, rows=merge.append())
         if self._sink.mode == "overwrite":
-            return replace(commit, rows=merge.replace(session, attempts))
-        if self._groups and (repeated := merge.repeated_key(session, attempts)) is not None:
+            return replace(commit, rows=merge.replace())
+        if merge.groups and (repeated := merge.repeated_key()) is not None:
             raise ConfigError(
                 f"the batch has more than one row of the key {repeated}",
                 where=self._sink.where,
                 hint="keys have to be the columns that the query groups by",
             )
         if self._has_changes and not self._sink.order_by:
-            self._note_topics(session, commit)
-            if (moved := merge.moved_key(session, attempts)) is not None:
+            self._note_topics(merge.session, commit)
+            if (moved := merge.moved_key()) is not None:
                 raise key_moved(self._sink.table, moved)
-        inserted, updated, deleted = merge.merge(session, attempts)
+        inserted, updated, deleted = merge.merge()
         before = commit.upserts or Upserts(expected, expected)
         upserts = Upserts(before.changes, before.keys, before.deletes, inserted, updated, deleted)
         return replace(commit, rows=upserts.landed, upserts=upserts)
@@ -213,7 +211,7 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             return isinstance(error, Unreachable) or (refusal is not None and refusal.passes)
 
         with StatementRefusal.translated(self._sink.where):
-            return retry_until(attempt, is_transient=passes, seconds=self._patience)
+            return retry_until(attempt, is_transient=passes, seconds=self._context.patience)
 
     def _note_topics(self, session: Session, commit: Commit) -> None:
         """Refuse offsets of a recreated topic: they do not show which change is newer."""
@@ -255,16 +253,6 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
     def _mark(self) -> str:
         """Return what the names of the feed's staging tables have in common."""
         return hashlib.sha256(f"{self.ledger.feed}/{self._sink.table}".encode()).hexdigest()[:10]
-
-    def _left_behind(self, session: Session) -> list[str]:
-        schema = self.ledger.schema
-        found = session.query(
-            f"SELECT table_name FROM information_schema.tables WHERE table_name LIKE ? AND table_schema = "  # noqa: S608
-            f"{'?' if schema else self._database.dialect.here}",
-            f"{STAGE}{self._mark}%",
-            *([schema] if schema else []),
-        )
-        return [str(name) for (name,) in found]
 
     def _drop(self, stage: str) -> None:
         # A table that tasks still write into is dropped at the next start.
