@@ -138,7 +138,6 @@ class NotedSink(LedgerlessSink, BaseSink, ABC):
         """Return the place that errors name."""
 
     def stored_schema(self) -> StoredSchema | None:
-        """Return the reader's schema that the feed had last."""
         return None if self._claim.schema is None else StoredSchema.of_json(self._claim.schema)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:

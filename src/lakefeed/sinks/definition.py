@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.config.connections import Connections
@@ -56,6 +56,10 @@ class TableChange:
     is_new: bool
     is_laid_out_anew: bool = False
     statements: tuple[str, ...] = ()
+
+
+Changes: TypeAlias = tuple[TableChange, ...]
+"""To tables beside the sink's own first, to that last."""
 
 
 class RowSink(SchemaKeeper, Protocol):
@@ -108,9 +112,7 @@ class SchemaPlanner(Protocol):
     def stored_schema(self) -> StoredSchema | None:
         """Return the reader's schema that the sink remembers."""
 
-    def changes(
-        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
-    ) -> tuple[TableChange, ...]:
+    def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
         """Return what ``apply_schema`` would do with the same arguments; raise what that would raise."""
 
 
@@ -135,11 +137,7 @@ class RealTimeSink(Sink, Protocol):
         """Options of Spark's writer."""
 
     def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
-        """Return the rows of a stream as the records that Spark writes.
-
-        Args:
-            batch: the query, and the number of the batch that a row belongs to.
-        """
+        """Return the rows of a stream as the records that Spark writes; ``batch`` is the query and a row's batch."""
 
 
 class StoredRows(Protocol):
@@ -159,20 +157,16 @@ class StoredRows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CommitHistory:
-    """The part of a sink's ledger that ``lakefeed verify`` reads at one moment.
-
-    Attributes:
-        commits: of the feed, oldest first.
-        has_keys: whether the table has one row for each key.
-        marks_deletes: whether rows are marked as deleted and kept.
-        count_rows: counts the rows of a table with keys.
-    """
+    """The part of a sink's ledger that ``lakefeed verify`` reads at one moment."""
 
     commits: tuple[Commit, ...]
+    """Of the feed, oldest first."""
     fence: str | None
     rows: StoredRows
     has_keys: bool
+    """Whether the table has one row for each key; ``count_rows`` counts these."""
     marks_deletes: bool
+    """Whether rows are marked as deleted and kept."""
     count_rows: Callable[[], int]
 
 
@@ -227,8 +221,7 @@ class SinkDefinition(ABC, Generic[Settings]):
     def open(self, spark: SparkSession, claim: Claim) -> Sink:
         """Open the sink for the batches of a feed; a ConfigError if it cannot serve this pipeline.
 
-        Args:
-            claim: the feed's checkpoint, where a sink without a ledger keeps the schema.
+        In ``claim``, the feed's checkpoint, a sink without a ledger keeps the schema.
         """
 
     def open_table(self, spark: SparkSession) -> LedgerTable:
@@ -261,16 +254,14 @@ class SinkDefinition(ABC, Generic[Settings]):
     def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
         """Return the requests that show whether a run can begin, without Spark.
 
-        Args:
-            rows: returns the rows' columns; None where only Spark knows them.
+        ``rows`` returns the rows' columns; None where only Spark knows them.
         """
         return []
 
     def schema_planner(self, spark: SparkSession, noted: str | None) -> SchemaPlanner:
         """Return what plans the changes of the sink's columns for ``lakefeed plan``; executes nothing.
 
-        Args:
-            noted: the reader's schema in the checkpoint location.
+        ``noted`` is the reader's schema in the checkpoint location.
         """
         return NotedSchema(noted, lambda rows: self.require_columns(spark, rows))
 
@@ -304,9 +295,7 @@ class NotedSchema:
     def stored_schema(self) -> StoredSchema | None:
         return None if self.noted is None else StoredSchema.of_json(self.noted)
 
-    def changes(
-        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
-    ) -> tuple[TableChange, ...]:
+    def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
         """Return no change; raise what the start would raise."""
         self.check(rows)
         return ()

@@ -44,15 +44,10 @@ class Target(LedgerlessSink, ABC):
 
 
 class ConsoleResult(Target):
-    """Rows to look at, collected in the driver.
+    """Rows to look at, collected in the driver: ``limit`` at most, None for all.
 
-    Args:
-        limit: so many at most; None for all.
-        as_json: each row as a JSON object in one text; else each column as text, null as None.
-
-    Attributes:
-        columns: their names; only ``row`` with ``as_json``.
-        is_whole: False if there are more rows than were collected: the records were not all read then.
+    With ``as_json`` a row is a JSON object in one text, in the column ``row``; else each column is text, null as None.
+    ``is_whole`` is False if there are more rows than were collected: the records were not all read then.
     """
 
     def __init__(self, *, limit: int | None, as_json: bool) -> None:
@@ -82,13 +77,9 @@ class ConsoleResult(Target):
 
 
 class Files(Target):
-    """Files below a path, local or ``s3a://``, written in one job.
+    """Files below a path, local or ``s3a://``, written in one job; with ``append`` beside files that are there.
 
-    Args:
-        path: the folder.
-        file_format: CSV has a header; structs, arrays and maps, which it has no form for, are in it as JSON, and bytes
-            as base64.
-        append: add to files that are there.
+    CSV has a header; structs, arrays and maps, which it has no form for, are in it as JSON, and bytes as base64.
     """
 
     def __init__(self, spark: SparkSession, path: str, *, file_format: FileFormat, append: bool) -> None:
@@ -127,11 +118,8 @@ class Files(Target):
 class PlainTable(Target):
     """An Iceberg table that is no feed's, in one commit.
 
-    Args:
-        append: add to the rows of a table that is there, whose columns stay as they are.
-
-    Raises:
-        ConfigError: it has rows already and is not to be added to, or it is the table of a feed.
+    With ``append`` rows are added to a table that is there, whose columns stay as they are; else a ConfigError refuses
+    one that has rows. The table of a feed is refused always.
     """
 
     def __init__(self, spark: SparkSession, name: str, *, append: bool) -> None:

@@ -45,12 +45,7 @@ PAUSE_SECONDS = 60
 
 
 def sink_of(config: PipelineConfig, connections: Connections, *, folder: Path | None = None) -> AnySink:
-    """Return the definition of the feed's own sink.
-
-    Args:
-        config: the pipeline; of one topic, where each has a table of its own.
-        folder: where the pipeline file is: Python classes are looked for there too.
-    """
+    """Return the definition of the feed's own sink; Python classes are looked for in ``folder`` too, the file's."""
     return _definition("sink", config.sink, config, connections, folder)
 
 
@@ -70,8 +65,7 @@ def open_sink(
 ) -> Sink:
     """Open the feed's own sink, or that and the secondary ones as one.
 
-    Args:
-        note: called when a secondary sink falls behind, and when it resumes.
+    ``note`` is called when a secondary sink falls behind, and when it resumes.
     """
     main, *others = [each.open(spark, claim) for each in sinks_of(config, connections, folder=folder)]
     if not others:
@@ -114,19 +108,16 @@ def _definition(
 
 @dataclass
 class SecondarySink:
-    """A sink beside the feed's own.
-
-    Attributes:
-        can_lag: whether the feed continues without it when it fails.
-        is_new: whether it has never had a batch, so that it begins with the next one.
-        failure: why it waits; None if it does not.
-    """
+    """A sink beside the feed's own."""
 
     name: str
     sink: Sink
     can_lag: bool
+    """Whether the feed continues without it when it fails."""
     is_new: bool
+    """Whether it has never had a batch, so that it begins with the next one."""
     failure: LakefeedError | None = None
+    """Why it waits; None if it does not."""
     _fence: str | None = None
     _retry_at: float = 0.0
     _columns: tuple[StructType, StoredSchema | None, Sequence[Entry]] | None = None
@@ -137,7 +128,6 @@ class SecondarySink:
         self.sink.apply_schema(rows, stored, entries)
 
     def take_fence(self) -> None:
-        """Make this driver the only one that can commit to the sink."""
         if not self._is_ready and self._columns is not None and self.failure is not None:
             self.sink.apply_schema(*self._columns)
         self._fence = self.sink.take_fence()

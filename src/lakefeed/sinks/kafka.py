@@ -105,11 +105,7 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
 
 
 class KafkaSink(StatelessSink):
-    """Sends each batch's rows to a topic.
-
-    Args:
-        source: where records come from, if that is Kafka: how brokers are reached that the sink does not name.
-    """
+    """Sends each batch's rows to a topic; ``source`` says how brokers are reached that the sink does not name."""
 
     def __init__(self, spark: SparkSession, sink: KafkaSinkConfig, claim: Claim, *, source: KafkaSource | None) -> None:
         super().__init__(claim)
@@ -178,12 +174,10 @@ class RowRecords:
         return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, rows.drop(*POSITION_COLUMNS)))
 
     def of(self, rows: DataFrame, *, batch: Column, one_per_record: bool, partitions: int) -> DataFrame:
-        """Return the records of a batch's rows.
+        """Return the records of a batch's rows; ``batch`` is its query and number.
 
-        Args:
-            rows: with the columns ``POSITION_COLUMNS``, if it is known which record each is made of.
-            batch: the query and the number of the batch.
-            one_per_record: whether a record makes one row at most.
+        The rows have ``POSITION_COLUMNS`` if it is known which record each is made of. With ``one_per_record`` a record
+        makes one row at most.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as sf

@@ -204,12 +204,7 @@ class DeadLetterStore(Protocol):
         """Return what ``ensure`` does; None if nothing."""
 
     def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
-        """Write the dead letters of a commit.
-
-        Args:
-            spans: the offset ranges that hold its dead letters.
-            expected: how many they are; others are refused.
-        """
+        """Write the dead letters of a commit, which are in ``spans``; another number than ``expected`` is refused."""
 
     def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
         """Write the dead letters of the last commit that a crash has left out; False if all were there."""
@@ -220,12 +215,8 @@ class DeadLetterStore(Protocol):
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
         """Remove the letters of records past a feed's position, since they are read again; return how many.
 
-        Args:
-            position: the newest commit of the feed's rows; None if there is none.
-            moved: whether the feed was moved there on purpose.
-
         Raises:
-            CheckpointMismatch: such letters exist, and the feed was not moved.
+            CheckpointMismatch: such letters exist, and the feed was not ``moved`` there on purpose.
         """
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:

@@ -70,7 +70,6 @@ class TableReader:
         self._connections = connections
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
-        """Return the chosen letters by position."""
         import pyarrow as pa
         from pyiceberg.expressions import And, EqualTo
 
@@ -88,11 +87,7 @@ class TableReader:
 
 
 class DeadLetterTable(DeadLetterStore):
-    """The dead letters of one feed, in a table that several feeds may share.
-
-    Args:
-        records: reads records of a commit again.
-    """
+    """The dead letters of one feed, in a table that several feeds may share; ``records`` reads a commit's again."""
 
     def __init__(self, spark: SparkSession, table: str, *, feed: str, records: ReadAgain) -> None:
         self._spark = spark
@@ -193,7 +188,6 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
-        """Mark the letters at these (topic, partition, offset), in one commit."""
         positions.createOrReplaceTempView("lakefeed_replayed")
         self._change(
             "MERGE INTO IDENTIFIER(:letters) l USING lakefeed_replayed r "

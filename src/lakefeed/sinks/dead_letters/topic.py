@@ -66,13 +66,9 @@ _silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadLetter:
-    """A letter without what may be large.
+    """A letter without what may be large; times are in ms since 1970.
 
-    Attributes:
-        place: partition and offset in the dead-letter topic.
-        timestamp: the record's, in ms since 1970; None if it has none.
-        failed_at: when the letter was written, in ms since 1970.
-        replay: id of the replay that has marked it.
+    ``place`` is its partition and offset in the dead-letter topic, ``replay`` the id of the replay that has marked it.
     """
 
     place: tuple[int, int]
@@ -141,7 +137,6 @@ class TopicReader:
         return [letter for letter in self.letters(choice.feed) if letter.is_chosen(choice)]
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
-        """Return the chosen letters by position; ``whole`` with key, value and headers, which may be large."""
         found = self.chosen(choice)
         if not whole or not found:
             return [letter.as_dict() for letter in found]
@@ -169,9 +164,7 @@ class TopicReader:
     ) -> set[Position]:
         """Return the records of one batch that have a letter, gone ones too.
 
-        Args:
-            starts: the first offset to read, by partition of the topic.
-            since: only letters from this time on, in seconds since 1970.
+        Reads from the offsets ``starts``, by partition of the topic, and from the time ``since``, seconds since 1970.
         """
         since = None if since is None else since - CLOCKS_DIFFER_SECONDS
         messages = scan(self._cluster, self.name, starts=starts, since=since)

@@ -30,7 +30,7 @@ from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import ServerSink
-from lakefeed.sinks.definition import Check, SinkDefinition, StoredState, TableChange
+from lakefeed.sinks.definition import Changes, Check, SinkDefinition, StoredState, TableChange
 from lakefeed.sinks.elasticsearch.documents import IndexDocuments
 from lakefeed.sinks.elasticsearch.layout import IndexLayout
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
@@ -76,9 +76,7 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
         self.ledger.note(keyed=keyed(self._sink), reader=stored.to_json() if stored else None)
         self._followed = True
 
-    def changes(
-        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
-    ) -> tuple[TableChange, ...]:
+    def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
         self._documents.require(rows)
         is_new = self._layout.describe() is None
         if not is_new:

@@ -138,11 +138,7 @@ class ElasticsearchLedger(ServerLedger):
                 return
 
     def begin(self, commit: Commit, *, commit_id: str) -> LedgerDocument | None:
-        """Return the document that a commit changes; None if it is committed already.
-
-        Raises:
-            CheckpointMismatch: another driver has taken over, or the commit does not begin where the last one ended.
-        """
+        """Return the document that a commit changes; None if it is committed already. Raises as ``admit`` does."""
         standing = self.standing()
         if standing is None:
             raise self.removed(FEEDS)

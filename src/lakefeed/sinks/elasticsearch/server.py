@@ -55,13 +55,7 @@ class Server:
             self._headers["authorization"] = login
 
     def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
-        """Send a request to the first node that answers.
-
-        Raises:
-            Unreachable: none answers, or with an error that may pass.
-            AccessDenied: the login is wrong, or may not do that.
-            ConfigError: another kind of server answers.
-        """
+        """Send a request to the first node that answers; Unreachable if none does, or with an error that may pass."""
         failed: LakefeedError | None = None
         for url in self._sink.urls:
             try:

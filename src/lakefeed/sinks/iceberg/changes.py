@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
-from lakefeed.errors import ConfigError
+from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.snapshot_summary import Upserts
 from lakefeed.records.schema.ddl import type_sql
 from lakefeed.sinks.iceberg.layout import quoted_table
@@ -147,6 +147,16 @@ def key_moved(table: str, message: str | None = None, *, orders: bool = True) ->
     )
 
 
+def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
+    """Return the error for offsets of a recreated topic; ``undo`` is the statement that forgets the one before."""
+    what = "its offsets do not show whether a change is newer than a row of the topic before"
+    return CheckpointMismatch(
+        f"topic {topic} was recreated: {what}",
+        where=where,
+        hint=f"set {OFFSET} to NULL in all rows, which makes them older than what comes now; then {undo}",
+    )
+
+
 def _place_text(place: Any) -> str | None:
     return None if place is None else f"topic {place[TOPIC]}, partition {place[PARTITION]}, offset {place[OFFSET]}"
 
@@ -180,9 +190,8 @@ class MergeStatement:
     def statement(self, source: str, *, bounds: Sequence[Bound] = ()) -> str:
         """Return the statement; it changes nothing if it is run a second time.
 
-        Args:
-            source: a view with the table's columns and ``lakefeed_deleted``, one row for each key.
-            bounds: of the keys in it, so that Iceberg reads no file that can have none of them.
+        ``source`` is a view with the table's columns and ``lakefeed_deleted``, one row for each key. With ``bounds`` of
+        these keys Iceberg reads no file that can have none of them.
         """
         where = [f"t.{name(key)} = s.{name(key)}" for key in self.keys]
         where += [

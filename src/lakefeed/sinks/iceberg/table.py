@@ -21,7 +21,7 @@ from lakefeed.records.schema.ddl import type_sql
 from lakefeed.records.schema.fit import align_columns, carries_data, find_field
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import LedgerBackedSink, spark_setting
-from lakefeed.sinks.definition import TableChange
+from lakefeed.sinks.definition import Changes, TableChange
 from lakefeed.sinks.iceberg import layout
 from lakefeed.sinks.iceberg.layout import carry_out, creation, require_rows
 
@@ -52,7 +52,6 @@ class IcebergTable(LedgerBackedSink):
 
     @property
     def name(self) -> str:
-        """catalog.namespace.table"""
         return self._sink.table
 
     def stored_schema(self) -> StoredSchema | None:
@@ -65,10 +64,7 @@ class IcebergTable(LedgerBackedSink):
         for change in self.changes(rows, stored, entries):
             carry_out(self._spark, change)
 
-    def changes(
-        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
-    ) -> tuple[TableChange, ...]:
-        """Return what ``apply_schema`` does, and raise what it raises: to tables beside it first, to this one last."""
+    def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
         self._check_rows(rows)
         remembered = {} if stored is None else {self._reader_key: stored.to_json()}
         want = layout.FileLayout.of_sink(self._sink)
@@ -98,13 +94,8 @@ class IcebergTable(LedgerBackedSink):
             laid_out = self._layout_statements(
                 have=layout.FileLayout.of_table(self.ledger.loaded()).rename_columns(renamed), want=want
             )
-        change = TableChange(
-            table=self.name,
-            is_new=is_new,
-            is_laid_out_anew=bool(laid_out),
-            statements=(*statements, *laid_out),
-        )
-        return (change,)
+        all_ = (*statements, *laid_out)
+        return (TableChange(table=self.name, is_new=is_new, is_laid_out_anew=bool(laid_out), statements=all_),)
 
     def _own_properties(self) -> dict[str, str]:
         """Return properties of a new table, over which the pipeline file's win."""
@@ -126,7 +117,6 @@ class IcebergTable(LedgerBackedSink):
             )
 
     def take_fence(self, suffix: str = "") -> str:
-        """Make this driver the only one that can commit; ``suffix`` is for work that is fenced apart from batches."""
         return self.ledger.take_fence(suffix)
 
     def location(self) -> str:

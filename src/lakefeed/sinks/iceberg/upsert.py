@@ -24,8 +24,8 @@ from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
-from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.ledger.continuity import violations
+from lakefeed.errors import ConfigError
+from lakefeed.ledger.continuity import recreated_topic, violations
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, PositionReset, Reason, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
@@ -33,7 +33,7 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import align_columns, find_field
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import spark_setting
-from lakefeed.sinks.definition import TableChange
+from lakefeed.sinks.definition import Changes
 from lakefeed.sinks.iceberg.changes import (
     KEY_MOVED,
     OFFSET,
@@ -48,6 +48,7 @@ from lakefeed.sinks.iceberg.changes import (
     merge_sql,
     same_sql,
     summarize_changes,
+    topic_recreated,
     update_sql,
 )
 from lakefeed.sinks.iceberg.table import ADAPTIVE, IcebergTable, write_modes
@@ -153,10 +154,7 @@ class UpsertTable(IcebergTable):
         self._keys = [found.name for key in self._sink.keys if (found := find_field(self._columns, key))]
         self._offsets_of = self.ledger.properties()
 
-    def changes(
-        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
-    ) -> tuple[TableChange, ...]:
-        """Return the changes that ``apply_schema`` makes, to the history first; raise its errors."""
+    def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
         from pyspark.sql.types import StructType
 
         in_rows(self._sink, rows)
@@ -184,7 +182,7 @@ class UpsertTable(IcebergTable):
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Land the newest change of each key in one commit, and all of them in the history just before it."""
         if isinstance(commit, Commit) and not self._sink.order_by:
-            self._check_topics(commit.ranges.topic_ids)
+            self._check_topics(commit.ranges)
         # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
         self._columns = self._spark.table(self.name).schema
         changes = deleting(align_columns(rows, self._changes_schema()))
@@ -261,18 +259,15 @@ class UpsertTable(IcebergTable):
         changed = {key: text for key, text in own.items() if properties.get(key) != text}
         return (set_properties(self.name, changed),) if changed else ()
 
-    def _check_topics(self, topic_ids: Mapping[str, str]) -> None:
-        known = {topic: self._offsets_of.get(f"{OFFSETS_OF}.{topic}") for topic in topic_ids}
-        for topic, topic_id in topic_ids.items():
-            if known[topic] not in (None, topic_id):
-                raise CheckpointMismatch(
-                    f"topic {topic} was recreated: its offsets do not show whether a change is newer than a row of "
-                    "the topic before",
-                    where=f"table {self.name}",
-                    hint=f"set {POSITION_COLUMNS[-1]} to NULL in all rows, which makes them older than what comes now; "
-                    f"then ALTER TABLE {self.name} UNSET TBLPROPERTIES ('{OFFSETS_OF}.{topic}')",
-                )
-        if new := {f"{OFFSETS_OF}.{topic}": each for topic, each in topic_ids.items() if known[topic] is None}:
+    def _check_topics(self, ranges: OffsetRanges) -> None:
+        stored = {topic: self._offsets_of.get(f"{OFFSETS_OF}.{topic}") for topic in ranges.topic_ids}
+        known = {topic: topic_id for topic, topic_id in stored.items() if topic_id is not None}
+        if (topic := recreated_topic(known, ranges)) is not None:
+            undo = f"ALTER TABLE {self.name} UNSET TBLPROPERTIES ('{OFFSETS_OF}.{topic}')"
+            raise topic_recreated(topic, where=f"table {self.name}", undo=undo)
+        if new := {
+            f"{OFFSETS_OF}.{topic}": topic_id for topic, topic_id in ranges.topic_ids.items() if topic not in known
+        }:
             self._spark.sql(set_properties(self.name, new))
             self._offsets_of = {**self._offsets_of, **new}
 

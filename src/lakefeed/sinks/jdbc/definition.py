@@ -15,8 +15,7 @@ from lakefeed.errors import LakefeedError, MissingExtra, ResourceMissing, Unreac
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.sinks.definition import Check, CommitHistory, SinkDefinition, StoredState
-from lakefeed.sinks.jdbc.columns import columns_of, misfit
-from lakefeed.sinks.jdbc.layout import JdbcLayout
+from lakefeed.sinks.jdbc.layout import JdbcLayout, columns_of, misfit
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.session import TIMEOUT_SECONDS, PythonDatabase, PythonSession
 from lakefeed.sinks.jdbc.table import JdbcTable
@@ -107,11 +106,7 @@ def problems(
 ) -> Iterator[Problem]:
     """Find everything that would stop a run, without Spark.
 
-    Args:
-        sink: the block.
-        key: the block's place in the pipeline file.
-        feed: the feed's name.
-        rows_of: returns the rows' columns, if they are known without Spark.
+    ``key`` is the block's place in the pipeline file; ``rows_of`` returns the rows' columns if they are known.
     """
     database = PythonDatabase(sink)
     try:

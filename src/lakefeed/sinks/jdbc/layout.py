@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import keyed
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.sinks.jdbc.columns import DatabaseColumn, columns_of, engine_of, misfit, type_sql, unique_keys, widens
+from lakefeed.records.schema.fit import casts_to
+from lakefeed.sinks.jdbc.dialect import Dialect
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.session import Session
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
+
+LONGEST_KEY = 255
+"""Letters of a text that is a key: MariaDB's indexes take 3,072 bytes."""
 
 
 class JdbcLayout:
@@ -126,3 +131,142 @@ class JdbcLayout:
             declared = type_sql(field.dataType, dialect, path=field.name)
             return f"ALTER TABLE {self._name} ALTER COLUMN {dialect.name(column.name)} TYPE {declared}"
         return f"ALTER TABLE {self._name} MODIFY COLUMN {self._declared(field, column.name)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseColumn:
+    """A column of an existing table."""
+
+    name: str
+    type: str
+    """The base type in lower case: ``int4``, ``bigint``."""
+    declared: str
+    """The type in full."""
+    precision: int | None
+    """Digits of a number; None if unbounded."""
+    scale: int | None
+    fraction: int | None
+    """Digits of a second."""
+    required: bool
+    """Whether it must have a value and has no default."""
+    collation: str | None
+
+
+def columns_of(session: Session, dialect: Dialect, schema: str, table: str) -> dict[str, DatabaseColumn]:
+    """Read a table's columns by their names, in its order; empty if there is no such table."""
+    postgresql = dialect.kind == "postgresql"
+    types = "udt_name, udt_name" if postgresql else "data_type, column_type"
+    made = "is_identity = 'YES' OR is_generated <> 'NEVER'" if postgresql else "extra <> ''"
+    found = session.query(
+        f"SELECT column_name, {types}, numeric_precision, numeric_scale, datetime_precision, "  # noqa: S608
+        f"CASE WHEN is_nullable = 'NO' AND column_default IS NULL AND NOT ({made}) THEN 1 ELSE 0 END, collation_name "
+        f"FROM information_schema.columns WHERE table_schema = {dialect.schema(schema)} AND table_name = ? "
+        "ORDER BY ordinal_position",
+        *filter(None, (schema, table)),
+    )
+    return {
+        str(name): DatabaseColumn(
+            name=str(name),
+            type=str(base).lower(),
+            declared=str(full).lower(),
+            precision=None if precision is None else int(precision),
+            scale=None if scale is None else int(scale),
+            fraction=None if fraction is None else int(fraction),
+            required=bool(required),
+            collation=collation,
+        )
+        for name, base, full, precision, scale, fraction, required, collation in found
+    }
+
+
+def unique_keys(session: Session, dialect: Dialect, schema: str, table: str) -> list[frozenset[str]]:
+    """Read the columns of each unique index of whole columns, in lower case."""
+    indexes: dict[object, set[str]] = {}
+    select = dialect.unique_columns.format(schema=dialect.schema(schema))
+    for index, column in session.query(select, *filter(None, (schema, table))):
+        indexes.setdefault(index, set()).add(str(column).lower())
+    return [frozenset(columns) for columns in indexes.values()]
+
+
+def engine_of(session: Session, dialect: Dialect, schema: str, table: str) -> str | None:
+    """Read MariaDB's storage engine of a table; None for PostgreSQL, whose tables all have transactions."""
+    if dialect.kind == "postgresql":
+        return None
+    condition = f"table_schema = {dialect.schema(schema)} AND table_name = ?"
+    select = f"SELECT engine FROM information_schema.tables WHERE {condition}"  # noqa: S608
+    [[engine]] = session.query(select, *filter(None, (schema, table)))
+    return str(engine)
+
+
+def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str) -> str:
+    """Return the type of a new column; a SchemaIncompatible if the databases have no such type.
+
+    MariaDB indexes texts of a bounded length only, so the type of a ``key`` is another.
+    """
+    from pyspark.sql import types as t
+
+    if isinstance(type_, t.DecimalType):
+        return f"{'numeric' if dialect.kind == 'postgresql' else 'DECIMAL'}({type_.precision},{type_.scale})"
+    if key and dialect.kind == "mariadb" and isinstance(type_, t.StringType | t.BinaryType):
+        return f"{'VARCHAR' if isinstance(type_, t.StringType) else 'VARBINARY'}({LONGEST_KEY})"
+    if types := dialect.types.get(type_.typeName()):
+        return types[0]
+    raise SchemaIncompatible(
+        f"column {path} is {type_.simpleString()}, which the database has no type for",
+        hint="cast it in transform.sql",
+    )
+
+
+def is_nested(type_: DataType) -> bool:
+    """Return whether a column of this type becomes JSON."""
+    from pyspark.sql import types as t
+
+    return isinstance(type_, t.StructType | t.ArrayType | t.MapType)
+
+
+def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | None:
+    """Return why values of a type may not fit into a column; None if all do, or the database reports one."""
+    from pyspark.sql import types as t
+
+    difference = f"column {column.name} is {type_.simpleString()} in the rows and {column.declared} in the table"
+    known = _type_of(column)
+    if known is not None and casts_to(type_, known):
+        return None
+    digits: dict[type[DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 19}
+    if type(type_) in digits and column.type in ("numeric", "decimal"):
+        free = column.precision is None or column.precision - (column.scale or 0) >= digits[type(type_)]
+        return None if free else difference
+    if isinstance(type_, t.DecimalType) and column.type == "numeric" and column.precision is None:
+        return None
+    if isinstance(type_, t.TimestampType | t.TimestampNTZType) and dialect.kind == "mariadb":
+        if column.type == "datetime" and column.fraction == 6:
+            return None
+        return f"{difference}: only DATETIME(6) holds it without a loss, in UTC"
+    return None if column.type in dialect.types.get(type_.typeName(), ())[1:] else difference
+
+
+def widens(type_: DataType, column: DatabaseColumn) -> bool:
+    """Return whether a column's values all fit into the type that the rows now have."""
+    known = _type_of(column)
+    return known is not None and casts_to(known, type_)
+
+
+def _type_of(column: DatabaseColumn) -> DataType | None:
+    """Return a number's type in Spark; None for all other types."""
+    from pyspark.sql import types as t
+
+    if column.type in ("numeric", "decimal"):
+        if column.precision is None or column.precision > t.DecimalType(38, 0).precision:
+            return None
+        return t.DecimalType(column.precision, column.scale or 0)
+    if "unsigned" in column.declared:
+        return None
+    numbers: dict[str, DataType] = {
+        "tinyint": t.ByteType(),
+        **dict.fromkeys(("smallint", "int2"), t.ShortType()),
+        **dict.fromkeys(("int", "int4"), t.IntegerType()),
+        **dict.fromkeys(("bigint", "int8"), t.LongType()),
+        **dict.fromkeys(("float", "float4"), t.FloatType()),
+        **dict.fromkeys(("double", "float8"), t.DoubleType()),
+    }
+    return numbers.get(column.type)

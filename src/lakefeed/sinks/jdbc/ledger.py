@@ -22,7 +22,6 @@ from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset, Upserts
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.sinks.base import FeedEntry
-from lakefeed.sinks.jdbc.columns import columns_of
 from lakefeed.sinks.jdbc.session import JvmDatabase, PythonDatabase, Session, StatementRefusal
 
 FEEDS, COMMITS = "lakefeed_feeds", "lakefeed_commits"
@@ -44,7 +43,9 @@ class JdbcLedger(ServerLedger):
 
     def has_table(self, session: Session, table: str | None = None) -> bool:
         """Return whether the feed's table exists, or another one beside it."""
-        return bool(columns_of(session, self.dialect, self.schema, table or self.table))
+        condition = f"table_schema = {self.dialect.schema(self.schema)} AND table_name = ?"
+        select = f"SELECT 1 FROM information_schema.tables WHERE {condition}"  # noqa: S608
+        return bool(session.query(select, *filter(None, (self.schema, table or self.table))))
 
     def creation(self, session: Session) -> list[str]:
         text, moment = self.dialect.types["string"][0], self.dialect.types["timestamp"][0]
@@ -72,9 +73,7 @@ class JdbcLedger(ServerLedger):
     def standing(self, session: Session, *, lock: bool = False) -> FeedEntry | None:
         """Return the feed's row; None if it has none.
 
-        Args:
-            session: the transaction.
-            lock: until the transaction ends no other driver commits to the feed, or takes its fence.
+        With ``lock`` no other driver commits to the feed, or takes its fence, until the transaction ends.
         """
         if not lock and not self.has_table(session, FEEDS):
             return None
@@ -89,7 +88,6 @@ class JdbcLedger(ServerLedger):
         return FeedEntry(fence, reader, keyed, json.loads(topics or "{}"))
 
     def note(self, session: Session, **columns: str | None) -> None:
-        """Change columns of the feed's row."""
         listed = ", ".join(f"{column} = ?" for column in columns)
         session.update(
             f"UPDATE {self.name(FEEDS)} SET {listed} WHERE {_OURS}",  # noqa: S608
@@ -180,11 +178,7 @@ class JdbcLedger(ServerLedger):
         return int(rows)
 
     def begin(self, session: Session, commit: Commit, *, commit_id: str) -> bool:
-        """Lock the feed, and check a commit; False if it is committed already.
-
-        Raises:
-            CheckpointMismatch: another driver has taken over, or the commit does not continue where the last one ended.
-        """
+        """Lock the feed, and check a commit; False if it is committed already. Raises as ``admit`` does."""
         standing = self.standing(session, lock=True)
         if standing is None:
             raise self.removed(FEEDS)

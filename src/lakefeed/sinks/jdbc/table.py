@@ -27,10 +27,9 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import ServerSink, spark_setting
-from lakefeed.sinks.definition import TableChange
-from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
-from lakefeed.sinks.jdbc.columns import is_nested
-from lakefeed.sinks.jdbc.layout import JdbcLayout
+from lakefeed.sinks.definition import Changes, TableChange
+from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes, topic_recreated
+from lakefeed.sinks.jdbc.layout import JdbcLayout, is_nested
 from lakefeed.sinks.jdbc.ledger import JdbcLedger, rows_changed
 from lakefeed.sinks.jdbc.merge import JdbcMerge
 from lakefeed.sinks.jdbc.session import JvmDatabase, Session, StatementRefusal
@@ -79,9 +78,7 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             self._columns = layout.column_names(kept)
         self._followed = True
 
-    def changes(
-        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
-    ) -> tuple[TableChange, ...]:
+    def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
         kept = self._stored_columns(rows)
         with self.ledger.session() as session:
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
@@ -218,13 +215,8 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
         standing = self.ledger.standing(session)
         known = dict(standing.topics) if standing else {}
         if (topic := recreated_topic(known, commit.ranges)) is not None:
-            raise CheckpointMismatch(
-                f"topic {topic} was recreated: its offsets do not show whether a change is newer than a row of "
-                "the topic before",
-                where=self._sink.where,
-                hint="set kafka_offset to NULL in all rows, which makes them older than what comes now; then "
-                "UPDATE lakefeed_feeds SET topics = NULL for this feed",
-            )
+            undo = "UPDATE lakefeed_feeds SET topics = NULL for this feed"
+            raise topic_recreated(topic, where=self._sink.where, undo=undo)
         known |= commit.ranges.topic_ids
         self.ledger.note(session, topics=json.dumps(known, separators=(",", ":")))
 
