@@ -99,7 +99,9 @@ class ElasticsearchLedger(ServerLedger):
             raise refusal(answer, where=self.where)
         found, document = answer.document, answer.document["_source"]
         return LedgerDocument(
-            *(document.get(name) for name in ("fence", "reader", "keyed")),
+            fence=document.get("fence"),
+            reader=document.get("reader"),
+            keyed=document.get("keyed"),
             topics=json.loads(document.get("topics") or "{}"),
             document=document,
             seen=f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}",

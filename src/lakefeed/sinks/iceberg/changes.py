@@ -174,48 +174,44 @@ def _literal(text: str, sql_type: str) -> str:
     return f"CAST('{escaped}' AS {sql_type})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MergeStatement:
-    """Builds the MERGE that lands the newest change of each key.
+def upsert_sql(
+    table: str,
+    source: str,
+    *,
+    columns: Sequence[str],
+    keys: Sequence[str],
+    order_by: Sequence[str] = (),
+    on_delete: Literal["remove", "mark"] = "remove",
+    bounds: Sequence[Bound] = (),
+) -> str:
+    """Return the MERGE that lands the newest change of each key; it changes nothing if it is run a second time.
 
-    ``order_by`` names the columns that say what is newer; none for the offset.
+    ``source`` is a view with the table's columns and ``lakefeed_deleted``, one row for each key. ``order_by`` names the
+    columns that say what is newer; none for the offset. With ``bounds`` of the keys in the view Iceberg reads no file
+    that can have none of them.
     """
+    where = [f"t.{name(key)} = s.{name(key)}" for key in keys]
+    where += [
+        f"t.{name(bound.column)} BETWEEN {bound.lowest} AND {bound.highest}" for bound in bounds if bound.column in keys
+    ]
+    newer, removes = _newer(order_by), on_delete == "remove"
+    deletes = [f"WHEN MATCHED AND s.{DELETED} AND {newer} THEN DELETE"] if removes else []
+    updates = f"WHEN MATCHED AND {newer} THEN {update_sql(columns)}"
+    inserts = f"AND NOT s.{DELETED} " if removes else ""
+    return merge_sql(table, source, *deletes, updates, on=where, columns=columns, inserts=inserts)
 
-    table: str
-    columns: Sequence[str]
-    keys: Sequence[str]
-    order_by: Sequence[str] = ()
-    on_delete: Literal["remove", "mark"] = "remove"
 
-    def statement(self, source: str, *, bounds: Sequence[Bound] = ()) -> str:
-        """Return the statement; it changes nothing if it is run a second time.
-
-        ``source`` is a view with the table's columns and ``lakefeed_deleted``, one row for each key. With ``bounds`` of
-        these keys Iceberg reads no file that can have none of them.
-        """
-        where = [f"t.{name(key)} = s.{name(key)}" for key in self.keys]
-        where += [
-            f"t.{name(bound.column)} BETWEEN {bound.lowest} AND {bound.highest}"
-            for bound in bounds
-            if bound.column in self.keys
-        ]
-        newer, removes = self._newer(), self.on_delete == "remove"
-        deletes = [f"WHEN MATCHED AND s.{DELETED} AND {newer} THEN DELETE"] if removes else []
-        updates = f"WHEN MATCHED AND {newer} THEN {update_sql(self.columns)}"
-        inserts = f"AND NOT s.{DELETED} " if removes else ""
-        return merge_sql(self.table, source, *deletes, updates, on=where, columns=self.columns, inserts=inserts)
-
-    def _newer(self) -> str:
-        """Return the condition that a change is newer than the row; one without a position is older."""
-        if self.order_by:
-            # With the position it is a total order: the result must not depend on the order of arrival.
-            order = (*self.order_by, *POSITION_COLUMNS)
-            return f"{_struct('s', order)} > {_struct('t', order)}"
-        return (
-            f"(t.{OFFSET} IS NULL OR CASE WHEN s.{TOPIC} = t.{TOPIC} AND s.{PARTITION} = t.{PARTITION} "
-            f"THEN s.{OFFSET} > t.{OFFSET} ELSE CAST(raise_error(format_string('{KEY_MOVED}: {PLACE}', "
-            f"s.{TOPIC}, s.{PARTITION}, s.{OFFSET})) AS BOOLEAN) END)"
-        )
+def _newer(order_by: Sequence[str]) -> str:
+    """Return the condition that a change is newer than the row; one without a position is older."""
+    if order_by:
+        # With the position it is a total order: the result must not depend on the order of arrival.
+        order = (*order_by, *POSITION_COLUMNS)
+        return f"{_struct('s', order)} > {_struct('t', order)}"
+    return (
+        f"(t.{OFFSET} IS NULL OR CASE WHEN s.{TOPIC} = t.{TOPIC} AND s.{PARTITION} = t.{PARTITION} "
+        f"THEN s.{OFFSET} > t.{OFFSET} ELSE CAST(raise_error(format_string('{KEY_MOVED}: {PLACE}', "
+        f"s.{TOPIC}, s.{PARTITION}, s.{OFFSET})) AS BOOLEAN) END)"
+    )
 
 
 def merge_sql(

@@ -7,9 +7,11 @@ ranges continue where the feed's last commit ended and no newer driver has taken
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
+from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.feed_position import Position
@@ -78,7 +80,7 @@ class IcebergTable(LedgerBackedSink):
                 partitioned_by=layout.partitions_sql(want.partitions),
                 properties={**self._own_properties(), **self._sink.properties, CREATED_BY: self._feed, **remembered},
             )
-            laid_out = self._layout_statements(have=layout.FileLayout(partitions=want.partitions), want=want)
+            laid_out = layout.FileLayout(partitions=want.partitions)
         else:
             changed = {key: text for key, text in remembered.items() if properties.get(key) != text}
             have = self._spark.table(self.name).schema
@@ -91,11 +93,12 @@ class IcebergTable(LedgerBackedSink):
                 *ddl.statements(self.name, have=have, want=rows, changes=known, grow=self._evolves),
             )
             renamed, _ = ddl.find_renames(have, rows, known if self._evolves else ())
-            laid_out = self._layout_statements(
-                have=layout.FileLayout.of_table(self.ledger.loaded()).rename_columns(renamed), want=want
-            )
-        all_ = (*statements, *laid_out)
-        return (TableChange(table=self.name, is_new=is_new, is_laid_out_anew=bool(laid_out), statements=all_),)
+            laid_out = layout.FileLayout.of_table(self.ledger.loaded()).rename_columns(renamed)
+        named = self._sink.model_fields_set
+        by_file = {"partitions": "partition_by" in named, "order": "sort_by" in named}
+        layouts = list(layout.statements(self.name, have=laid_out, want=want, **by_file))
+        all_ = (*statements, *layouts)
+        return (TableChange(table=self.name, is_new=is_new, is_laid_out_anew=bool(layouts), statements=all_),)
 
     def _own_properties(self) -> dict[str, str]:
         """Return properties of a new table, over which the pipeline file's win."""
@@ -135,6 +138,11 @@ class IcebergTable(LedgerBackedSink):
     def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
         # Not the columns that ``apply_schema`` saw: a backfill beside the feed may have added some.
         return with_summary(align_columns(rows, self._spark.table(self.name).schema).writeTo(self.name), properties)
+
+    def _run_in_turn(self, statement: str, properties: Mapping[str, str], *, session: SparkSession) -> None:
+        """Run a statement, again if another writer has changed what it read."""
+        act, ask_for_quiet = partial(self.ledger.run, statement, properties, session=session), self.ledger.ask_for_quiet
+        run_in_turn(self.name, act, ask_for_quiet=ask_for_quiet)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Compute some of a batch's rows with their partitions, and write nothing.
@@ -183,12 +191,6 @@ class IcebergTable(LedgerBackedSink):
                     where=f"table {self.name}, columns {', '.join(rows.names)}",
                     hint="name one of these columns, or make the column in transform.sql",
                 )
-
-    def _layout_statements(self, *, have: layout.FileLayout, want: layout.FileLayout) -> tuple[str, ...]:
-        """Return the statements for the partitions and the order that the pipeline file names."""
-        named = self._sink.model_fields_set
-        partitions, order = "partition_by" in named, "sort_by" in named
-        return tuple(layout.statements(self.name, have=have, want=want, partitions=partitions, order=order))
 
     @property
     def _reader_key(self) -> str:

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from lakefeed.clients.iceberg.sql import set_properties
-from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
@@ -40,7 +39,6 @@ from lakefeed.sinks.iceberg.changes import (
     PARTITION,
     TOPIC,
     Bound,
-    MergeStatement,
     counted_groups,
     deleting,
     key_moved,
@@ -50,6 +48,7 @@ from lakefeed.sinks.iceberg.changes import (
     summarize_changes,
     topic_recreated,
     update_sql,
+    upsert_sql,
 )
 from lakefeed.sinks.iceberg.table import ADAPTIVE, IcebergTable, write_modes
 
@@ -93,12 +92,7 @@ class HistoryTable(IcebergTable):
             changes.createOrReplaceTempView(HISTORY_VIEW)
             same = same_sql((*POSITION_COLUMNS, *keys))
             statement = merge_sql(self.name, HISTORY_VIEW, on=same, columns=columns.names)
-            properties, session = {COMMIT_ID: commit_id}, changes.sparkSession
-            run_in_turn(
-                self.name,
-                lambda: self.ledger.run(statement, properties, session=session),
-                ask_for_quiet=self.ledger.ask_for_quiet,
-            )
+            self._run_in_turn(statement, {COMMIT_ID: commit_id}, session=changes.sparkSession)
             return
         own = replace(commit, fence=self._fence)
         position = self.ledger.position()
@@ -212,20 +206,18 @@ class UpsertTable(IcebergTable):
     def _merge(self, latest: DataFrame, bounds: Sequence[Bound], properties: Mapping[str, str]) -> None:
         """Run the MERGE, again if another writer has changed what it read."""
         session = latest.sparkSession
-        merge = MergeStatement(
-            table=self.name,
+        statement = upsert_sql(
+            self.name,
+            VIEW,
             columns=self._columns.names,
             keys=self._keys,
             order_by=self._sink.order_by,
             on_delete=self._sink.on_delete,
+            bounds=bounds,
         )
         jvm.kept_rows(latest).createOrReplaceTempView(VIEW)
         try:
-            run_in_turn(
-                self.name,
-                lambda: self.ledger.run(merge.statement(VIEW, bounds=bounds), properties, session=session),
-                ask_for_quiet=self.ledger.ask_for_quiet,
-            )
+            self._run_in_turn(statement, properties, session=session)
         except Exception as error:
             if moved := re.search(rf"{KEY_MOVED}: (topic \S+, partition \d+, offset \d+)", str(error)):
                 raise key_moved(self.name, moved[1]) from None

@@ -77,7 +77,7 @@ class DatabaseRows:
 
     @property
     def columns(self) -> set[str]:
-        return set(columns_of(self.session, self.ledger.dialect, self.ledger.schema, self.ledger.table))
+        return set(columns_of(self.session, self.ledger))
 
     @property
     def where(self) -> str:

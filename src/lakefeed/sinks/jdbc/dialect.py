@@ -45,10 +45,6 @@ class Dialect:
         quote = self.quote
         return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
 
-    def schema(self, name: str) -> str:
-        """Return a schema in a condition: a parameter, or without a name the session's own."""
-        return "?" if name else self.here
-
     def driver_url(self, url: str) -> str:
         """Return the driver's URL: MariaDB's driver serves MySQL too, under its own name."""
         return url.replace("jdbc:mysql:", "jdbc:mariadb:", 1)
@@ -70,9 +66,9 @@ class Dialect:
     def staging(self, stage: str, target: str, columns: Sequence[str], *, deletes: bool) -> str:
         """Return the CREATE of an empty table with the target's columns and the attempts' ids.
 
-        Names are quoted. ``deletes`` adds ``lakefeed_deleted``, which the target does not have.
+        The tables' names are quoted. ``deletes`` adds ``lakefeed_deleted``, which the target does not have.
         """
-        listed = ", ".join(columns)
+        listed = ", ".join(map(self.name, columns))
         if self.kind == "postgresql":
             more = ", CAST(NULL AS boolean) AS lakefeed_deleted" if deletes else ""
             return (

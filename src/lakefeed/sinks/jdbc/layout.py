@@ -49,7 +49,13 @@ class JdbcLayout:
                 hint="land the feed in a new table, under another name or checkpoint",
             )
         have = self.have()
-        self._check_required(rows, have)
+        filled = {name.lower() for name in rows.names}
+        if wanting := [column.name for name, column in have.items() if column.required and name not in filled]:
+            raise ConfigError(
+                f"the table requires values that the rows do not have: {', '.join(wanting)}",
+                where=f"{self._sink.where}, columns of the rows {', '.join(rows.names)}",
+                hint="give the column a default, or make it in transform.sql",
+            )
         statements, misfits = [], []
         for field in rows.fields:
             column = have.get(field.name.lower())
@@ -74,25 +80,28 @@ class JdbcLayout:
 
     def check_keys(self) -> None:
         """Refuse a table without transactions, a unique index of just the keys, or with keys that ignore case."""
-        dialect, session, ledger = self._ledger.dialect, self._session, self._ledger
-        engine = engine_of(session, dialect, ledger.schema, ledger.table)
-        if engine is not None and engine.lower() != "innodb":
-            raise ConfigError(
-                f"the table's engine {engine} has no transactions: readers would see parts of batches",
-                where=self._sink.where,
-                hint=f"ALTER TABLE {self._name} ENGINE=InnoDB",
-            )
+        session, ledger = self._session, self._ledger
+        # All tables of PostgreSQL have transactions.
+        if ledger.dialect.kind == "mariadb":
+            [[engine]] = ledger.look_up(session, "SELECT engine FROM information_schema.tables WHERE {table}")
+            if str(engine).lower() != "innodb":
+                raise ConfigError(
+                    f"the table's engine {engine} has no transactions: readers would see parts of batches",
+                    where=self._sink.where,
+                    hint=f"ALTER TABLE {self._name} ENGINE=InnoDB",
+                )
         if not self._keys:
             return
         listed = ", ".join(self._sink.keys)
-        if frozenset(self._keys) not in unique_keys(session, dialect, ledger.schema, ledger.table):
+        if frozenset(self._keys) not in unique_keys(session, ledger):
             raise ConfigError(
                 f"no unique index of the table has just the keys: {listed}",
                 where=self._sink.where,
                 hint=f"ALTER TABLE {self._name} ADD UNIQUE ({listed}); or name other keys",
             )
+        have = self.have()
         for key in self._keys:
-            column = self.have()[key]
+            column = have[key]
             if column.collation is not None and "_ci" in column.collation:
                 raise ConfigError(
                     f"the key {column.name} is compared without regard to case ({column.collation}): different keys "
@@ -101,24 +110,9 @@ class JdbcLayout:
                     hint=f"ALTER TABLE {self._name} MODIFY {column.name} {column.declared} COLLATE utf8mb4_nopad_bin",
                 )
 
-    def column_names(self, rows: StructType) -> list[str]:
-        """Return the rows' columns as the table spells them."""
-        have = self.have()
-        return [have[each.name.lower()].name for each in rows.fields]
-
     def have(self) -> dict[str, DatabaseColumn]:
         """Read the table's columns by their names in lower case."""
-        found = columns_of(self._session, self._ledger.dialect, self._ledger.schema, self._ledger.table)
-        return {name.lower(): column for name, column in found.items()}
-
-    def _check_required(self, rows: StructType, have: dict[str, DatabaseColumn]) -> None:
-        filled = {each.name.lower() for each in rows.fields}
-        if wanting := [column.name for name, column in have.items() if column.required and name not in filled]:
-            raise ConfigError(
-                f"the table requires values that the rows do not have: {', '.join(wanting)}",
-                where=f"{self._sink.where}, columns of the rows {', '.join(rows.names)}",
-                hint="give the column a default, or make it in transform.sql",
-            )
+        return {name.lower(): column for name, column in columns_of(self._session, self._ledger).items()}
 
     def _declared(self, field: StructField, name: str) -> str:
         is_key = field.name.lower() in self._keys
@@ -152,17 +146,16 @@ class DatabaseColumn:
     collation: str | None
 
 
-def columns_of(session: Session, dialect: Dialect, schema: str, table: str) -> dict[str, DatabaseColumn]:
+def columns_of(session: Session, ledger: JdbcLedger) -> dict[str, DatabaseColumn]:
     """Read a table's columns by their names, in its order; empty if there is no such table."""
-    postgresql = dialect.kind == "postgresql"
+    postgresql = ledger.dialect.kind == "postgresql"
     types = "udt_name, udt_name" if postgresql else "data_type, column_type"
     made = "is_identity = 'YES' OR is_generated <> 'NEVER'" if postgresql else "extra <> ''"
-    found = session.query(
+    found = ledger.look_up(
+        session,
         f"SELECT column_name, {types}, numeric_precision, numeric_scale, datetime_precision, "  # noqa: S608
         f"CASE WHEN is_nullable = 'NO' AND column_default IS NULL AND NOT ({made}) THEN 1 ELSE 0 END, collation_name "
-        f"FROM information_schema.columns WHERE table_schema = {dialect.schema(schema)} AND table_name = ? "
-        "ORDER BY ordinal_position",
-        *filter(None, (schema, table)),
+        f"FROM information_schema.columns WHERE {{table}} ORDER BY ordinal_position",
     )
     return {
         str(name): DatabaseColumn(
@@ -179,23 +172,12 @@ def columns_of(session: Session, dialect: Dialect, schema: str, table: str) -> d
     }
 
 
-def unique_keys(session: Session, dialect: Dialect, schema: str, table: str) -> list[frozenset[str]]:
+def unique_keys(session: Session, ledger: JdbcLedger) -> list[frozenset[str]]:
     """Read the columns of each unique index of whole columns, in lower case."""
     indexes: dict[object, set[str]] = {}
-    select = dialect.unique_columns.format(schema=dialect.schema(schema))
-    for index, column in session.query(select, *filter(None, (schema, table))):
+    for index, column in ledger.look_up(session, ledger.dialect.unique_columns):
         indexes.setdefault(index, set()).add(str(column).lower())
     return [frozenset(columns) for columns in indexes.values()]
-
-
-def engine_of(session: Session, dialect: Dialect, schema: str, table: str) -> str | None:
-    """Read MariaDB's storage engine of a table; None for PostgreSQL, whose tables all have transactions."""
-    if dialect.kind == "postgresql":
-        return None
-    condition = f"table_schema = {dialect.schema(schema)} AND table_name = ?"
-    select = f"SELECT engine FROM information_schema.tables WHERE {condition}"  # noqa: S608
-    [[engine]] = session.query(select, *filter(None, (schema, table)))
-    return str(engine)
 
 
 def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str) -> str:

@@ -43,9 +43,13 @@ class JdbcLedger(ServerLedger):
 
     def has_table(self, session: Session, table: str | None = None) -> bool:
         """Return whether the feed's table exists, or another one beside it."""
-        condition = f"table_schema = {self.dialect.schema(self.schema)} AND table_name = ?"
-        select = f"SELECT 1 FROM information_schema.tables WHERE {condition}"  # noqa: S608
-        return bool(session.query(select, *filter(None, (self.schema, table or self.table))))
+        return bool(self.look_up(session, "SELECT 1 FROM information_schema.tables WHERE {table}", table))
+
+    def look_up(self, session: Session, select: str, table: str | None = None) -> list[tuple[Any, ...]]:
+        """Run a SELECT about a table, by default the feed's; ``{table}``, or ``{schema}`` and ``?``, stand for it."""
+        schema = "?" if self.schema else self.dialect.here
+        statement = select.format(table=f"table_schema = {schema} AND table_name = ?", schema=schema)
+        return session.query(statement, *filter(None, (self.schema, table or self.table)))
 
     def creation(self, session: Session) -> list[str]:
         text, moment = self.dialect.types["string"][0], self.dialect.types["timestamp"][0]

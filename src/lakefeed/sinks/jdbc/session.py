@@ -173,7 +173,7 @@ def _postgresql(address: Address, login: dict[str, Any]) -> Any:
         import psycopg
     except ImportError:
         raise MissingExtra.of("psycopg", "postgresql", "looking into PostgreSQL without Spark") from None
-    keepalives = {"keepalives_idle": READ_SECONDS, "keepalives_interval": 10, "keepalives_count": 3}
+    keepalives: dict[str, Any] = {"keepalives_idle": READ_SECONDS, "keepalives_interval": 10, "keepalives_count": 3}
     options: dict[str, Any] = tls.libpq_options(address.options, where=str(address))
     try:
         return psycopg.connect(dbname=address.database, **login, **keepalives, **options)
@@ -188,7 +188,7 @@ def _mariadb(address: Address, login: dict[str, Any]) -> Any:
         raise MissingExtra.of("pymysql", "mariadb", "looking into MariaDB or MySQL without Spark") from None
     context = tls.mariadb_context(address.options, where=str(address))
     # Without them a server that accepts and does not answer blocks for ever.
-    timeouts = {"read_timeout": READ_SECONDS, "write_timeout": READ_SECONDS}
+    timeouts: dict[str, Any] = {"read_timeout": READ_SECONDS, "write_timeout": READ_SECONDS}
     try:
         connection = pymysql.connect(database=address.database, charset="utf8mb4", ssl=context, **login, **timeouts)
     except (pymysql.Error, OSError) as error:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.retry import retry_until
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import DELETED, in_rows, keyed
@@ -75,7 +76,8 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             session.commit()
             self.ledger.note(session, keyed=keyed(self._sink), reader=stored.to_json() if stored else None)
             session.commit()
-            self._columns = layout.column_names(kept)
+            have = layout.have()
+            self._columns = [have[name.lower()].name for name in kept.names]
         self._followed = True
 
     def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
@@ -105,13 +107,9 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
     def take_fence(self) -> str:
         """Make this driver the only one that can commit, and drop staging tables of failed attempts."""
         fence = self.ledger.take_fence()
-        schema = self.ledger.schema
+        select = "SELECT table_name FROM information_schema.tables WHERE table_schema = {schema} AND table_name LIKE ?"
         with self.ledger.session() as session:
-            left_behind = session.query(
-                "SELECT table_name FROM information_schema.tables WHERE table_name LIKE ? AND table_schema = "  # noqa: S608
-                f"{self.ledger.dialect.schema(schema)}",
-                *filter(None, (f"{STAGE}{self._mark}%", schema)),
-            )
+            left_behind = self.ledger.look_up(session, select, f"{STAGE}{self._mark}%")
         for (name,) in left_behind:
             self._drop(self.ledger.name(str(name)))
         return fence
@@ -144,16 +142,15 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
         name = f"{STAGE}{self._mark}_{uuid.uuid4().hex[:10]}"
         stage, dialect = self.ledger.name(name), self._database.dialect
         target = self.ledger.name(self.ledger.table)
-        staged = [dialect.name(column) for column in self._columns]
-        deletes = self._is_only_staged(DELETED)
+        stored, only_staged = self._columns, [DELETED] if self._is_only_staged(DELETED) else []
         with self.ledger.session() as session:
-            session.update(dialect.staging(stage, target, staged, deletes=deletes))
+            session.update(dialect.staging(stage, target, stored, deletes=bool(only_staged)))
             session.commit()
         try:
-            columns = [*staged, *([dialect.name(DELETED)] if deletes else []), "lakefeed_task"]
+            columns = [*map(dialect.name, (*stored, *only_staged)), "lakefeed_task"]
             insert = f"INSERT INTO {stage} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
             with spark_setting(rows.sparkSession, *EXACT_TIMES):
-                attempts = self._database.stage(self._as_staged(rows, deletes=deletes), insert)
+                attempts = self._database.stage(_as_staged(rows, [*stored, *only_staged]), insert)
             counts = "" if commit_id is None else check_outcomes(self._spark, commit_id)
             with self.ledger.session() as session:
                 if commit_id is not None and not self.ledger.begin(session, commit, commit_id=commit_id):
@@ -163,7 +160,7 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
                     target=target,
                     stage=stage,
                     sink=self._sink,
-                    columns=self._columns,
+                    columns=stored,
                     groups=self._context.groups,
                     session=session,
                     attempts=attempts,
@@ -220,19 +217,6 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
         known |= commit.ranges.topic_ids
         self.ledger.note(session, topics=json.dumps(known, separators=(",", ":")))
 
-    def _as_staged(self, rows: DataFrame, *, deletes: bool) -> DataFrame:
-        """Return the table's columns in its order; nested ones as JSON."""
-        from pyspark.sql import functions as sf
-
-        fields = {each.name.lower(): each for each in rows.schema.fields}
-        columns = []
-        for name in [*self._columns, *([DELETED] if deletes else [])]:
-            field = fields[name.lower()]
-            column = sf.col(f"`{field.name.replace('`', '``')}`")
-            as_json = sf.to_json(column, {"ignoreNullFields": "false"}) if is_nested(field.dataType) else column
-            columns.append(as_json.alias(name))
-        return rows.select(*columns)
-
     @property
     def _keys(self) -> list[str]:
         spelt = {column.lower(): column for column in self._columns}
@@ -252,3 +236,17 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             session.update(self._database.dialect.hurry)
             session.update(f"DROP TABLE IF EXISTS {stage}")
             session.commit()
+
+
+def _as_staged(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return these columns in their order; nested ones as JSON."""
+    from pyspark.sql import functions as sf
+
+    fields = {field.name.lower(): field for field in rows.schema.fields}
+    staged = []
+    for name in columns:
+        field = fields[name.lower()]
+        column = sf.col(quoted((field.name,)))
+        as_json = sf.to_json(column, {"ignoreNullFields": "false"}) if is_nested(field.dataType) else column
+        staged.append(as_json.alias(name))
+    return rows.select(*staged)

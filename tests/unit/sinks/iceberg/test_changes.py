@@ -6,27 +6,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.ledger.snapshot_summary import Upserts
-from lakefeed.sinks.iceberg.changes import Bound, MergeStatement
+from lakefeed.sinks.iceberg.changes import Bound, upsert_sql
 
 COLUMNS = ("id", "v", "kafka_topic", "kafka_partition", "kafka_offset")
 
 
 def test_deletes_remove_or_are_marked() -> None:
-    removing = MergeStatement(table="lake.a.b", columns=COLUMNS, keys=["id"]).statement("changes")
+    removing = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"])
     assert "MERGE INTO `lake`.`a`.`b` t USING `changes` s" in removing
     assert "THEN DELETE" in removing
     assert "WHEN NOT MATCHED AND NOT s.lakefeed_deleted THEN INSERT" in removing
-    marking = MergeStatement(table="lake.a.b", columns=COLUMNS, keys=["id"], on_delete="mark").statement("changes")
+    marking = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"], on_delete="mark")
     assert "THEN DELETE" not in marking
     assert "WHEN NOT MATCHED THEN INSERT" in marking
 
 
 def test_the_offset_orders_one_partition_and_columns_order_all() -> None:
-    by_offset = MergeStatement(table="lake.a.b", columns=COLUMNS, keys=["id"]).statement("changes")
+    by_offset = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"])
     assert "s.kafka_offset > t.kafka_offset ELSE CAST(raise_error(" in by_offset
     assert "partition %d, offset %d', s.kafka_topic, s.kafka_partition, s.kafka_offset)" in by_offset
-    by_column = MergeStatement(table="lake.a.b", columns=COLUMNS, keys=["id"], order_by=["v"], on_delete="mark")
-    statement = by_column.statement("changes")
+    statement = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"], order_by=["v"], on_delete="mark")
     assert "raise_error" not in statement
     assert "named_struct('0', s.`v`, '1', s.`kafka_topic`" in statement
 
@@ -36,7 +35,7 @@ def test_bounds_are_of_keys_alone() -> None:
         Bound(column="id", lowest="CAST('1' AS BIGINT)", highest="CAST('9' AS BIGINT)"),
         Bound(column="v", lowest="CAST('a' AS STRING)", highest="CAST('b' AS STRING)"),
     ]
-    statement = MergeStatement(table="lake.a.b", columns=COLUMNS, keys=["id"]).statement("changes", bounds=bounds)
+    statement = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"], bounds=bounds)
     assert "ON t.`id` = s.`id` AND t.`id` BETWEEN CAST('1' AS BIGINT) AND CAST('9' AS BIGINT)\n" in statement
     assert "BETWEEN CAST('a'" not in statement
 
@@ -44,7 +43,7 @@ def test_bounds_are_of_keys_alone() -> None:
 @settings(deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5, unique=True))
 def test_a_column_may_have_any_name(columns: list[str]) -> None:
-    statement = MergeStatement(table="lake.a.b", columns=columns, keys=columns[:1]).statement("changes")
+    statement = upsert_sql("lake.a.b", "changes", columns=columns, keys=columns[:1])
     for column in columns:
         assert f"t.`{column.replace('`', '``')}` = s.`" in statement
 
