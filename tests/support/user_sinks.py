@@ -13,7 +13,7 @@ from lakefeed.sinks.python import PythonSink
 
 
 class PythonSinkLedger:
-    """What a ``PythonSink`` knows of its newest batch; the checkpoint is not asked."""
+    """The newest batch of a ``PythonSink``; the checkpoint is not asked."""
 
     def __init__(self, own: Any) -> None:
         self._sink = PythonSink(own, cast(Claim, None), where="python:Memory")

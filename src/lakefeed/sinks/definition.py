@@ -62,14 +62,8 @@ Changes: TypeAlias = tuple[TableChange, ...]
 """To tables beside the sink's own first, to that last."""
 
 
-class RowSink(SchemaKeeper, Protocol):
+class RowSink(SchemaKeeper, SinkState, Protocol):
     """A place for rows, in one commit."""
-
-    keeps_ledger: bool
-    """Whether it knows which offsets it holds."""
-
-    def position(self) -> Position | None:
-        """Return where the feed stands; None if the sink has nothing of it, or keeps no ledger."""
 
     def take_fence(self) -> str | None:
         """Make this driver the only one that can commit to the feed; None if the sink knows no fences."""
@@ -84,7 +78,7 @@ class RowSink(SchemaKeeper, Protocol):
         """Write a batch in one commit; return how many rows it wrote, or None if its log has the batch already."""
 
 
-class Sink(RowSink, SinkState, Protocol):
+class Sink(RowSink, Protocol):
     """A place for the rows of a feed, one batch in one commit."""
 
     def location(self) -> str:

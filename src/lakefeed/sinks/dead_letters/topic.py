@@ -202,7 +202,11 @@ class DeadLetterTopic(DeadLetterStore):
 
     def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
         written = self._reader.positions(self._feed, commit.batch_id, since=commit.committed_at)
-        present = {position for position in written if any(_contains(span, position) for span in spans)}
+        present = {
+            (topic, partition, offset)
+            for topic, partition, offset in written
+            if any((topic, partition) == (s.topic, s.partition) and s.start <= offset < s.end for s in spans)
+        }
         if len(present) >= expected:
             return False
         self.write(judge, commit, spans=spans, expected=expected, present=present)
@@ -370,11 +374,6 @@ def _messages(letters: DataFrame, commit: SourceCommit) -> DataFrame:
     own = sf.coalesce(record["headers"].cast(HEADERS_TYPE), sf.array().cast(HEADERS_TYPE))
     headers = sf.concat(own, ours.cast(HEADERS_TYPE)).alias("headers")
     return letters.select(record["key"].alias("key"), record["value"].alias("value"), headers)
-
-
-def _contains(span: OffsetRange, position: Position) -> bool:
-    topic, partition, offset = position
-    return (topic, partition) == (span.topic, span.partition) and span.start <= offset < span.end
 
 
 def note_headers(

@@ -103,14 +103,11 @@ class IndexDocuments:
         body = json_of(sf.struct(*(sf.col(quoted((each,))) for each in names))) if names else sf.lit("{}")
         if self._removes:
             body = sf.when(~sf.col(DELETED), body)
-        return rows.select(self._id(rows).alias(ID), body.alias(BODY))
-
-    def _id(self, rows: DataFrame) -> Column:
-        from pyspark.sql import functions as sf
-
         if self._sink.mode == "append":
-            return sf.concat_ws("/", *POSITION_COLUMNS)
-        return id_of([(sf.col(quoted((key,))), rows.schema[key].dataType) for key in self.keys(rows)])
+            id_ = sf.concat_ws("/", *POSITION_COLUMNS)
+        else:
+            id_ = id_of([(sf.col(quoted((key,))), rows.schema[key].dataType) for key in self.keys(rows)])
+        return rows.select(id_.alias(ID), body.alias(BODY))
 
 
 def id_of(keys: list[tuple[Column, DataType]]) -> Column:

@@ -65,7 +65,7 @@ class Server:
         assert failed is not None  # There is at least one address.
         raise failed
 
-    def _ask_node(self, url: str, method: str, path: str, document: Mapping[str, Any] | None) -> Answer:
+    def _ask_node(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> Answer:
         context = self._tls_context() if url.startswith("https:") else None
         try:
             found = exchange(
@@ -73,7 +73,7 @@ class Server:
                 f"{url}{path}",
                 seconds=TIMEOUT_SECONDS,
                 headers=self._headers,
-                body=None if document is None else json.dumps(document).encode(),
+                body=None if body is None else json.dumps(body).encode(),
                 most_bytes=MOST_BYTES,
                 context=context,
             )
@@ -90,7 +90,11 @@ class Server:
                 where=url,
                 hint="check sink.elasticsearch.url and that the server runs",
             ) from None
-        status, answer = found.status, Answer(found.status, _json(found.body))
+        try:
+            document = json.loads(found.body)
+        except ValueError:
+            document = None
+        status, answer = found.status, Answer(found.status, document if isinstance(document, dict) else {})
         if status in PASSING:
             raise Unreachable(f"the search server cannot do that now: {answer.reason}", where=url)
         if status == 401:
@@ -149,11 +153,3 @@ def path_of(*parts: str) -> str:
 def refusal(answer: Answer, *, where: str) -> ConfigError:
     """Return the error for an answer that refuses."""
     return ConfigError(f"the search server refuses: {answer.reason}", where=where)
-
-
-def _json(text: bytes) -> Mapping[str, Any]:
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}

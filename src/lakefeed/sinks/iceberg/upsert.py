@@ -175,11 +175,14 @@ class UpsertTable(IcebergTable):
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Land the newest change of each key in one commit, and all of them in the history just before it."""
+        from pyspark.sql.types import StructType
+
         if isinstance(commit, Commit) and not self._sink.order_by:
             self._check_topics(commit.ranges)
         # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
         self._columns = self._spark.table(self.name).schema
-        changes = deleting(align_columns(rows, self._changes_schema()))
+        fields = [field for field in self._columns.fields if field.name != DELETED]
+        changes = deleting(align_columns(rows, StructType(fields).add(DELETED, "boolean")))
         with spark_setting(rows.sparkSession, *ADAPTIVE):
             return self._land_changes(changes, commit, commit_id=commit_id)
 
@@ -224,12 +227,6 @@ class UpsertTable(IcebergTable):
             raise
         finally:
             session.catalog.dropTempView(VIEW)
-
-    def _changes_schema(self) -> StructType:
-        from pyspark.sql.types import BooleanType, StructField, StructType
-
-        fields = [each for each in self._columns.fields if each.name != DELETED]
-        return StructType([*fields, StructField(DELETED, BooleanType())])
 
     def _take_over(self) -> tuple[str, ...]:
         """Return the statement that lets this feed take over an existing table; refuses rows of another kind."""

@@ -45,10 +45,6 @@ class Dialect:
         quote = self.quote
         return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
 
-    def driver_url(self, url: str) -> str:
-        """Return the driver's URL: MariaDB's driver serves MySQL too, under its own name."""
-        return url.replace("jdbc:mysql:", "jdbc:mariadb:", 1)
-
     def update(self, target: str, stage: str, *, on: str, set_: Sequence[str], where: str) -> str:
         """Return the UPDATE of rows of ``t`` from those of ``s``; ``set_`` are quoted columns."""
         if self.kind == "postgresql":

@@ -110,7 +110,8 @@ class JvmDatabase:
         name = f"{sink.user}@{sink.url}"
         jvm.put_secret(spark, name, sink.password)
         self._java = jvm.java(spark).jdbc.Database.of(
-            self.dialect.driver_url(sink.url),
+            # MariaDB's driver serves MySQL too, under its own name.
+            sink.url.replace("jdbc:mysql:", "jdbc:mariadb:", 1),
             self.dialect.driver,
             name,
             {**self.dialect.properties, "user": sink.user},
