@@ -45,17 +45,14 @@ Reread = Callable[[Sequence[OffsetRange]], AbstractContextManager[tuple["DataFra
 
 @dataclass(frozen=True, kw_only=True)
 class TableChange:
-    """The statements that make one table ready for a feed.
-
-    Attributes:
-        is_laid_out_anew: whether new files have other partitions or another order than those that are there.
-        statements: in Spark SQL, in their order; none if the table is ready as it is.
-    """
+    """The statements that make one table ready for a feed."""
 
     table: str
     is_new: bool
     is_laid_out_anew: bool = False
+    """Whether new files have other partitions or another order than those that are there."""
     statements: tuple[str, ...] = ()
+    """In Spark SQL, in their order; none if the table is ready as it is."""
 
 
 Changes: TypeAlias = tuple[TableChange, ...]
@@ -174,23 +171,19 @@ class TriesRows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkContext:
-    """The pipeline's settings that a sink may use.
-
-    Attributes:
-        place: the sink's place in the pipeline file with its name, such as ``sink.iceberg``.
-        evolves: whether columns follow the rows'.
-        can_lag: whether the feed continues while the sink is unavailable.
-        source: the Kafka source; None for another source.
-        folder: the folder of the pipeline file.
-    """
+    """The pipeline's settings that a sink may use; ``folder`` is that of the pipeline file."""
 
     feed: str
     place: str
+    """The sink's place in the pipeline file with its name, such as ``sink.iceberg``."""
     connections: Connections
     output_mode: OutputMode = "append"
     evolves: bool = True
+    """Whether columns follow the rows'."""
     can_lag: bool = False
+    """Whether the feed continues while the sink is unavailable."""
     source: KafkaSource | None = None
+    """None for a source other than Kafka."""
     folder: Path | None = None
 
     @property

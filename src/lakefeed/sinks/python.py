@@ -29,16 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """The batch as a sink gets it.
-
-    Attributes:
-        id: Spark's number of the batch.
-        ranges: which records it is made of, as JSON; to be stored with the rows, and given back by ``last``.
-    """
+    """The batch as a sink gets it."""
 
     feed: str
     id: int
+    """Spark's number of the batch."""
     ranges: str
+    """The ranges of its records, as JSON; to be stored with the rows, and given back by ``last``."""
 
 
 class UserSink(Protocol):
@@ -61,7 +58,7 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
 
     def state(self) -> SinkState:
         own = self._user_sink()
-        return StoredState(keeps_ledger=keeps_ledger(own), read_position=lambda: last_position(own))
+        return StoredState(keeps_ledger=hasattr(own, "last"), read_position=lambda: last_position(own))
 
     def check_settings(self) -> Iterator[Problem]:
         """Load the class, and look whether it takes the options and the output mode."""
@@ -96,7 +93,7 @@ class PythonSink(StatelessSink):
         super().__init__(claim)
         self._own = own
         self._where = where
-        self.keeps_ledger = keeps_ledger(own)
+        self.keeps_ledger = hasattr(own, "last")
 
     def location(self) -> str:
         return self._where
@@ -108,11 +105,7 @@ class PythonSink(StatelessSink):
         self._own.write(rows, Batch(commit.feed, commit.batch_id, commit.ranges.to_json()))
 
 
-def keeps_ledger(own: Any) -> bool:
-    return hasattr(own, "last")
-
-
 def last_position(own: Any) -> Position | None:
     """Return where the feed stands as a user's class says; None if it has nothing, or has no ``last``."""
-    text = own.last() if keeps_ledger(own) else None
+    text = own.last() if hasattr(own, "last") else None
     return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr
+
 from lakefeed.clients.retry import retry_until
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
@@ -152,8 +154,6 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
     def _write(self, documents: DataFrame, *, fence: str, version: int) -> None:
         java, secret = jvm.java(self._spark).elasticsearch, None
         if (login := authorization(self._sink)) is not None:
-            from pydantic import SecretStr
-
             secret = f"{self._sink.username or 'api_key'}@{self._sink.urls[0]}"
             jvm.put_secret(self._spark, secret, SecretStr(login))
         target = java.BulkTarget(

@@ -23,9 +23,6 @@ TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 KEY_MOVED = "lakefeed: a key has changes in more than one partition"
 """Spark's error where offsets do not show which change is newer."""
 
-PLACE = "topic %s, partition %d, offset %d"
-"""The change's place, for Spark's ``format_string``."""
-
 _RANK, _OF_KEY, _MOVED = "_lakefeed_rank", "_lakefeed_of_key", "_lakefeed_moved"
 MEASURED = (_OF_KEY, _MOVED)
 """Columns that ``latest_per_key`` adds."""
@@ -209,8 +206,8 @@ def _newer(order_by: Sequence[str]) -> str:
         return f"{_struct('s', order)} > {_struct('t', order)}"
     return (
         f"(t.{OFFSET} IS NULL OR CASE WHEN s.{TOPIC} = t.{TOPIC} AND s.{PARTITION} = t.{PARTITION} "
-        f"THEN s.{OFFSET} > t.{OFFSET} ELSE CAST(raise_error(format_string('{KEY_MOVED}: {PLACE}', "
-        f"s.{TOPIC}, s.{PARTITION}, s.{OFFSET})) AS BOOLEAN) END)"
+        f"THEN s.{OFFSET} > t.{OFFSET} ELSE CAST(raise_error(format_string('{KEY_MOVED}: topic %s, "
+        f"partition %d, offset %d', s.{TOPIC}, s.{PARTITION}, s.{OFFSET})) AS BOOLEAN) END)"
     )
 
 

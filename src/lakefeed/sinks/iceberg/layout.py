@@ -98,7 +98,12 @@ def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bo
                 yield f"{alter} ADD PARTITION FIELD {_sql(*partition)}"
     if order and have.order != want.order:
         # Within each file: a global order would shuffle each batch by ranges.
-        yield f"{alter} WRITE LOCALLY ORDERED BY {_order_sql(want.order)}" if want.order else f"{alter} WRITE UNORDERED"
+        columns = [
+            f"{quoted_table(sort.column)} {'DESC' if sort.descending else 'ASC'} NULLS "
+            f"{'FIRST' if sort.nulls_first else 'LAST'}"
+            for sort in want.order
+        ]
+        yield f"{alter} WRITE LOCALLY ORDERED BY {', '.join(columns)}" if columns else f"{alter} WRITE UNORDERED"
 
 
 def _text(transform: PartitionTransform) -> str:
@@ -117,14 +122,6 @@ def _sql(column: str, transform: str) -> str:
 
 def partitions_sql(partitions: Iterable[tuple[str, str]]) -> str:
     return ", ".join(_sql(*partition) for partition in partitions)
-
-
-def _order_sql(order: Sequence[SortColumn]) -> str:
-    return ", ".join(
-        f"{quoted_table(each.column)} {'DESC' if each.descending else 'ASC'} NULLS "
-        f"{'FIRST' if each.nulls_first else 'LAST'}"
-        for each in order
-    )
 
 
 def creation(

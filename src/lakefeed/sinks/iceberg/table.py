@@ -172,8 +172,7 @@ class IcebergTable(LedgerBackedSink):
 
     def files_of(self, batch_ids: Iterable[int]) -> int:
         """Count the data files that these batches' commits added, as their snapshots say."""
-        requested = set(batch_ids)
-        files = 0
+        requested, files = set(batch_ids), 0
         for commit in self.ledger.commits():
             if not requested:
                 break

@@ -37,6 +37,11 @@ class Dialect:
     and what ``misfit`` knows."""
     unique_columns: str
     """Statement for index and column of each unique index; an index of other than whole columns has an empty one."""
+    update: str
+    """Statement that changes rows of a table ``t`` by those of ``s``; with ``own`` before each column that changes."""
+    own: str
+    delete: str
+    """Statement that removes the rows of ``t`` that ``s`` names."""
     epoch: str
     """``committed_at`` in seconds since 1970."""
 
@@ -44,20 +49,6 @@ class Dialect:
         """Quote a name; empty parts are left out."""
         quote = self.quote
         return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
-
-    def update(self, target: str, stage: str, *, on: str, set_: Sequence[str], where: str) -> str:
-        """Return the UPDATE of rows of ``t`` from those of ``s``; ``set_`` are quoted columns."""
-        if self.kind == "postgresql":
-            listed = ", ".join(f"{column} = s.{column}" for column in set_)
-            return f"UPDATE {target} t SET {listed} FROM {stage} s WHERE {on} AND {where}"  # noqa: S608
-        listed = ", ".join(f"t.{column} = s.{column}" for column in set_)
-        return f"UPDATE {stage} s STRAIGHT_JOIN {target} t ON {on} SET {listed} WHERE {where}"  # noqa: S608
-
-    def delete(self, target: str, stage: str, *, on: str, where: str) -> str:
-        """Return the DELETE of rows of ``t`` that ``s`` names."""
-        if self.kind == "postgresql":
-            return f"DELETE FROM {target} t USING {stage} s WHERE {on} AND {where}"  # noqa: S608
-        return f"DELETE t FROM {stage} s STRAIGHT_JOIN {target} t ON {on} WHERE {where}"
 
     def staging(self, stage: str, target: str, columns: Sequence[str], *, deletes: bool) -> str:
         """Return the CREATE of an empty table with the target's columns and the attempts' ids.
@@ -106,8 +97,7 @@ POSTGRESQL = Dialect(
     here="current_schema()",
     types={
         "boolean": ("boolean", "bool"),
-        "byte": ("smallint",),
-        "short": ("smallint",),
+        **dict.fromkeys(("byte", "short"), ("smallint",)),
         "integer": ("integer",),
         "long": ("bigint",),
         "float": ("real",),
@@ -124,6 +114,9 @@ POSTGRESQL = Dialect(
     "JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey) "
     "WHERE i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL "
     "AND n.nspname = {schema} AND c.relname = ?",
+    update="UPDATE {target} t SET {changes} FROM {stage} s WHERE {on} AND {where}",
+    own="",
+    delete="DELETE FROM {target} t USING {stage} s WHERE {on} AND {where}",
     epoch="CAST(extract(epoch FROM committed_at) AS double precision)",
 )
 
@@ -162,17 +155,17 @@ MARIADB = Dialect(
         "long": ("BIGINT",),
         "float": ("FLOAT",),
         "double": ("DOUBLE",),
-        "string": (
-            *("LONGTEXT", "varchar", "char", "tinytext", "text", "mediumtext", "longtext", "json", "uuid", "enum"),
-        ),
+        "string": ("LONGTEXT", "varchar", "char", "tinytext", "text", "mediumtext", "longtext", "json", "uuid", "enum"),
         "binary": ("LONGBLOB", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
         "date": ("DATE", "date"),
-        "timestamp": ("DATETIME(6)",),
-        "timestamp_ntz": ("DATETIME(6)",),
+        **dict.fromkeys(("timestamp", "timestamp_ntz"), ("DATETIME(6)",)),
         **dict.fromkeys(("struct", "array", "map"), ("JSON", "json", "longtext")),
     },
     unique_columns="SELECT index_name, CASE WHEN sub_part IS NULL THEN column_name ELSE '' END "
     "FROM information_schema.statistics WHERE table_schema = {schema} AND table_name = ? AND non_unique = 0",
+    update="UPDATE {stage} s STRAIGHT_JOIN {target} t ON {on} SET {changes} WHERE {where}",
+    own="t.",
+    delete="DELETE t FROM {stage} s STRAIGHT_JOIN {target} t ON {on} WHERE {where}",
     epoch="TIMESTAMPDIFF(MICROSECOND, '1970-01-01', committed_at) / 1000000e0",
 )
 

@@ -80,14 +80,12 @@ class JdbcMerge:
         if dialect.kind == "postgresql":
             # It has never seen this table, and would guess how many rows there are.
             session.update(f"ANALYZE {self.stage}")
+        names = {"target": self.target, "stage": self.stage, "on": self._on()}
         gone = 0
         if removes:
-            where = f"{self._ours} AND {deleted} AND {newer}"
-            gone = session.update(dialect.delete(self.target, self.stage, on=self._on(), where=where))
-        columns = [self._quoted(column) for column in self.columns]
-        updated = session.update(
-            dialect.update(self.target, self.stage, on=self._on(), set_=columns, where=f"{kept} AND {newer}")
-        )
+            gone = session.update(dialect.delete.format(**names, where=f"{self._ours} AND {deleted} AND {newer}"))
+        changes = ", ".join(f"{dialect.own}{column} = s.{column}" for column in map(self._quoted, self.columns))
+        updated = session.update(dialect.update.format(**names, changes=changes, where=f"{kept} AND {newer}"))
         inserted = session.update(
             f"INSERT INTO {self.target} ({self._listed()}) SELECT {self._listed('s.')} FROM {self.stage} s "  # noqa: S608
             f"WHERE {kept} AND NOT EXISTS (SELECT 1 FROM {self.target} t WHERE {self._on()})"

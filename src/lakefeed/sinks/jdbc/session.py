@@ -143,25 +143,22 @@ class _JvmSession:
         return int(self._java.update(sql, list(parameters)))
 
 
-@dataclass(frozen=True)
 class PythonDatabase:
     """The sink's database without Spark, for reading only."""
 
-    sink: JdbcSinkConfig
-
-    @property
-    def dialect(self) -> Dialect:
-        return dialect_of(self.sink.url)
+    def __init__(self, sink: JdbcSinkConfig) -> None:
+        self._sink = sink
+        self.dialect = dialect_of(sink.url)
 
     @contextmanager
     def session(self) -> Iterator[PythonSession]:
         """Open a connection of Python's own driver; MissingExtra if that is not installed."""
-        address = Address.of(self.sink.url)
+        address = Address.of(self._sink.url)
         login = {
             "host": address.host,
             "port": address.port,
-            "user": self.sink.user,
-            "password": self.sink.password.get_secret_value(),
+            "user": self._sink.user,
+            "password": self._sink.password.get_secret_value(),
             "connect_timeout": TIMEOUT_SECONDS,
         }
         connect = _postgresql if address.kind == "postgresql" else _mariadb
@@ -261,5 +258,4 @@ def _login_refused(text: str) -> StatementRefusal:
         return StatementRefusal("28P01", 0, text)
     if re.search(r"database \".*\" does not exist", text):
         return StatementRefusal("3D000", 0, text)
-    lines = text.strip().splitlines()
-    return StatementRefusal("08001", 0, lines[0] if lines else "no answer")
+    return StatementRefusal("08001", 0, next(iter(text.strip().splitlines()), "no answer"))
