@@ -11,9 +11,9 @@ import pytest
 from hypothesis import settings
 
 from lakefeed.local import Endpoints, Stack
-from lakefeed.messages import redaction
 from tests.support import guardian
 from tests.support.feed import Feed
+from tests.support.remembered import forget_afterwards
 from tests.support.servers.mariadb import MariaDB, mariadb
 from tests.support.servers.opensearch import OpenSearch, opensearch
 from tests.support.servers.postgresql import PostgreSQL, postgresql
@@ -38,7 +38,7 @@ def pytest_configure() -> None:
 @pytest.fixture(autouse=True)
 def _secrets_of_one_test() -> Iterator[None]:
     """Keep one test's passwords out of the redaction of the next one's messages."""
-    with redaction.forget_afterwards():
+    with forget_afterwards():
         yield
 
 

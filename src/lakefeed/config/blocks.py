@@ -96,20 +96,16 @@ class SinkChoice(OneOf):
     @classmethod
     def _of_another_package(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         """Read a block with a registered sink through a model that has a field for it."""
-        names = [data] if isinstance(data, str) else list(data) if isinstance(data, dict) else []
-        found = {
-            name: settings
-            for name in names
-            if isinstance(name, str) and name not in cls.model_fields and (settings := cls.installed_kind(name))
-        }
+        given = {data: {}} if isinstance(data, str) else data
+        names = [name for name in given if isinstance(name, str)] if isinstance(given, dict) else []
+        others = {name: cls.installed_kind(name) for name in names if name not in cls.model_fields}
+        found = {name: settings for name, settings in others.items() if settings is not None}
         if not found:
             return handler(data)
-        if isinstance(data, str):
-            data = {data: {}}
         fields: Any = {name: (settings | None, None) for name, settings in found.items()}
         extended = create_model(cls.__name__, __base__=cls, **fields)
         extended.__kinds__ = (*cls.__kinds__, *found)
-        return extended.model_validate(data, context=info.context)
+        return extended.model_validate(given, context=info.context)
 
     @property
     def chosen(self) -> sinks.SinkConfig:

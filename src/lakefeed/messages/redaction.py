@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 HIDDEN = "**********"
 SHORTEST = 4
@@ -32,13 +31,3 @@ def redacted(text: str) -> str:
         elif secret in text:
             text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", HIDDEN, text)
     return text
-
-
-@contextmanager
-def forget_afterwards() -> Iterator[None]:
-    """Forget the secrets that are remembered inside: for tests, which share a process and use words as passwords."""
-    before = set(_known)
-    try:
-        yield
-    finally:
-        _known.intersection_update(before)

@@ -6,6 +6,7 @@ import pytest
 
 from lakefeed.errors import ConfigError
 from lakefeed.messages import redaction
+from tests.support.remembered import forget_afterwards
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_a_secret_is_hidden_wherever_a_message_has_it(secret: str, text: str, sh
 
 
 def test_what_one_block_remembers_the_next_does_not_hide() -> None:
-    with redaction.forget_afterwards():
+    with forget_afterwards():
         redaction.remember(["wrong"])
         assert redaction.redacted("wrong") == redaction.HIDDEN
     assert redaction.redacted("wrong") == "wrong"

@@ -1,0 +1,18 @@
+"""Secrets that a test's process remembers: tests share one, and use words as passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakefeed.messages import redaction
+
+
+@contextmanager
+def forget_afterwards() -> Iterator[None]:
+    """Forget the secrets that are remembered inside."""
+    before = set(redaction._known)
+    try:
+        yield
+    finally:
+        redaction._known.intersection_update(before)
