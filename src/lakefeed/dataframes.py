@@ -23,9 +23,10 @@ from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode import Raw, decoded
 from lakefeed.records.decode import rows as decoded_rows
-from lakefeed.records.decode.resolve import key_spec_of, put_credentials, resolve_decoder
+from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, newest_per_key, query_id, read_batch, read_stream
+from lakefeed.records.spec import ResolvedDecoder
 from lakefeed.records.transform.plan import QueryPlan
 from lakefeed.sinks.iceberg.definition import append_table
 
@@ -108,11 +109,8 @@ def read_topic(
         records = read_batch(spark, source, ranges=requested, headers=headers)
         records = newest_per_key(records) if latest_per_key else records
     put_credentials(spark, how)
-    values = decoded(
-        records,
-        resolve_decoder(spark, how, source, accept=accept).spec,
-        key=key_spec_of(spark, how, source, accept=accept),
-    )
+    decoder = resolve_decoder(spark, how, source, accept=accept)
+    values = decoded(records, decoder.spec, key=decoder.key)
     return decoded_rows(values, keep=list(how.metadata), on_null=how.on_null, on_bad_timestamp=how.on_bad_timestamp)
 
 
@@ -182,7 +180,9 @@ def write_table(
         stateful=stateful,
     )
     start.require_resume()
-    rows = RowBuilder(schema=ReaderSchema(Raw(), keeper=target), transform=lambda rows: rows, is_decoded=True)
+    rows = RowBuilder(
+        schema=ReaderSchema(ResolvedDecoder(spec=Raw()), keeper=target), transform=lambda rows: rows, is_decoded=True
+    )
     counting = CountInQuery(spark, rows, target) if stateful else CountPerAttempt(spark, rows, target)
     writer = BatchWriter(spark, feed=feed, sink=target, rows=rows, counting=counting)
     writer.begin(frame)

@@ -13,9 +13,10 @@ from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.records.decode import RECORD, DecodeSpec, Raw, RecordPolicy, RowExpectation, classify, decoded, rows
 from lakefeed.records.decode.changes import delete_rule
-from lakefeed.records.decode.resolve import ResolvedDecoder, key_spec_of, resolve_decoder
+from lakefeed.records.decode.resolve import resolve_decoder
 from lakefeed.records.schema.fit import RowTransform, StorableRows
 from lakefeed.records.schema.reader import ReaderSchema
+from lakefeed.records.spec import ResolvedDecoder
 from lakefeed.records.transform.steps import TransformSteps, split_by_topic
 from lakefeed.sinks.definition import RowSink
 
@@ -112,32 +113,24 @@ class FeedDecoder:
         """Make the builder of the sink's rows, with the reader's schema that the sink remembers."""
         config = self._config
         decoder = self._resolve(spark, sink)
-        schema = ReaderSchema(
-            decoder.spec,
-            policy=config.schema_.on_change,
-            accept=config.schema_.accept,
-            latest_id=decoder.latest_id,
-            writer_schema=decoder.writer_schema,
-            keeper=sink,
-        )
         return RowBuilder(
-            schema=schema,
+            schema=ReaderSchema(decoder, policy=config.schema_.on_change, keeper=sink),
             policy=self.policy,
             keep=kept_metadata(config),
             transform=transform,
             streams=transform.streams,
-            key=self._key(spark),
+            key=decoder.key,
             is_decoded=config.source.numbered is None,
             check=check,
         )
 
     def strict_rows(self, spark: SparkSession) -> Callable[[DataFrame], DataFrame]:
         """Return a function from records to decoded rows; a record that cannot be read stops the read."""
-        spec, key, policy = self._resolve(spark).spec, self._key(spark), self.policy
+        decoder, policy = self._resolve(spark), self.policy
 
         def read(records: DataFrame) -> DataFrame:
             return rows(
-                decoded(records, spec, key=key),
+                decoded(records, decoder.spec, key=decoder.key),
                 keep=kept_metadata(self._config),
                 on_null="fail" if policy.on_null == "dead_letter" else policy.on_null,
                 on_bad_timestamp=policy.on_bad_timestamp,
@@ -146,10 +139,6 @@ class FeedDecoder:
             )
 
         return read
-
-    def _key(self, spark: SparkSession) -> DecodeSpec | None:
-        config, source = self._config, self._config.source.numbered
-        return None if source is None else key_spec_of(spark, config.decode, source, accept=config.schema_.accept)
 
     def _resolve(self, spark: SparkSession, sink: RowSink | None = None) -> ResolvedDecoder:
         if self._resolved is None:

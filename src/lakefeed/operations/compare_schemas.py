@@ -14,7 +14,7 @@ from lakefeed.config.upserts import kept_metadata, upserting
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.changes import row_type
-from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
+from lakefeed.records.decode.registry import KINDS, RegisteredSchema, SchemaRegistry
 from lakefeed.records.decode.resolve import subject_of
 from lakefeed.records.decode.verdict import metadata_column
 from lakefeed.records.schema.changes import Change, History, read_history, renames
@@ -60,9 +60,6 @@ class Outlook:
     note: str | None
 
 
-KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
-
-
 def registered(config: PipelineConfig) -> list[RegisteredSchema]:
     """Return all versions of the pipeline's subject, oldest first, each as an equivalent Avro record schema.
 
@@ -76,8 +73,7 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
             hint="lakefeed schema history shows what the table remembers, lakefeed schema infer looks at the records",
         )
     subject = subject_of(decode.subject, config.kafka, "value")
-    known = decode.registry
-    registry = SchemaRegistry(known.url, username=known.username, password=known.password)
+    registry = SchemaRegistry.of(decode.registry)
     versions = registry.versions(subject)
     if not versions:
         raise ResourceMissing(f"subject {subject} has no versions", where=registry.url)

@@ -22,7 +22,7 @@ from lakefeed.feed.feed import Feed
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts, Reason
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.records.decode import RecordPolicy
-from lakefeed.records.decode.resolve import key_spec_of, put_credentials, resolve_decoder
+from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
 from lakefeed.records.schema.reader import ChangePolicy as OnChange
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.sources.kafka import newest_per_key, read_batch
@@ -136,22 +136,15 @@ class BatchRead:
 
     def _writer(self, spark: SparkSession, target: Target) -> BatchWriter:
         put_credentials(spark, self.decode)
-        decoding = resolve_decoder(spark, self.decode, self.source, accept=self.accept)
-        schema = ReaderSchema(
-            decoding.spec,
-            # Older records may well have another schema: that is no change that one could stop at.
-            policy="ignore" if self.on_change == "fail" else self.on_change,
-            accept=self.accept,
-            latest_id=decoding.latest_id,
-            writer_schema=decoding.writer_schema,
-            keeper=target,
-        )
+        decoder = resolve_decoder(spark, self.decode, self.source, accept=self.accept)
+        # Older records may well have another schema: that is no change that one could stop at.
+        on_change = "ignore" if self.on_change == "fail" else self.on_change
         rows = RowBuilder(
-            schema=schema,
+            schema=ReaderSchema(decoder, policy=on_change, keeper=target),
             policy=self.policy,
             keep=tuple(self.decode.metadata),
             transform=self.transform,
-            key=key_spec_of(spark, self.decode, self.source, accept=self.accept),
+            key=decoder.key,
         )
         return BatchWriter(spark, feed=self.name, sink=target, rows=rows, counting=CountPerAttempt(spark, rows, target))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -134,6 +135,25 @@ class Raw:
 
 
 DecodeSpec = ConfluentAvro | ConfluentProtobuf | ConfluentJson | PlainAvro | PlainProtobuf | Json | Csv | String | Raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedDecoder:
+    """The decoder of a source's records, by the registry's schemas of one moment.
+
+    Attributes:
+        spec: what decodes the values.
+        key: what decodes the keys; None if they stay bytes.
+        latest_id: id of the registered schema in ``spec``; None for formats whose records name no schema, and where a
+            schema file is given.
+        writer_schema: from an id to the writer's schema, as an Avro record schema whatever it is in the registry; None
+            for formats whose records name no schema.
+    """
+
+    spec: DecodeSpec
+    key: DecodeSpec | None = None
+    latest_id: int | None = None
+    writer_schema: Callable[[int], str] | None = None
 
 
 def registry_address(url: str) -> str:

@@ -20,6 +20,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
+from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
@@ -33,7 +34,7 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.encode.avro import null_error, quoted
+from lakefeed.records.encode.avro import null_error
 from lakefeed.records.encode.encode import Encoding, Format, settle, value_of
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
@@ -263,7 +264,7 @@ def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
     if sink.key is None:
         return sf.lit(None).cast("binary")
     if isinstance(sink.key, list):
-        columns = sf.struct(*(sf.col(quoted(name)) for name in sink.key))
+        columns = sf.struct(*(sf.col(quoted((name,))) for name in sink.key))
         return sf.to_json(columns, {"ignoreNullFields": "false"}).cast("binary")
     made = sf.expr(sink.key)
     is_bytes = isinstance(rows.select(made).schema.fields[0].dataType, BinaryType)
@@ -281,7 +282,7 @@ def _column_bytes(name: str, rows: DataFrame) -> Column:
             where="sink.kafka.value.column",
             hint="value: json, or make a text of it in the transform",
         )
-    column = sf.col(quoted(name))
+    column = sf.col(quoted((name,)))
     return column if isinstance(type_, t.BinaryType) else column.cast("string").cast("binary")
 
 
@@ -301,10 +302,7 @@ def _encoding(sink: KafkaSinkConfig, rows: DataFrame) -> Encoding | None:
 
 
 def _registry(value: Value) -> SchemaRegistry | None:
-    registry = value.registry
-    if registry is None:
-        return None
-    return SchemaRegistry(registry.url, username=registry.username, password=registry.password)
+    return None if value.registry is None else SchemaRegistry.of(value.registry)
 
 
 def header(name: str, value: Column) -> Column:

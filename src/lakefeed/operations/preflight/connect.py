@@ -118,7 +118,7 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
 def _registry(settings: Registry) -> SchemaRegistry:
     from lakefeed.records.decode.registry import SchemaRegistry
 
-    return SchemaRegistry(settings.url, username=settings.username, password=settings.password)
+    return SchemaRegistry.of(settings)
 
 
 def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> list[Check]:
@@ -137,21 +137,13 @@ def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> lis
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> None:
-    from lakefeed.operations.compare_schemas import KINDS
     from lakefeed.records.decode.avro_schema import table_schema
 
     client = _registry(registry)
     if subject is None:
         client.subjects()
         return
-    latest = client.latest(subject)
-    if latest.kind != KINDS[kind]:
-        called = next((name for name, each in KINDS.items() if each == latest.kind), None)
-        raise ConfigError(
-            f"the subject {subject} holds a schema of kind {latest.kind}, not {KINDS[kind]}",
-            where=registry.url,
-            hint=f"decode it as {called}" if called else None,
-        )
+    latest = client.latest(subject, block=kind)
     if kind != "protobuf":
         table_schema(None, latest, registry=registry.url)
 

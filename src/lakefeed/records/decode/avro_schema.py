@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, SchemaIncompatible
@@ -25,8 +25,6 @@ def avro_schema_of(spark: SparkSession, registry: SchemaRegistry, schema_id: int
 
     Args:
         spark: any session; Protobuf is translated in its JVM.
-        registry: where the id comes from.
-        schema_id: as records carry it.
         message: for Protobuf, the message, with the package or without. Default: the schema's first.
 
     Raises:
@@ -77,8 +75,12 @@ def avro_schema_of_text(
     from pyspark.errors import PySparkException
 
     try:
-        types = _types(spark, schema, references)
-        return str(jvm.java(spark).decode.ProtobufSchemas.avroSchema(types, message))
+        schemas = jvm.java(spark).decode.ProtobufSchemas
+        if isinstance(schema, bytes):
+            types = schemas.typesOfSet(base64.b64encode(schema).decode())
+        else:
+            types = schemas.types(schema, list(references))
+        return str(schemas.avroSchema(types, message))
     except (Py4JJavaError, PySparkException) as error:
         raise ConfigError(
             f"The Protobuf schema cannot be used: {jvm.cause_of(error)}",
@@ -96,14 +98,3 @@ def _of_json_schema(schema: SchemaText) -> str:
         raise ConfigError(f"The JSON Schema is malformed: {malformed}") from None
     parse(text)
     return text
-
-
-def _types(spark: SparkSession, schema: str | bytes, references: Sequence[str]) -> Any:
-    schemas = jvm.java(spark).decode.ProtobufSchemas
-    if isinstance(schema, bytes):
-        return schemas.typesOfSet(base64.b64encode(schema).decode())
-    gateway: Any = spark._jvm
-    texts = gateway.java.util.ArrayList()
-    for text in references:
-        texts.add(text)
-    return schemas.types(schema, texts)

@@ -13,7 +13,7 @@ from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import DELETED
 from lakefeed.config.upserts import tombstones_delete, upserting
 from lakefeed.errors import ConfigError
-from lakefeed.records.decode.formats import KEY
+from lakefeed.records.decode.formats import KEY, with_result
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -76,14 +76,8 @@ def unwrap(records: DataFrame) -> DataFrame:
     ]
     error = sf.coalesce(decoded["error"], sf.when(decoded["value"].isNotNull(), _fault(op, event)))
     row = sf.struct(*fields, op.alias(OP), _change_time(event, schema).alias(TS_MS))
-    return records.withColumn(
-        "decoded",
-        sf.struct(
-            sf.when(error.isNull() & decoded["value"].isNotNull(), row).alias("value"),
-            decoded["schema_id"].alias("schema_id"),
-            error.alias("error"),
-        ),
-    )
+    value = sf.when(error.isNull() & decoded["value"].isNotNull(), row)
+    return with_result(records, value, schema_id=decoded["schema_id"], error=error)
 
 
 def row_type(event: StructType) -> StructType:
@@ -140,11 +134,8 @@ def _fault(op: Column, event: Column) -> Column:
 def _change_time(event: Column, schema: StructType) -> Column:
     from pyspark.sql import functions as sf
 
-    times = []
-    if "ts_ms" in _struct(schema, "source").names:
-        times.append(event["source"]["ts_ms"].cast("bigint"))
-    if "ts_ms" in schema.names:
-        times.append(event["ts_ms"].cast("bigint"))
+    places = (event["source"], _struct(schema, "source")), (event, schema)
+    times = [place["ts_ms"].cast("bigint") for place, fields in places if "ts_ms" in fields.names]
     return sf.coalesce(*times, sf.lit(None).cast("bigint"))
 
 

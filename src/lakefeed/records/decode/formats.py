@@ -15,7 +15,7 @@ from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
 KEY = "decoded_key"
@@ -25,18 +25,33 @@ _RESULT = "_lakefeed_key"
 _VALUE = "_lakefeed_value"
 
 
-def with_decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
-    """Add the column ``decoded``, made of the column ``value``."""
+def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = None) -> DataFrame:
+    """Add the column ``decoded: struct<value, schema_id, error>``, to a batch or a stream.
+
+    A record that cannot be read gets an ``error``, it never stops the job. A schema registry that does not answer does
+    stop it: see ``registry_error_of``.
+
+    Args:
+        records: with the column ``value`` (bytes), as Spark's Kafka source gives it.
+        spec: how the values are encoded.
+        key: how the keys (column ``key``) are encoded. Adds the column ``decoded_key``, and a key that cannot be read
+            is an error of its record.
+
+    Raises:
+        ConfigError: a schema that cannot be used, or the JVM does not have the credentials.
+    """
+    result = _with_value(records, spec)
+    return result if key is None else _with_key(result, key)
+
+
+def _with_value(records: DataFrame, spec: DecodeSpec) -> DataFrame:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
 
     if isinstance(spec, specs.Raw):
-        value = sf.when(sf.col("value").isNotNull(), sf.struct("value"))
-        schema_id, error = sf.lit(None).cast("int"), sf.lit(None).cast("string")
-        return records.withColumn(
-            "decoded", sf.struct(value.alias("value"), schema_id.alias("schema_id"), error.alias("error"))
-        )
+        value, nothing = sf.when(sf.col("value").isNotNull(), sf.struct("value")), sf.lit(None)
+        return with_result(records, value, schema_id=nothing.cast("int"), error=nothing.cast("string"))
     options = _options(records.sparkSession, spec)
     catalog = jvm.function_catalog(records.sparkSession, "io.lakefeed.decode.DecodeCatalog", options)
     try:
@@ -50,7 +65,7 @@ def with_decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
         ) from None
 
 
-def with_decoded_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
+def _with_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
     """Add the column ``KEY`` to records whose values are decoded.
 
     A key that cannot be read makes the record an error, whose reason begins with ``key:``. A null key is null.
@@ -59,17 +74,23 @@ def with_decoded_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
 
     decoded = sf.col("decoded")
     as_values = records.withColumnsRenamed({"value": _VALUE, "key": "value", "decoded": KEY})
-    keyed = with_decoded(as_values, spec).withColumnsRenamed(
+    keyed = _with_value(as_values, spec).withColumnsRenamed(
         {"value": "key", _VALUE: "value", "decoded": _RESULT, KEY: "decoded"}
     )
     key_error = sf.col(f"{_RESULT}.error")
-    both = sf.struct(
-        sf.when(key_error.isNull(), decoded["value"]).alias("value"),
-        decoded["schema_id"].alias("schema_id"),
-        sf.coalesce(decoded["error"], sf.concat(sf.lit("key: "), key_error)).alias("error"),
-    )
+    value = sf.when(key_error.isNull(), decoded["value"])
+    error = sf.coalesce(decoded["error"], sf.concat(sf.lit("key: "), key_error))
     key = sf.col(f"{_RESULT}.value.value" if _has_one_value(spec) else f"{_RESULT}.value")
-    return keyed.withColumn("decoded", both).withColumn(KEY, key).drop(_RESULT)
+    both = with_result(keyed, value, schema_id=decoded["schema_id"], error=error)
+    return both.withColumn(KEY, key).drop(_RESULT)
+
+
+def with_result(records: DataFrame, value: Column, *, schema_id: Column, error: Column) -> DataFrame:
+    """Add or replace the column ``decoded``."""
+    from pyspark.sql import functions as sf
+
+    parts = value.alias("value"), schema_id.alias("schema_id"), error.alias("error")
+    return records.withColumn("decoded", sf.struct(*parts))
 
 
 def _has_one_value(spec: DecodeSpec) -> bool:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode.json_schema_document import TYPES, Pointer, Resolver, SchemaDocuments, too_deep
@@ -26,7 +26,6 @@ ANY = "lakefeed.json"
 NAME = "lakefeed.json.name"
 """Property of an Avro field: the property's name, where the field cannot have it."""
 
-_TEXT = {"type": "string", ANY: True}
 _FORMATS = {
     "date-time": {"type": "long", "logicalType": "timestamp-micros"},
     "date": {"type": "int", "logicalType": "date"},
@@ -44,6 +43,22 @@ _Part: TypeAlias = tuple[Any, Resolver]
 
 class _Recursive(Exception):
     """A schema inside itself."""
+
+
+class _Made(NamedTuple):
+    """The Avro type of the values at a place; ``is_any`` is the mark ``ANY``, which belongs to the field."""
+
+    type: Any
+    nullable: bool = False
+    is_any: bool = False
+
+    @property
+    def schema(self) -> Any:
+        """The type with null where it is one of the values."""
+        return ["null", self.type] if self.nullable and self.type != "null" else self.type
+
+
+_TEXT = _Made("string", is_any=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +94,7 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
         path=Pointer(),
     )
     try:
-        made, _ = _Translation(documents).type(root)
+        made = _Translation(documents).type(root).type
     except RecursionError:
         raise too_deep() from None
     if not isinstance(made, dict) or made.get("type") != "record":
@@ -97,16 +112,15 @@ class _Translation:
         self._columns = 0
         self._steps = 0
 
-    def type(self, place: _Place) -> tuple[Any, bool]:
-        """Return the Avro type of the values at a place, and whether null is one of them."""
+    def type(self, place: _Place) -> _Made:
         if place.path.level > DEEPEST:
             raise too_deep()
         try:
             flat, around = self._flat(place)
         except _Recursive:
-            return _TEXT, False
+            return _TEXT
         if any(schema is False for schema, _ in flat):
-            return _TEXT, False
+            return _TEXT
         place = replace(place, parts=tuple(each for each in flat if isinstance(each[0], dict)), around=around)
         words = [] if _having(place.parts, "properties") else [each for each in _CHOICES if _having(place.parts, each)]
         return self._choice(place, words[0]) if words else self._single(place)
@@ -148,35 +162,33 @@ class _Translation:
                 hint="describe what repeats as an object without properties: it becomes a column of JSON text",
             )
 
-    def _choice(self, place: _Place, word: str) -> tuple[Any, bool]:
+    def _choice(self, place: _Place, word: str) -> _Made:
         rest = [({key: value for key, value in part.items() if key != word}, at) for part, at in place.parts]
         base = [each for each in rest if each[0]]
         (options, resolver), *_ = _having(place.parts, word)
         return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
 
-    def _one_of(self, places: Iterable[_Place]) -> tuple[Any, bool]:
+    def _one_of(self, places: Iterable[_Place]) -> _Made:
         """Return the type that all places have, or text."""
         found = [self.type(place) for place in places]
-        types = [each for each, _ in found if each != "null"]
+        types = [made._replace(nullable=False) for made in found if made.type != "null"]
         if not types:
-            return "null", True
-        same = all(each == types[0] for each in types)
-        return (types[0] if same else _TEXT), any(can_be_null for _, can_be_null in found)
+            return _Made("null", nullable=True)
+        same = all(made == types[0] for made in types)
+        return (types[0] if same else _TEXT)._replace(nullable=any(made.nullable for made in found))
 
-    def _single(self, place: _Place) -> tuple[Any, bool]:
+    def _single(self, place: _Place) -> _Made:
         kinds, nullable = _kinds([schema for schema, _ in place.parts])
         if kinds is None or len(kinds) > 1:
-            return _TEXT, nullable
+            return _TEXT._replace(nullable=nullable)
         if not kinds:
-            return "null", True
+            return _Made("null", nullable=True)
         [kind] = kinds
-        if kind == "object":
-            return self._object(place), nullable
-        if kind == "array":
-            return self._array(place), nullable
-        return (_string(place.parts) if kind == "string" else _SINGLE[kind]), nullable
+        if kind in ("object", "array"):
+            return (self._object(place) if kind == "object" else self._array(place))._replace(nullable=nullable)
+        return _Made(_string(place.parts) if kind == "string" else _SINGLE[kind], nullable)
 
-    def _object(self, place: _Place) -> Any:
+    def _object(self, place: _Place) -> _Made:
         properties = _properties(place.parts)
         if not properties:
             values = [
@@ -184,20 +196,20 @@ class _Translation:
             ]
             if not values:
                 return _TEXT
-            of_values, nullable = self.type(place.below(values, "additionalProperties"))
-            return _with_mark({"type": "map", "values": _nullable(of_values, nullable)}, of_values)
+            made = self.type(place.below(values, "additionalProperties"))
+            return _Made({"type": "map", "values": made.schema}, is_any=made.is_any)
         own = self._unused(place.name)
         required = {name for names, _ in _having(place.parts, "required") for name in names}
         fields: dict[str, dict[str, Any]] = {}
         for key, parts in properties.items():
-            made, nullable = self.type(place.below(parts, "properties", key, name=f"{own}_{_plain(key)}"))
-            self._field(fields, place, key, made, nullable or key not in required)
+            made = self.type(place.below(parts, "properties", key, name=f"{own}_{_plain(key)}"))
+            self._field(fields, place, key, made if key in required else made._replace(nullable=True))
         for key, described in self._sometimes(place).items():
             if key not in properties:
                 inner = place.below((), "properties", key, name=f"{own}_{_plain(key)}")
-                made, _ = self._one_of(inner.having((part,)) for part in described) if described else (_TEXT, True)
-                self._field(fields, place, key, made, True)
-        return {"type": "record", "name": own, "fields": list(fields.values())}
+                made = self._one_of(inner.having((part,)) for part in described) if described else _TEXT
+                self._field(fields, place, key, made._replace(nullable=True))
+        return _Made({"type": "record", "name": own, "fields": list(fields.values())})
 
     def _sometimes(self, place: _Place) -> dict[str, list[_Part] | None]:
         """Return the properties that choices and conditions add to an object with properties.
@@ -223,7 +235,7 @@ class _Translation:
                 found.setdefault(key, [part for each in described for part in each[key]] if everywhere else None)
         return found
 
-    def _field(self, fields: dict[str, dict[str, Any]], place: _Place, key: str, made: Any, optional: bool) -> None:
+    def _field(self, fields: dict[str, dict[str, Any]], place: _Place, key: str, made: _Made) -> None:
         self._columns += 1
         self._count(place)
         name = key or "_"
@@ -233,21 +245,21 @@ class _Translation:
                 where=str(place.path),
                 hint="rename one of them, or decode as json with schema_ddl",
             )
-        column: dict[str, Any] = {"name": name, "type": _nullable(_bare(made), optional)}
-        if optional:
+        column: dict[str, Any] = {"name": name, "type": made.schema}
+        if made.nullable:
             column["default"] = None
-        if _marked(made):
+        if made.is_any:
             column[ANY] = True
         if name != key:
             column[NAME] = key
         fields[name] = column
 
-    def _array(self, place: _Place) -> Any:
+    def _array(self, place: _Place) -> _Made:
         items = [each for each in _having(place.parts, "items") if each[0] is not True and each[0] != {}]
         if not items or not all(isinstance(each, dict) for each, _ in items) or _having(place.parts, "prefixItems"):
             return _TEXT
-        of_items, nullable = self.type(place.below(items, "items"))
-        return _with_mark({"type": "array", "items": _nullable(of_items, nullable)}, of_items)
+        made = self.type(place.below(items, "items"))
+        return _Made({"type": "array", "items": made.schema}, is_any=made.is_any)
 
     def _unused(self, name: str) -> str:
         """Return a free name: Avro names a record once; here each place has a record of its own."""
@@ -331,27 +343,6 @@ def _string(parts: Iterable[_Part]) -> Any:
     if any(each == "base64" for each, _ in _having(parts, "contentEncoding")) or {"byte", "base64"} & set(formats):
         return "bytes"
     return next((_FORMATS[each] for each in formats if each in _FORMATS), "string")
-
-
-def _nullable(made: Any, nullable: bool) -> Any:
-    bare = _bare(made)
-    return ["null", bare] if nullable and bare != "null" else bare
-
-
-def _bare(made: Any) -> Any:
-    """Return the type without the mark, which belongs to the field."""
-    if isinstance(made, dict) and ANY in made:
-        rest = {key: value for key, value in made.items() if key != ANY}
-        return rest["type"] if len(rest) == 1 else rest
-    return made
-
-
-def _marked(made: Any) -> bool:
-    return isinstance(made, dict) and made.get(ANY) is True
-
-
-def _with_mark(container: dict[str, Any], part: Any) -> dict[str, Any]:
-    return {**container, ANY: True} if _marked(part) else container
 
 
 def _plain(key: str) -> str:

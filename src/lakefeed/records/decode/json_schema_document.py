@@ -74,11 +74,10 @@ class SchemaDocuments:
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
         self._legacy: dict[int, bool] = {}
         self.root = _read(text, "the JSON Schema")
-        resources = [("", self._resource(self.root))]
+        self._resources = {"": self._resource(self.root)}
         for name, referred in references.items():
-            resources.append((name, self._resource(_read(referred, f"the referred schema {name}"))))
-        self._resources = dict(resources)
-        for _, resource in resources:
+            self._resources[name] = self._resource(_read(referred, f"the referred schema {name}"))
+        for resource in tuple(self._resources.values()):
             if (identity := resource.id()) is not None:
                 self._resources.setdefault(identity.rstrip("#"), resource)
         registry: Registry[Any] = Registry(retrieve=self._retrieve)  # type: ignore[call-arg]
@@ -121,15 +120,14 @@ class SchemaDocuments:
 
     def _retrieve(self, uri: str) -> Resource[Any]:
         """Find the document of an address that is not exactly a reference's name by the end of its path."""
-        requested = _path(uri)
-        best, most = None, 0
-        for key, resource in self._resources.items():
-            same = sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(requested, _path(key), strict=False)))
-            if same > most:
-                best, most = resource, same
-        if best is None:
+
+        def same(key: str) -> int:
+            return sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(_path(uri), _path(key), strict=False)))
+
+        best = max(self._resources, key=same)
+        if not same(best):
             raise NoSuchResource(ref=uri)  # type: ignore[call-arg]
-        return best
+        return self._resources[best]
 
 
 def _path(uri: str) -> list[str]:

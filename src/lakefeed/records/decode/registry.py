@@ -11,26 +11,32 @@ import http.client
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
-from lakefeed.clients.http import exchange
+from lakefeed.clients.http import Response, exchange
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable, WorldError
-from lakefeed.records.schema.parse import parse_any
+from lakefeed.records.schema.parse import full_name, parse_any
 from lakefeed.records.spec import registry_address
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
+    from lakefeed.config.connections import Registry
+
 T = TypeVar("T")
+
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
+"""The kind of a schema in the registry, by the block of a pipeline file that decodes with it."""
 
 DEEPEST_REFERENCE = 32
 MOST_REFERENCES = 1_000
 TIMEOUT_SECONDS = 5
 _PAUSE_SECONDS = 0.2
-_NAMED = {"record", "error", "enum", "fixed"}
+_NAMED = ("record", "error", "enum", "fixed")
 _MOST_BYTES = 16 << 20
 _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
 
@@ -70,13 +76,7 @@ class RegisteredSchema(SchemaText):
 
 
 class _Refused(Exception):
-    """The registry answered with an error; ``code`` is the API's, None if what answers is no registry."""
-
-    def __init__(self, status: int, code: int | None, message: str) -> None:
-        self.status = status
-        self.code = code
-        self.message = message
-        super().__init__(f"HTTP status {status}: {message}")
+    """The registry's answer with an error, a ``Response``."""
 
 
 class SchemaRegistry:
@@ -86,12 +86,8 @@ class SchemaRegistry:
     ResourceMissing if it has no such subject or id; the hint then has the subjects with a similar name.
 
     Args:
-        url: base address, without credentials; Apicurio's ends in ``/apis/ccompat/v7``.
-        username: for HTTP basic authentication; None for none.
-        password: belongs to the user name.
-
-    Raises:
-        ConfigError: the address is not usable, or the user name or the password is missing.
+        url: base address, without credentials; Apicurio's ends in ``/apis/ccompat/v7``. Not usable: a ConfigError.
+        username: for HTTP basic authentication, with the password.
     """
 
     def __init__(self, url: str, *, username: str | None = None, password: SecretStr | None = None) -> None:
@@ -103,10 +99,23 @@ class SchemaRegistry:
             login = f"{username}:{password.get_secret_value()}".encode()
             self._headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
 
-    def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest version of a subject."""
+    @classmethod
+    def of(cls, settings: Registry) -> Self:
+        """Make the client of a pipeline's registry."""
+        return cls(settings.url, username=settings.username, password=settings.password)
+
+    def latest(self, subject: str, *, block: str | None = None) -> RegisteredSchema:
+        """Return the newest version of a subject; refuse one of another kind than the block decodes."""
         with self._failures(f"subject {subject}"):
-            return self._version(subject, "latest")
+            found = self._version(subject, "latest")
+        if block is not None and found.kind != KINDS[block]:
+            other = next((name for name, kind in KINDS.items() if kind == found.kind), None)
+            raise ConfigError(
+                f"the subject {subject} holds a schema of kind {found.kind}, not {KINDS[block]}",
+                where=self.url,
+                hint=f"decode it as {other}" if other else None,
+            )
+        return found
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
         """Return all versions of a subject that are not deleted, oldest first."""
@@ -186,34 +195,25 @@ class SchemaRegistry:
 
     def _ask(self, kind: type[T], method: str, *path: str, document: Mapping[str, Any] | None = None) -> T:
         """Return the JSON of the answer; ask a second time after a bad moment of the registry."""
-        url = "/".join([self.url.rstrip("/"), *(quote(part, safe="") for part in path)])
+        url = "/".join([self.url, *(quote(part, safe="") for part in path)])
         body = None if document is None else json.dumps(document).encode()
-        for is_last in (False, True):
-            try:
-                answer = exchange(
-                    method, url, seconds=TIMEOUT_SECONDS, headers=self._headers, body=body, most_bytes=_MOST_BYTES
-                )
-            except (OSError, http.client.HTTPException):
-                if is_last:
-                    raise
-            else:
-                if is_last or not (answer.status == 429 or answer.status >= 500):
-                    break
+        send = partial(exchange, method, url, seconds=TIMEOUT_SECONDS, headers=self._headers, body=body)
+        answer = None
+        with suppress(OSError, http.client.HTTPException):
+            answer = send(most_bytes=_MOST_BYTES)
+        if answer is None or answer.status == 429 or answer.status >= 500:
             time.sleep(_PAUSE_SECONDS)
-        if answer.status == 200:
-            return _checked(kind, json.loads(answer.body))
-        try:
-            error = _checked(dict, json.loads(answer.body))
-            raise _Refused(answer.status, int(error["error_code"]), str(error.get("message")))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise _Refused(answer.status, None, "") from None
+            answer = send(most_bytes=_MOST_BYTES)
+        if answer.status != 200:
+            raise _Refused(answer)
+        return _checked(kind, json.loads(answer.body))
 
     @contextmanager
     def _failures(self, what: str) -> Iterator[None]:
         try:
             yield
-        except _Refused as error:
-            raise self._error_of(error, what) from None
+        except _Refused as refused:
+            raise self._error_of(refused.args[0], what) from None
         except (ValueError, KeyError, TypeError, RecursionError):
             # A success whose body is no JSON, or other JSON: a web server, but not a registry.
             raise _not_a_registry(self.url, 200) from None
@@ -225,8 +225,8 @@ class SchemaRegistry:
                 hint="is it running, and is the address right? For the local stack: lakefeed local status",
             ) from None
 
-    def _error_of(self, error: _Refused, what: str) -> LakefeedError:
-        status, where = error.status, f"{what} of {self.url}"
+    def _error_of(self, answer: Response, what: str) -> LakefeedError:
+        status, where = answer.status, f"{what} of {self.url}"
         if status in {401, 403}:
             return AccessDenied(
                 f"The schema registry refuses the credentials (HTTP status {status})",
@@ -235,19 +235,22 @@ class SchemaRegistry:
             )
         if status == 429 or status >= 500:
             return Unreachable(f"The schema registry answers with HTTP status {status}", where=where)
-        if error.code is None:
+        try:
+            error = _checked(dict, json.loads(answer.body))
+            int(error["error_code"])
+        except (ValueError, KeyError, TypeError, RecursionError):
             return _not_a_registry(self.url, status)
         if status == 404:
             return ResourceMissing(f"The schema registry has no {what}", where=self.url, hint=self._nearest(what))
         if status == 409:
             return ConfigError(
-                f"The schema is not compatible with the subject's earlier versions: {error.message}",
+                f"The schema is not compatible with the subject's earlier versions: {error.get('message')}",
                 where=where,
                 hint="give new fields a default, or register it under another subject",
             )
         if status == 422:
-            return ConfigError(f"The registry refuses the schema: {error.message}", where=where)
-        return WorldError(f"The schema registry answers with HTTP status {status}: {error.message}", where=where)
+            return ConfigError(f"The registry refuses the schema: {error.get('message')}", where=where)
+        return WorldError(f"The schema registry answers with HTTP status {status}: {error.get('message')}", where=where)
 
     def _nearest(self, what: str) -> str | None:
         kind, _, name = what.partition(" ")
@@ -289,13 +292,9 @@ def inline(text: str, referred: Sequence[str]) -> str:
         raise ConfigError("the Avro schema and those that it refers to do not fit together") from None
 
 
-def _full_name(name: str, namespace: str) -> str:
-    return name if "." in name or not namespace else f"{namespace}.{name}"
-
-
 def _names(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
     """Return the full name of a named type, and the namespace inside it."""
-    full = _full_name(schema["name"], schema.get("namespace", namespace))
+    full = full_name(schema["name"], schema.get("namespace", namespace))
     return full, full.rpartition(".")[0]
 
 
@@ -320,7 +319,7 @@ def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
 def _with_types(schema: Any, namespace: str, definitions: dict[str, Any], known: set[str]) -> Any:
     """Return ``schema`` with the definition of each type in ``definitions`` that is not ``known`` yet."""
     if isinstance(schema, str):
-        full = _full_name(schema, namespace)
+        full = full_name(schema, namespace)
         full = full if full in definitions or full in known else schema
         if full in known:
             return full

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +20,7 @@ from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of, table_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.schema.parse import require_usable
-from lakefeed.records.spec import DecodeSpec
+from lakefeed.records.spec import DecodeSpec, ResolvedDecoder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,29 +28,11 @@ if TYPE_CHECKING:
 Part = Literal["value", "key"]
 NumberedSource = KafkaSource | KinesisSource
 
-_SPECS: dict[str, tuple[str, type[specs.ConfluentAvro | specs.ConfluentProtobuf | specs.ConfluentJson]]] = {
-    "avro": ("AVRO", specs.ConfluentAvro),
-    "protobuf": ("PROTOBUF", specs.ConfluentProtobuf),
-    "json_schema": ("JSON", specs.ConfluentJson),
+_SPECS: dict[str, type[specs.ConfluentAvro | specs.ConfluentProtobuf | specs.ConfluentJson]] = {
+    "AVRO": specs.ConfluentAvro,
+    "PROTOBUF": specs.ConfluentProtobuf,
+    "JSON": specs.ConfluentJson,
 }
-_BLOCKS = {kind: block for block, (kind, _) in _SPECS.items()}
-
-
-@dataclass(frozen=True)
-class ResolvedDecoder:
-    """The decoder of a feed's values, by the registry's schemas of one moment.
-
-    Attributes:
-        spec: what decodes.
-        latest_id: id of the registered schema in ``spec``; None for formats whose records name no schema, and where a
-            schema file is given.
-        writer_schema: gives a writer's schema for its id, as an Avro one whatever it is in the registry; None for
-            formats whose records name no schema.
-    """
-
-    spec: DecodeSpec
-    latest_id: int | None = None
-    writer_schema: Callable[[int], str] | None = None
 
 
 def resolve_decoder(
@@ -61,35 +43,27 @@ def resolve_decoder(
     sampled: str | None = None,
     accept: Accept = "same_record",
 ) -> ResolvedDecoder:
-    """Find what decodes the values of a source.
+    """Find what decodes the records of a source.
 
     The session is never the thread's active one: a thread that the caller starts has none. With ``json: {schema:
     sample}``, ``sampled`` is the schema that was guessed the first time; without it one is guessed now.
     """
     if sampled is not None and decode.json_ is not None and decode.is_sampled:
-        return ResolvedDecoder(specs.Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
-    latest = _latest(decode, source, "value")
-    spec = _with_rules(_spec(spark, decode, source, latest), decode, source, "value", accept)
+        value = ResolvedDecoder(spec=specs.Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
+    else:
+        value = _resolve(spark, decode, source, "value", accept)
+    if decode.key is not None:
+        value = replace(value, key=_resolve(spark, decode.key, source, "key", accept).spec)
     if decode.registry is None:
-        return ResolvedDecoder(spec)
-    client = _client(decode.registry)
+        return value
+    client = SchemaRegistry.of(decode.registry)
     writer_schema: Callable[[int], str] = client.by_id
     if decode.protobuf is not None or decode.json_schema is not None:
         message = decode.protobuf.message if decode.protobuf else None
         writer_schema = partial(avro_schema_of, spark, client, message=message)
-    if isinstance(spec, specs.RegisteredFormat) and spec.subjects:
-        writer_schema = partial(_schema_of_subjects, client, spec.subjects, writer_schema)
-    return ResolvedDecoder(spec, latest.schema_id if latest else None, writer_schema)
-
-
-def key_spec_of(
-    spark: SparkSession, decode: Decode, source: NumberedSource, *, accept: Accept = "same_record"
-) -> DecodeSpec | None:
-    """Find what decodes the keys; None if they stay bytes. Errors are those of ``resolve_decoder``."""
-    if decode.key is None:
-        return None
-    spec = _spec(spark, decode.key, source, _latest(decode.key, source, "key"))
-    return _with_rules(spec, decode.key, source, "key", accept)
+    if isinstance(value.spec, specs.RegisteredFormat) and value.spec.subjects:
+        writer_schema = partial(_schema_of_subjects, client, value.spec.subjects, writer_schema)
+    return replace(value, writer_schema=writer_schema)
 
 
 def put_credentials(spark: SparkSession, decode: Decode) -> None:
@@ -113,10 +87,32 @@ def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
     )
 
 
-def _with_rules(spec: DecodeSpec, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept) -> DecodeSpec:
-    """Add the rules for which writers' schemas the decoder accepts."""
-    if not isinstance(spec, specs.RegisteredFormat):
-        return spec
+def _resolve(
+    spark: SparkSession, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept
+) -> ResolvedDecoder:
+    """Find what decodes the values or the keys; from the registry, the newest schema of the subject."""
+    if encoded.registry is None or (encoded.avro is not None and encoded.avro.schema_file is not None):
+        found = ResolvedDecoder(spec=_spec(spark, encoded, source))
+        own = None
+    else:
+        own = subject_of(encoded.subject, source, part)
+        latest = SchemaRegistry.of(encoded.registry).latest(own, block=encoded.kind)
+        spec = _registered(spark, encoded, encoded.registry, latest)
+        found = ResolvedDecoder(spec=spec, latest_id=latest.schema_id)
+    if not isinstance(found.spec, specs.RegisteredFormat):
+        return found
+    subjects = _allowed_subjects(encoded, source)
+    if subjects and own is not None and own not in subjects:
+        raise ConfigError(
+            f"the table's schema comes from the subject {own}, whose records subjects refuses",
+            where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
+            hint=f"add {own}, or name one of them as subject",
+        )
+    return replace(found, spec=replace(found.spec, accept=accept, subjects=subjects))
+
+
+def _allowed_subjects(encoded: Encoded, source: NumberedSource) -> tuple[str, ...]:
+    """Return the subjects whose writers' schemas the decoder accepts; none for any."""
     named = encoded.avro.subjects if encoded.avro is not None else []
     topics = source.topics or ()
     if not topics and any("{topic}" in subject for subject in named):
@@ -125,18 +121,8 @@ def _with_rules(spec: DecodeSpec, encoded: Encoded, source: NumberedSource, part
             where="decode.avro.subjects",
             hint="write the subjects' names",
         )
-    subjects: dict[str, None] = {}
-    for subject in named:
-        for topic in topics if "{topic}" in subject else [""]:
-            subjects[subject.replace("{topic}", topic)] = None
-    has_file = encoded.avro is not None and encoded.avro.schema_file is not None
-    if subjects and not has_file and (own := subject_of(encoded.subject, source, part)) not in subjects:
-        raise ConfigError(
-            f"the table's schema comes from the subject {own}, whose records subjects refuses",
-            where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
-            hint=f"add {own}, or name one of them as subject",
-        )
-    return replace(spec, accept=accept, subjects=tuple(subjects))
+    names = [s.replace("{topic}", topic) for s in named for topic in (topics if "{topic}" in s else [""])]
+    return tuple(dict.fromkeys(names))
 
 
 def _schema_of_subjects(
@@ -148,16 +134,7 @@ def _schema_of_subjects(
     return text
 
 
-def _latest(encoded: Encoded, source: NumberedSource, part: Part) -> RegisteredSchema | None:
-    """Return the newest schema of the subject; None without a registry, or where a file gives the schema."""
-    if encoded.registry is None or (encoded.avro is not None and encoded.avro.schema_file is not None):
-        return None
-    return _client(encoded.registry).latest(subject_of(encoded.subject, source, part))
-
-
-def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource, latest: RegisteredSchema | None) -> DecodeSpec:
-    if latest is not None:
-        return _registered(spark, encoded, latest)
+def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource) -> DecodeSpec:
     if encoded.avro is not None:
         return _avro_file(encoded.avro)
     if encoded.protobuf is not None:
@@ -173,20 +150,13 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource, latest:
     return specs.String() if encoded.string is not None else specs.Raw()
 
 
-def _registered(spark: SparkSession, encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
-    registry = encoded.registry
-    assert registry is not None  # It was asked.
-    kind, spec = _SPECS[encoded.kind]
-    if latest.kind != kind:
-        raise ConfigError(
-            f"the subject {latest.subject} holds a schema of kind {latest.kind}, not {kind}",
-            where=registry.url,
-            hint=f"decode it as {_BLOCKS[latest.kind]}" if latest.kind in _BLOCKS else None,
-        )
+def _registered(spark: SparkSession, encoded: Encoded, registry: Registry, latest: RegisteredSchema) -> DecodeSpec:
     message = encoded.protobuf.message if encoded.protobuf else None
     reader = table_schema(spark, latest, registry=registry.url, message=message)
     options: dict[str, Any] = {"lenient": encoded.json_schema.lenient} if encoded.json_schema else {}
-    return spec(registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry), **options)
+    return _SPECS[latest.kind](
+        registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry), **options
+    )
 
 
 def _avro_file(avro: AvroDecode) -> DecodeSpec:
@@ -238,38 +208,19 @@ def _json_schema(spark: SparkSession, block: JsonDecode, source: NumberedSource)
         return block.schema_ddl
     if block.schema_file is not None:
         return block.schema_file.read_text("utf-8")
+    from lakefeed.records.schema.inference import infer_schema, newest_values
+
     assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples of others.
-    return _sampled_schema(spark, source, records=block.sample_records)
-
-
-def _sampled_schema(spark: SparkSession, source: KafkaSource, *, records: int) -> str:
-    """Guess the Avro record schema (JSON) of the newest records; all its columns are nullable."""
-    from lakefeed.records.schema.inference import infer_schema, newest_ranges
-    from lakefeed.records.sources.kafka import read_batch
-
-    topics = ", ".join(source.topics or [str(source.topics_pattern)])
-    ranges = [range_ for range_ in newest_ranges(source, records) if range_.records]
-    if not ranges:
-        raise ResourceMissing(
-            "there are no records yet to guess a schema from",
-            where=topics,
-            hint="start the feed when there are some, or give schema_ddl",
-        )
-    rows = read_batch(spark, source, ranges=ranges).select("value").where("value IS NOT NULL").collect()
-    guess = infer_schema(bytes(row.value) for row in rows)
+    guess = infer_schema(newest_values(source, records=block.sample_records, session=lambda: spark))
     if not guess.ddl:
         raise ConfigError(
             f"no columns can be guessed from {guess.records} record(s): they are no JSON objects with fields",
-            where=topics,
+            where=", ".join(source.topics or [str(source.topics_pattern)]),
             hint="lakefeed schema infer shows what was found; or give schema_ddl",
         )
     text = json.dumps(guess.avro)
     require_usable(text)
     return text
-
-
-def _client(registry: Registry) -> SchemaRegistry:
-    return SchemaRegistry(registry.url, username=registry.username, password=registry.password)
 
 
 def _credentials_name(registry: Registry) -> str | None:

@@ -119,7 +119,37 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
         return rows.withColumn(RECORD, with_verdict)
 
 
-def is_row_or_stops() -> Column:
+def rows(
+    decoded_records: DataFrame,
+    *,
+    on_null: OnNull = "fail",
+    on_bad_timestamp: OnBadTimestamp | None = None,
+    keep: Sequence[str] = (),
+    envelope: Literal["debezium"] | None = None,
+    deletes: DeleteRule | None = None,
+) -> DataFrame:
+    """Select the rows of decoded records; a record that cannot be read stops the job.
+
+    ``decode_error_of`` says which record it was. A pipeline can continue after it: ``lakefeed.feed.batch_writer``.
+
+    Args:
+        decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
+        on_null: what a null value (a tombstone) does: ``fail`` stops the job, ``skip`` leaves the record out,
+            ``keep`` makes it a row of nulls.
+        on_bad_timestamp: as in ``RecordPolicy``.
+        keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
+        deletes: which records delete the row of their key: the column ``lakefeed_deleted``.
+
+    Raises:
+        ConfigError: an unknown name in ``keep``, a column that the records do not have, or a field of the value
+            with the name of a metadata column.
+    """
+    policy = RecordPolicy(on_null=on_null, on_bad_timestamp=on_bad_timestamp, envelope=envelope, deletes=deletes)
+    # In the filter, since that is never optimised away.
+    return classify(decoded_records, policy, keep=keep).filter(_is_row_or_stops()).drop(RECORD)
+
+
+def _is_row_or_stops() -> Column:
     """Return the filter for classified records that keeps rows and stops the job at the first ``STOP``."""
     from pyspark.sql import functions as sf
 
@@ -202,17 +232,13 @@ def _errors_as_nulls(spark: SparkSession) -> Iterator[None]:
 
 
 def _require_metadata(decoded_records: DataFrame, keep: Sequence[str]) -> None:
-    from pyspark.sql.types import StructType
-
     for name in keep:
         if name not in METADATA:
             raise ConfigError(f"{name!r} is not metadata of a record", hint=f"keep any of {', '.join(METADATA)}")
         if name not in decoded_records.columns:
             option = "set the option includeHeaders of the Kafka source" if name == "headers" else None
             raise ConfigError(f"The records have no column {name!r}", where="keep", hint=option)
-    result = decoded_records.schema["decoded"].dataType
-    value = result["value"].dataType if isinstance(result, StructType) else None
-    taken = {field.name.lower() for field in value.fields} if isinstance(value, StructType) else set()
+    taken = {name.lower() for name in decoded_records.select("decoded.value.*").columns}
     for name in (*(metadata_column(kept) for kept in keep), RECORD, DELETED):
         if name in taken:
             raise ConfigError(

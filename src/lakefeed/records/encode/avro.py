@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import cause_of
 from lakefeed.errors import ConfigError
+from lakefeed.records.schema.fit import WIDER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,14 +16,6 @@ if TYPE_CHECKING:
 
 NULL_MARK = "lakefeed: null where the schema allows none: field"
 """How the error begins that a row with a null raises inside Spark; the field's name follows."""
-
-# Every value of a type is exactly one of the wider types, which to_avro requires exactly.
-_WIDER = {
-    "byte": ("short", "integer", "long", "float", "double"),
-    "short": ("integer", "long", "float", "double"),
-    "integer": ("long", "double"),
-    "float": ("double",),
-}
 
 
 def struct_of(spark: SparkSession, schema: str) -> StructType:
@@ -84,24 +78,19 @@ def columns(rows: DataFrame, schema: str | None) -> list[Column]:
     from pyspark.sql import functions as F
 
     if schema is None:
-        return [F.col(quoted(name)) for name in rows.columns]
+        return [F.col(quoted((name,))) for name in rows.columns]
     made = []
     for field in struct_of(rows.sparkSession, schema).fields:
         if field.name not in rows.columns:
             continue
         have = rows.schema[field.name]
-        column = F.col(quoted(field.name))
-        if field.dataType.typeName() in _WIDER.get(have.dataType.typeName(), ()):
+        column = F.col(quoted((field.name,)))
+        if field.dataType.typeName() in WIDER.get(have.dataType.typeName(), ()):  # to_avro requires the exact type.
             column = column.cast(field.dataType)
         if have.nullable and not field.nullable:
             column = F.coalesce(column, F.raise_error(F.lit(f"{NULL_MARK} {field.name}")))
         made.append(column.alias(field.name))
     return made
-
-
-def quoted(name: str) -> str:
-    """Quote a column's name, so that dots and spaces in it mean themselves."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _parse(spark: SparkSession, schema: str) -> Any:

@@ -12,9 +12,11 @@ import json
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
@@ -54,8 +56,7 @@ class Encoding:
         schema: the Avro schema (JSON) whose fields the value has; None for all columns as they are.
         written: the schema as it is written down or registered, for Protobuf.
         message: for Protobuf, the message's name; None for the first.
-        subject: where the schema is registered; None without a registry.
-        schema_id: its id there.
+        subject: where the schema is registered, with ``schema_id``; None without a registry.
     """
 
     format: Format
@@ -98,8 +99,6 @@ def to_records(
 
     Raises:
         ConfigError: the rows do not fit the schema, the registry refuses it, or there is no such column.
-        Unreachable: the registry does not answer.
-        AccessDenied: the registry refuses the credentials.
     """
     encoding = settle(
         rows,
@@ -151,44 +150,31 @@ def settle(
         raise ConfigError(f"{format} needs a schema registry", hint=hint)
     elif isinstance(registry, str):
         registry = SchemaRegistry(registry)
-    spark = rows.sparkSession
     name = _record_name(topic)
+
+    def fitting(schema: SchemaText) -> str:
+        found = avro_schema_of_schema(rows.sparkSession, schema, message=message)
+        avro.require_fit(rows, found, key=key)
+        return found
+
     if schema is not None:
         _require_kind(f"the schema of {subject or topic}", schema, kind)
     elif registry is not None:
-        default_subject = subject or subject_name(strategy, topic=topic, record=name)
-        if (latest := _latest(registry, default_subject)) is not None:
-            _require_kind(f"the schema of subject {default_subject}", latest, kind)
-            try:
-                known = avro_schema_of_schema(spark, latest, message=message)
-                avro.require_fit(rows, known, key=key)
-            except ConfigError:
-                pass  # The rows' own schema may still follow the latest: the registry decides.
-            else:
-                return Encoding(
-                    format=format,
-                    schema=known,
-                    written=latest,
-                    message=message,
-                    subject=default_subject,
-                    schema_id=latest.schema_id,
-                )
+        default = subject or subject_name(strategy, topic=topic, record=name)
+        if (latest := _latest(registry, default)) is not None:
+            _require_kind(f"the schema of subject {default}", latest, kind)
+            # The rows' own schema may still follow the latest: the registry decides.
+            with suppress(ConfigError):
+                known = Encoding(format=format, schema=fitting(latest), written=latest, message=message)
+                return replace(known, subject=default, schema_id=latest.schema_id)
     if schema is None:
         schema = SchemaText(text=_derived(rows, kind, name), kind=kind)
-    requested = avro_schema_of_schema(spark, schema, message=message)
-    avro.require_fit(rows, requested, key=key)
-    schema_id = None
-    if registry is not None:
-        subject = subject or subject_name(strategy, topic=topic, record=_full_name(requested))
-        schema_id = registry.register(subject, schema.text, kind=kind, references=schema.references)
-    return Encoding(
-        format=format,
-        schema=requested,
-        written=schema,
-        message=message,
-        subject=subject if registry is not None else None,
-        schema_id=schema_id,
-    )
+    encoding = Encoding(format=format, schema=fitting(schema), written=schema, message=message)
+    if registry is None:
+        return encoding
+    subject = subject or subject_name(strategy, topic=topic, record=_full_name(str(encoding.schema)))
+    schema_id = registry.register(subject, schema.text, kind=kind, references=schema.references)
+    return replace(encoding, subject=subject, schema_id=schema_id)
 
 
 def encoded(
@@ -200,7 +186,7 @@ def encoded(
 
     record = [value_of(rows, encoding, key=key).alias("value")]
     if key is not None:
-        column = F.col(avro.quoted(key))
+        column = F.col(quoted((key,)))
         is_binary = isinstance(rows.schema[key].dataType, BinaryType)
         record.insert(0, (column if is_binary else column.cast("string")).alias("key"))
     if headers:
@@ -218,7 +204,7 @@ def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> 
     from pyspark.sql.avro.functions import to_avro
 
     if encoding.format == "string":
-        return F.col(avro.quoted(_only_column(rows, key))).cast("string").cast("binary")
+        return F.col(quoted((_only_column(rows, key),))).cast("string").cast("binary")
     fields = F.struct(*avro.columns(rows, encoding.schema))
     if encoding.format == "csv":
         return F.to_csv(fields, {**_LINES, **_EXACT_TIMES}).cast("binary")

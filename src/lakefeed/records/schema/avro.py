@@ -108,6 +108,11 @@ class Named:
     size: int = 0
     logical: Primitive = NULL
 
+    @property
+    def short_names(self) -> set[str]:
+        """Its name and its aliases without namespaces."""
+        return {short_name(name) for name in (self.name, *self.aliases)}
+
 
 @dataclass
 class AvroSchema:
@@ -262,36 +267,42 @@ def _reads_unit(ours: Primitive, other: Primitive) -> bool:
 
 
 def require_bounded(schema: AvroSchema) -> None:
-    """Refuse a schema of too many columns or levels, in a time that the limits bound.
-
-    Raises:
-        ConfigError: says which limit.
-    """
-    for count, _ in enumerate(_columns(schema, schema.root, frozenset(), 1), start=1):
+    """Refuse a schema of too many columns or levels, in a time that the limits bound."""
+    for count, _ in enumerate(walk(schema, schema.root), start=1):
         if count > MOST_COLUMNS:
             what = f"the schema means more than {MOST_COLUMNS:,} columns, fields inside columns counted"
             hint = "named types that use each other several times multiply; leave some of them out"
             raise ConfigError(what, hint=hint)
 
 
-def _columns(schema: AvroSchema, type_: Type, around: frozenset[str], depth: int) -> Iterator[Type]:
+def walk(
+    schema: AvroSchema, type_: Type, path: str = "", *, around: frozenset[str] = frozenset(), depth: int = 1
+) -> Iterator[tuple[str, Field | None]]:
+    """Yield the path of each column, outer ones first, with its field; None for the member of a union.
+
+    A record inside itself is one column of JSON.
+    """
+    flat = members(type_)
+    depth += len(flat) > 1
     if depth > DEEPEST:
         raise too_deep()
-    match type_:
-        case Container():
-            yield from _columns(schema, type_.values, around, depth + 1)
-        case Union():
-            flat = members(type_)
-            for member in flat:
-                if len(flat) > 1:
-                    yield member
-                yield from _columns(schema, member, around, depth + (len(flat) > 1))
-        case Ref():
-            named = schema.look_up(type_)
-            # A record inside itself is one column of JSON.
-            for column in named.fields if named.name not in around else ():
-                yield column.type
-                yield from _columns(schema, column.type, around | {named.name}, depth + 1)
+    for at, member in enumerate(flat):
+        here = path
+        if len(flat) > 1:
+            here = f"{path}.member{at}"
+            yield here, None
+        if isinstance(member, Container):
+            yield from walk(schema, member.values, f"{here}.{member.step}", around=around, depth=depth + 1)
+        elif isinstance(member, Ref) and (named := schema.look_up(member)).name not in around:
+            for field in named.fields:
+                place = child_path(here, field.name)
+                yield place, field
+                yield from walk(schema, field.type, place, around=around | {named.name}, depth=depth + 1)
+
+
+def child_path(path: str, name: str) -> str:
+    """Return the path of a field inside the one at a path; the outermost record has the empty path."""
+    return f"{path}.{name}" if path else name
 
 
 def too_deep() -> ConfigError:

@@ -23,11 +23,13 @@ from lakefeed.records.schema.avro import (
     Named,
     Ref,
     Type,
+    child_path,
     members,
     nullable,
     type_text,
+    walk,
 )
-from lakefeed.records.schema.parse import child_path, parse
+from lakefeed.records.schema.parse import parse
 
 HISTORY = "lakefeed.schema-history"
 IDS = "lakefeed.schema-ids"
@@ -155,21 +157,8 @@ def renames(text: str) -> tuple[Change, ...]:
     crash between a change of the schema and that of the table.
     """
     schema = parse(text)
-    return tuple(_find_renames(schema, schema.root, "", frozenset()))
-
-
-def _find_renames(schema: AvroSchema, type_: Type, path: str, around: frozenset[str]) -> Iterator[Change]:
-    flat = members(type_)
-    for at, member in enumerate(flat):
-        here = path if len(flat) == 1 else f"{path}.member{at}"
-        if isinstance(member, Container):
-            yield from _find_renames(schema, member.values, f"{here}.{member.step}", around)
-        elif isinstance(member, Ref):
-            record = schema.look_up(member)
-            for field in record.fields if record.name not in around else ():
-                place = child_path(here, field.name)
-                yield from (Change("renamed", place, alias, field.name) for alias in field.aliases)
-                yield from _find_renames(schema, field.type, place, around | {record.name})
+    columns = ((path, field) for path, field in walk(schema, schema.root) if field is not None)
+    return tuple(Change("renamed", path, alias, field.name) for path, field in columns for alias in field.aliases)
 
 
 def differences(before: AvroSchema, after: AvroSchema) -> tuple[Change, ...]:

@@ -40,8 +40,7 @@ def statements(
 
     Args:
         table: catalog.namespace.table.
-        have: the table's columns.
-        want: the rows' columns.
+        have: the table's columns; ``want`` is the rows'.
         changes: the renamed fields among them count: the changes of the reader's schema in order, or its ``renames``.
         grow: False refuses new columns and renames none; columns may still become optional or wider.
 
@@ -58,13 +57,18 @@ def statements(
         what = f"the table lacks columns that the rows have: {', '.join('.'.join(path) for path, _ in plan.new)}"
         hint = "ALTER TABLE … ADD COLUMNS, leave them out in transform.sql, or set schema.on_change: evolve"
         raise SchemaIncompatible(what, where=f"table {table}", hint=hint)
-    new = ", ".join(f"{quoted(path)} {type_sql(type_)}" for path, type_ in plan.new)
+    new = ", ".join(column_sql(path, type_) for path, type_ in plan.new)
     return (
         *(f"{alter} RENAME COLUMN {quoted(path)} TO {quoted((name,))}" for path, name in renames),
         *(f"{alter} ALTER COLUMN {quoted(path)} DROP NOT NULL" for path in plan.optional),
         *(f"{alter} ALTER COLUMN {quoted(path)} TYPE {type_sql(wider)}" for path, wider in plan.wider),
         *([f"{alter} ADD COLUMNS ({new})"] if new else []),
     )
+
+
+def column_sql(path: Path, type_: DataType) -> str:
+    """Write a column with its type, as a definition in SQL."""
+    return f"{quoted(path)} {type_sql(type_)}"
 
 
 def type_sql(type_: DataType) -> str:

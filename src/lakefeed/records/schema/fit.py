@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.errors import ConfigError, MissingExtra, SchemaIncompatible
-from lakefeed.records.schema.avro import AvroSchema, Container, Primitive, Ref, Type, members, nullable
-from lakefeed.records.schema.parse import child_path, parse
+from lakefeed.records.schema.avro import AvroSchema, Container, Primitive, Ref, Type, child_path, members, nullable
+from lakefeed.records.schema.parse import parse
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,6 +31,13 @@ _OF_ICEBERG = {
     "timestamptz": "timestamp",
     "unknown": "void",
 }
+WIDER = {
+    "byte": ("short", "integer", "long", "float", "double"),
+    "short": ("integer", "long", "float", "double"),
+    "integer": ("long", "double"),
+    "float": ("double",),
+}
+"""The types that have every value of a type, exactly."""
 RowTransform = Callable[[Any], "DataFrame"]
 """From decoded rows, or those of each stream by its name, to the sink's."""
 
@@ -215,19 +222,13 @@ def carries_data(type_: DataType) -> bool:
 
 def casts_to(have: DataType, want: DataType) -> bool:
     """Return whether every value of one type is a value of the other."""
-    from pyspark.sql import types as t
+    from pyspark.sql.types import DecimalType
 
     if same_type(have, want) or not carries_data(have):
         return True
-    if isinstance(have, t.DecimalType) and isinstance(want, t.DecimalType):
+    if isinstance(have, DecimalType) and isinstance(want, DecimalType):
         return have.scale <= want.scale and have.precision - have.scale <= want.precision - want.scale
-    wider: dict[type[DataType], tuple[type[DataType], ...]] = {
-        t.ByteType: (t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType),
-        t.ShortType: (t.IntegerType, t.LongType, t.FloatType, t.DoubleType),
-        t.IntegerType: (t.LongType, t.DoubleType),
-        t.FloatType: (t.DoubleType,),
-    }
-    return isinstance(want, wider.get(type(have), ()))
+    return want.typeName() in WIDER.get(have.typeName(), ())
 
 
 def refuse_same_but_for_case(type_: DataType, *, where: str, path: str = "") -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.config.connections import Connections
-from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.records.schema.avro import DEEPEST, MOST_COLUMNS
-from lakefeed.records.schema.parse import child_path
+from lakefeed.records.schema.avro import DEEPEST, MOST_COLUMNS, PRIMITIVES, child_path
+from lakefeed.records.schema.ddl import column_sql
+from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.sources.kafka import read_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LONG = range(-(2**63), 2**63)
 _DECIMAL = range(-(10**38) + 1, 10**38)
@@ -28,14 +28,7 @@ _LONGEST_NAME = 200
 _DEEPEST = DEEPEST - 2
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = {type(None): "null", bool: "boolean", float: "double", str: "string", list: "array", dict: "object"}
-# Of each kind of value the type in SQL and in Avro.
-_TYPES: dict[str, tuple[str, Any]] = {
-    "boolean": ("BOOLEAN", "boolean"),
-    "long": ("BIGINT", "long"),
-    "double": ("DOUBLE", "double"),
-    "string": ("STRING", "string"),
-    "decimal": ("DECIMAL(38,0)", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}),
-}
+_DECIMAL_TYPE = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
 
 
 @dataclass(frozen=True)
@@ -51,10 +44,9 @@ class TypeConflict:
 
 @dataclass(frozen=True, kw_only=True)
 class InferredSchema:
-    """A guess.
+    """A guess from so many records.
 
     Attributes:
-        records: how many were looked at.
         ddl: the columns as Spark DDL, all of them optional; a sample cannot prove that none is ever missing.
         avro: the same as an Avro record schema; Avro's own tools refuse it where a name is none in Avro.
         conflicts: what does not fit the guess, and what it could not know.
@@ -93,11 +85,12 @@ def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSch
     if sample.has_nameless:
         conflicts.append(TypeConflict("", "a field with the empty name is left out: no column can have it"))
     guess = _Guess(conflicts)
-    columns, avro = guess.record(sample.root, name, "", between=" ")
+    avro = guess.record(sample.root, name, "")
     if odd := sorted(name for name in guess.names if not _AVRO_NAME.fullmatch(name)):
         shown = ", ".join(name[:50] for name in odd[:5])
         conflicts.append(TypeConflict("", f"no names in Avro, so its own tools refuse the Avro schema: {shown}"))
-    return InferredSchema(records=records, ddl=columns, avro=avro, conflicts=tuple(conflicts))
+    ddl = ", ".join(column_sql((column.name,), column.dataType) for column in columns_of(json.dumps(avro)).fields)
+    return InferredSchema(records=records, ddl=ddl, avro=avro, conflicts=tuple(conflicts))
 
 
 class _DuplicateError(ValueError):
@@ -168,38 +161,36 @@ def _kind(value: Any) -> str:
 
 
 class _Guess:
-    """Chooses the type of each place, in SQL and in Avro, and notes what does not fit it."""
+    """Chooses the Avro type of each place, and notes what does not fit it."""
 
     def __init__(self, conflicts: list[TypeConflict]) -> None:
         self._conflicts = conflicts
         self.names: set[str] = set()
-        self._records: Counter[str] = Counter()
+        self._records = Counter(PRIMITIVES)
 
-    def record(self, place: _Place, name: str, path: str, *, between: str = ": ") -> tuple[str, dict[str, Any]]:
-        """Return the columns of an object in SQL, and its Avro record."""
+    def record(self, place: _Place, name: str, path: str) -> dict[str, Any]:
+        """Return the Avro record of an object."""
+        name = self._unused_name(name)
         spelled: dict[str, str] = {}
         for column in place.fields:
             if (other := spelled.setdefault(column.lower(), column)) != column:
                 what = f"differs from {other} in case only: Spark takes both for one column"
                 self._conflicts.append(TypeConflict(child_path(path, column), what))
-        columns, fields = [], []
-        for column, inner in place.fields.items():
-            self.names.add(column)
-            sql, avro = self._types(inner, child_path(path, column))
-            columns.append(f"{quoted((column,))}{between}{sql}")
-            fields.append({"name": column, "type": ["null", avro], "default": None})
-        return ", ".join(columns), {"type": "record", "name": name, "fields": fields}
+        self.names.update(place.fields)
+        fields = [
+            {"name": column, "type": ["null", self._type(inner, child_path(path, column))], "default": None}
+            for column, inner in place.fields.items()
+        ]
+        return {"type": "record", "name": name, "fields": fields}
 
-    def _types(self, place: _Place, path: str) -> tuple[str, Any]:
+    def _type(self, place: _Place, path: str) -> Any:
         kind = self._choose_kind(place, path)
         if kind == "object":
-            name = self._unused_name(re.sub(r"\W", "_", path, flags=re.ASCII)[-_LONGEST_NAME:])
-            columns, record = self.record(place, name, path)
-            return f"STRUCT<{columns}>", record
+            return self.record(place, re.sub(r"\W", "_", path, flags=re.ASCII)[-_LONGEST_NAME:], path)
         if kind == "array":
-            sql, avro = self._types(place.items or _Place(), child_path(path, "element"))
-            return f"ARRAY<{sql}>", {"type": "array", "items": ["null", avro]}
-        return _TYPES[kind]
+            items = self._type(place.items or _Place(), child_path(path, "element"))
+            return {"type": "array", "items": ["null", items]}
+        return _DECIMAL_TYPE if kind == "decimal" else kind
 
     def _choose_kind(self, place: _Place, path: str) -> str:
         kinds = +place.kinds
@@ -227,33 +218,27 @@ class _Guess:
         return name if self._records[name] == 1 else f"{name}__{self._records[name]}"
 
 
-def newest_values(
-    config: PipelineConfig, *, records: int, connections: Connections, log_file: Path | None = None
-) -> list[bytes]:
+def newest_values(source: KafkaSource, *, records: int, session: Callable[[], SparkSession]) -> list[bytes]:
     """Read the values of the newest records, about as many of each partition; null values are left out.
 
-    Starts Spark, in this process and on one thread. The JVM writes its log to the file instead of stderr.
-
-    Raises:
-        ResourceMissing: no such topic, or no records in it.
+    The session is made when there are records; without any, or a topic, it is a ResourceMissing.
     """
-    from lakefeed.clients.spark.session import session
-
-    source = config.kafka
     ranges = list(newest_ranges(source, records))
     if not any(span.records for span in ranges):
         topics = ", ".join(sorted({span.topic for span in ranges})) or source.topics_pattern
-        raise ResourceMissing(f"there are no records to look at in {topics}", where=source.bootstrap_servers)
-    spark = session(f"{config.name}-infer", connections=connections, master="local[1]", log_file=log_file)
-    rows = read_batch(spark, source, ranges=ranges).select("value").where("value IS NOT NULL").collect()
+        raise ResourceMissing(
+            f"there are no records yet to guess a schema from in {topics}",
+            where=source.bootstrap_servers,
+            hint="try again when there are some, or give schema_ddl",
+        )
+    rows = read_batch(session(), source, ranges=ranges).select("value").where("value IS NOT NULL").collect()
     return [bytes(row.value) for row in rows]
 
 
 def newest_ranges(source: KafkaSource, records: int) -> Iterator[OffsetRange]:
     """Return the ends of the topics' partitions: at most so many records in all, about as many of each."""
-    options = {key.removeprefix("kafka."): value for key, value in source.options.items()}
-    cluster = Topics(source.bootstrap_servers, options=options)
-    names = source.topics or [name for name in cluster.list() if re.fullmatch(source.topics_pattern or "", name)]
+    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
+    names = source.topics or [name for name in cluster.list() if source.reads(name)]
     found = [(name, partition) for name in names for partition in cluster.describe(name).partitions]
     filled = sum(partition.end_offset > partition.start_offset for _, partition in found)
     share = max(1, records // max(1, filled))

@@ -26,6 +26,7 @@ from lakefeed.records.schema.avro import (
     Ref,
     Type,
     Union,
+    child_path,
     members,
     nullable,
     require_bounded,
@@ -37,7 +38,7 @@ from lakefeed.records.schema.avro import (
     with_null,
 )
 from lakefeed.records.schema.changes import Change, differences
-from lakefeed.records.schema.parse import child_path, parse, refuse_same_but_for_case
+from lakefeed.records.schema.parse import parse, refuse_same_but_for_case
 
 _WRITER = ">"
 """Before the keys of the writer's types: they share one mapping with the reader's."""
@@ -66,8 +67,7 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True) -> SchemaMerge
     are widened as far as both Avro's resolution and an Iceberg column allow.
 
     Args:
-        reader: Avro record schema (JSON); it stays to the letter if it reads the writer's records already.
-        writer: Avro record schema (JSON).
+        reader: Avro record schema (JSON), as ``writer`` is; it stays to the letter if it reads the records already.
         grow: False leaves new fields out and keeps the reader's names of renamed ones.
 
     Raises:
@@ -198,7 +198,7 @@ class _Merge:
     def _same_kind(self, ours: Type, other: Type) -> bool:
         if isinstance(ours, Ref) and isinstance(other, Ref):
             one, two = self._look_up(ours), self._look_up(other)
-            return one.kind == two.kind and not _short_names(one).isdisjoint(_short_names(two))
+            return one.kind == two.kind and not one.short_names.isdisjoint(two.short_names)
         return type(ours) is type(other) and type_kind(ours) == type_kind(other)
 
     def _is_only_one(self, ours: Type, other: Type, *unions: tuple[Type, ...]) -> bool:
@@ -288,32 +288,17 @@ class _Merge:
         return SchemaIncompatible(what, where=path or None, hint="write the new type into a field of another name")
 
 
-def _short_names(named: Named) -> set[str]:
-    return {short_name(name) for name in (named.name, *named.aliases)}
-
-
 def _pair_fields(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, Field]], list[Field], list[Field]]:
     """Pair the fields that belong together: by name, then by our aliases, then by theirs; return the rest too."""
     mine = {field.name: field for field in ours}
     theirs = {field.name: field for field in others}
-    pairs: list[tuple[Field, Field]] = []
-
-    def pair(found: Field, field: Field) -> None:
-        pairs.append((found, field))
-        del mine[found.name], theirs[field.name]
-
-    for field in others:
-        if field.name in mine:
-            pair(mine[field.name], field)
-    known = {alias: field for field in reversed(mine.values()) for alias in field.aliases}
-    for field in list(theirs.values()):
-        found = known.get(field.name)
-        if found is not None and found.name in mine:
-            pair(found, field)
-    places = {field.name: at for at, field in enumerate(ours)}
+    pairs = [(mine.pop(name), theirs.pop(name)) for name in [*theirs] if name in mine]
+    known = {alias: field.name for field in reversed(mine.values()) for alias in field.aliases}
+    pairs += [(mine.pop(known[name]), theirs.pop(name)) for name in [*theirs] if known.get(name) in mine]
+    places = {name: at for at, name in enumerate(mine)}
     for field in list(theirs.values()):
         if older := [alias for alias in field.aliases if alias in mine]:
-            pair(mine[min(older, key=places.__getitem__)], field)
+            pairs.append((mine.pop(min(older, key=places.__getitem__)), theirs.pop(field.name)))
     return pairs, list(mine.values()), list(theirs.values())
 
 

@@ -26,6 +26,7 @@ from lakefeed.records.schema.avro import (
     Ref,
     Type,
     Union,
+    child_path,
     require_bounded,
     short_name,
     too_deep,
@@ -40,14 +41,9 @@ _RANGES = {"int": range(-(2**31), 2**31), "long": range(-(2**63), 2**63)}
 
 
 def parse(text: str, *, prefix: str = "") -> AvroSchema:
-    """Read an Avro schema of a record.
+    """Read an Avro schema (JSON) of a record; a ConfigError if it is none, or too large.
 
-    Args:
-        text: JSON.
-        prefix: put before each key, so that one mapping can have the types of two schemas.
-
-    Raises:
-        ConfigError: it is no Avro schema, its outermost type is not a record, or it is too large.
+    The prefix is put before each key, so that one mapping can have the types of two schemas.
     """
     schema = parse_any(text, prefix=prefix)
     if not isinstance(schema.root, Ref) or schema.look_up(schema.root).kind != "record":
@@ -87,11 +83,6 @@ def refuse_same_but_for_case(record: Named, path: str) -> None:
             raise SchemaIncompatible(what, where=f"record {record.name}", hint=hint)
 
 
-def child_path(path: str, name: str) -> str:
-    """Return the path of a field inside the one at a path; the outermost record has the empty path."""
-    return f"{path}.{name}" if path else name
-
-
 class _Parser:
     def __init__(self, prefix: str, *, is_part: bool) -> None:
         self._prefix = prefix
@@ -127,7 +118,7 @@ class _Parser:
         return self._type(kind, namespace, where, depth + 1)
 
     def _reference(self, name: str, namespace: str, where: str) -> Ref:
-        for full in (_full_name(name, namespace), name):
+        for full in (full_name(name, namespace), name):
             if self._prefix + full in self._types:
                 return Ref(self._prefix + full)
         if not self._is_part:
@@ -141,9 +132,9 @@ class _Parser:
         own = document.get("namespace", namespace)
         if own is not None and not isinstance(own, str):
             raise ValueError(f"the namespace of {where} is {_show(own)}, not a text")
-        full = _full_name(name, own or "")
+        full = full_name(name, own or "")
         inside = full.rpartition(".")[0]
-        aliases = [_full_name(alias, inside).removeprefix(".") for alias in _texts(document, "aliases", full)]
+        aliases = [full_name(alias, inside).removeprefix(".") for alias in _texts(document, "aliases", full)]
         key = self._prefix + full
         if key in self._types:
             raise ValueError(f"the type {full!r} is defined twice")
@@ -189,7 +180,7 @@ class _Parser:
             record.fields.append(Field(name, type_, default, aliases, _extra(document, "default")))
 
 
-def _full_name(name: str, namespace: str) -> str:
+def full_name(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 

@@ -8,16 +8,16 @@ from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from lakefeed.clients.retry import retry_until
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged, SchemaIncompatible, Unreachable
-from lakefeed.records.schema.avro import NO_DEFAULT, Field, nullable, short_name
+from lakefeed.records.schema.avro import NO_DEFAULT, nullable, short_name
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
 from lakefeed.records.schema.parse import parse
-from lakefeed.records.spec import ConfluentJson, DecodeSpec, Json
+from lakefeed.records.spec import ConfluentJson, DecodeSpec, Json, RegisteredFormat, ResolvedDecoder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,23 +66,19 @@ def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -
     if accept == "any":
         return None
     ours, theirs = parse(reader).record, parse(writer).record
-    our_names = {short_name(name) for name in (ours.name, *ours.aliases)}
-    other_names = {short_name(name) for name in (theirs.name, *theirs.aliases)}
     # A name or an alias on either side. Namespaces do not count, as in Avro's resolution.
-    is_same = short_name(theirs.name) in our_names or short_name(ours.name) in other_names
+    is_same = short_name(theirs.name) in ours.short_names or short_name(ours.name) in theirs.short_names
     if by_name and not is_same:
         return f"the record is a {theirs.name}, but the table's rows are {ours.name}"
-    if not any(_is_same_field(one, other) for one in ours.fields for other in theirs.fields):
+    names = {other.name for other in theirs.fields}
+    older = {alias for other in theirs.fields for alias in other.aliases}
+    shared = {one.name for one in ours.fields if one.name in older or not names.isdisjoint((one.name, *one.aliases))}
+    if not shared:
         return f"the record shares no field with the table's rows, which are {ours.name}"
     for one in ours.fields if accept == "resolvable" else ():
-        is_required = one.default is NO_DEFAULT and not nullable(one.type)
-        if is_required and not any(_is_same_field(one, other) for other in theirs.fields):
+        if one.name not in shared and one.default is NO_DEFAULT and not nullable(one.type):
             return f"the record has no field {one.name}, which is required and has no default"
     return None
-
-
-def _is_same_field(ours: Field, theirs: Field) -> bool:
-    return theirs.name in (ours.name, *ours.aliases) or ours.name in theirs.aliases
 
 
 @dataclass
@@ -94,7 +90,7 @@ class Evolution:
             renamed ones keep the reader's names; else as ``evolve``. ``fail``: any change is an error.
         reader_schema: Avro record schema (JSON) that reads the records of all known ids but the incompatible ones.
         known_ids: ids whose schemas were merged or refused.
-        accept: under every policy; see ``refusal``, also for ``by_name``.
+        accept: see ``refusal``, also for ``by_name``.
         incompatible: of each id whose records the reader's schema must not read, why: they are dead letters.
         unusable_ids: ids whose schema is gone or is none: their records are read as far as the present schema can.
     """
@@ -175,43 +171,39 @@ def _change_error(schema_id: int, what: str) -> SchemaChanged:
 
 @dataclass
 class ReaderSchema:
-    """The schema that a feed's values are decoded with at this moment.
+    """The schema that a feed's values are decoded with now; the decoder's own is the registry's latest, if any."""
 
-    Attributes:
-        given: as the pipeline says, with the registry's latest schema where it has one.
-        latest_id: id of the schema in ``given``; None for formats without ids.
-        writer_schema: from an id to the writer's schema, as an Avro record schema; None for formats without ids.
-    """
-
-    given: DecodeSpec
+    decoder: ResolvedDecoder
     _: KW_ONLY
     policy: ChangePolicy = "evolve"
-    accept: Accept = "same_record"
-    latest_id: int | None = None
-    writer_schema: Callable[[int], str] | None = None
     keeper: SchemaKeeper
 
     def __post_init__(self) -> None:
+        spec = self.decoder.spec
         self._evolution = Evolution(
             self.policy,
-            getattr(self.given, "reader_schema", None) or "",
-            known_ids=set() if self.latest_id is None else {self.latest_id},
-            accept=self.accept,
-            by_name=not isinstance(self.given, ConfluentJson),
+            spec.reader_schema if isinstance(spec, RegisteredFormat) else "",
+            known_ids=set(self._latest_ids),
+            accept=spec.accept if isinstance(spec, RegisteredFormat) else "any",
+            by_name=not isinstance(spec, ConfluentJson),
         )
+
+    @property
+    def _latest_ids(self) -> list[int]:
+        return [] if self.decoder.latest_id is None else [self.decoder.latest_id]
 
     @property
     def spec(self) -> DecodeSpec:
         """How to decode, with the reader's schema of this moment."""
-        if self.writer_schema is None:
-            return self.given
-        given: Any = self.given
-        return replace(given, reader_schema=self._evolution.reader_schema)  # type: ignore[no-any-return]
+        spec = self.decoder.spec
+        return (
+            replace(spec, reader_schema=self._evolution.reader_schema) if isinstance(spec, RegisteredFormat) else spec
+        )
 
     @property
     def covered_ids(self) -> frozenset[int] | None:
         """The writers' schemas that this one covers; None if the format has no ids."""
-        if self.writer_schema is None:
+        if self.decoder.writer_schema is None:
             return None
         return frozenset(self._evolution.known_ids | self._evolution.unusable_ids)
 
@@ -222,9 +214,9 @@ class ReaderSchema:
 
     def begin(self, rows_of: Callable[[], DataFrame]) -> None:
         """Merge the latest schema into the one that the sink stores, and prepare the sink for the rows of it."""
-        if self.writer_schema is None:
+        if self.decoder.writer_schema is None:
             # A guessed schema stays: a guess from other records may differ.
-            given = self.given
+            given = self.decoder.spec
             sampled = StoredSchema(given.schema, frozenset()) if isinstance(given, Json) and given.sampled else None
             self.keeper.apply_schema(rows_of().schema, sampled, ())
             return
@@ -232,20 +224,15 @@ class ReaderSchema:
         if stored is None:
             self._apply(rows_of)
             return
-        latest = set() if self.latest_id is None else {self.latest_id}
         self._evolution.reader_schema, self._evolution.known_ids = stored.schema, set(stored.ids)
-        self._merge(latest, rows_of)
+        self._merge(self._latest_ids, rows_of)
 
     def merge_writer_schemas(self, schema_ids: Iterable[int], *, rows_of: Callable[[], DataFrame]) -> None:
         """Merge the writers' schemas that are new, and prepare the sink for the rows that follow from them.
 
         A schema whose rows the table cannot take, or whose names the rows have already, is refused: its records
-        are unreadable, and the feed continues.
-
-        Raises:
-            SchemaChanged: the feed is to stop at a change.
-            SchemaIncompatible: the table cannot take the rows as they were before.
-            ConfigError: the rows cannot be made as they were before.
+        are unreadable, and the feed continues. It is an error if the rows do not fit as they were before, and a
+        SchemaChanged if the feed is to stop at a change.
         """
         before = deepcopy(self._evolution)
         try:
@@ -268,7 +255,8 @@ class ReaderSchema:
         return self._evolution.take_notes()
 
     def _merge(self, schema_ids: Iterable[int], rows_of: Callable[[], DataFrame]) -> None:
-        evolution, read = self._evolution, cast("Callable[[int], str]", self.writer_schema)
+        evolution, read = self._evolution, self.decoder.writer_schema
+        assert read is not None  # Only its records have ids.
         entries = []
         for schema_id in sorted(set(schema_ids) - evolution.known_ids - evolution.unusable_ids):
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -44,9 +45,6 @@ def read_stream(
     Columns: key, value, topic, partition, offset, timestamp, timestampType, bad_timestamp, and headers if requested.
 
     Args:
-        spark: the session.
-        source: the topics.
-        headers: add the column.
         starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
             the source says.
         gather: wait for ``min_records_per_batch``. A bounded query does not: Spark would leave the rest unread.
@@ -145,14 +143,12 @@ def _subscription(source: KafkaSource) -> dict[str, str]:
 
 def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
     """Write offsets for the source, which takes one range of each partition."""
-    partitions: dict[str, list[int]] = {}
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
+    starts: dict[str, dict[int, int]] = defaultdict(dict)
+    ends: dict[str, dict[int, int]] = defaultdict(dict)
     for span in OffsetRanges(tuple(ranges)).ranges:
-        partitions.setdefault(span.topic, []).append(span.partition)
-        starts.setdefault(span.topic, {})[str(span.partition)] = span.start
-        ends.setdefault(span.topic, {})[str(span.partition)] = span.end
-    offsets = {"assign": partitions, "startingOffsets": starts, "endingOffsets": ends}
+        starts[span.topic][span.partition], ends[span.topic][span.partition] = span.start, span.end
+    assigned = {topic: list(partitions) for topic, partitions in starts.items()}
+    offsets = {"assign": assigned, "startingOffsets": starts, "endingOffsets": ends}
     return {key: json.dumps(value) for key, value in offsets.items()}
 
 
@@ -171,8 +167,7 @@ def task_count(ranges: OffsetRanges, *, most: int) -> int:
 def coalesce_small(batch: DataFrame, ranges: OffsetRanges, *, most: int) -> DataFrame:
     """Read a small batch with fewer tasks than one for each partition, because each task writes files of its own."""
     count = task_count(ranges, most=most)
-    filled = sum(span.records > 0 for span in ranges.ranges)
-    return batch if count >= filled else batch.coalesce(count)
+    return batch.coalesce(count) if count < sum(span.records > 0 for span in ranges.ranges) else batch
 
 
 def deduplicated(records: DataFrame) -> DataFrame:

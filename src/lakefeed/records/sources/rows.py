@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:
-    """Read the rows of a source, of another kind than Kafka and Kinesis, as a streaming DataFrame.
-
-    Raises:
-        ConfigError: a point in time that is none.
-    """
+    """Read the rows of a source, of another kind than Kafka and Kinesis, as a streaming DataFrame."""
     reader = spark.readStream
     match getattr(source, source.kind):
         case RateSource() as rate:

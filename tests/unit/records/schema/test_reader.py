@@ -16,6 +16,7 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.ddl import statements
 from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.reader import ReaderSchema, StoredSchema
+from lakefeed.records.spec import ResolvedDecoder
 from tests.support import avro_documents
 from tests.support.avro_documents import MALFORMED, bomb, deep, record
 
@@ -59,7 +60,8 @@ class Feed:
 
     def __post_init__(self) -> None:
         spec = ConfluentAvro(registry_url="http://r", reader_schema=json.dumps(V1))
-        self.schema = ReaderSchema(spec, latest_id=1, writer_schema=self.writer, keeper=self.keeper)
+        decoder = ResolvedDecoder(spec=spec, latest_id=1, writer_schema=self.writer)
+        self.schema = ReaderSchema(decoder, keeper=self.keeper)
         self.schema.begin(self.rows)
 
     def writer(self, schema_id: int) -> str:
