@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
@@ -215,14 +214,3 @@ class LedgerSink(StatelessSink):
     def position(self) -> Position | None:
         ranges = self.last_ranges()
         return None if ranges is None else Position(ranges, snapshot_id=0)
-
-
-@contextmanager
-def spark_setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Set an option of Spark's session within a block."""
-    before = str(session.conf.get(name))
-    session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        session.conf.set(name, before)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
-from lakefeed.sinks.base import LedgerlessSink, spark_setting
+from lakefeed.sinks.base import LedgerlessSink
 from lakefeed.sinks.iceberg.layout import quoted_table
 from lakefeed.sinks.iceberg.table import IcebergTable
 

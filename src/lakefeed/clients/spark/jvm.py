@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,17 @@ def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str,
         spark.conf.set(f"spark.sql.catalog.{name}.{option}", value)
     spark.conf.set(f"spark.sql.catalog.{name}", class_name)
     return name
+
+
+@contextmanager
+def spark_setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Set an option of Spark's session within a block."""
+    before = str(session.conf.get(name))
+    session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        session.conf.set(name, before)
 
 
 def kept_rows(persisted: DataFrame) -> DataFrame:

@@ -5,12 +5,12 @@ It is the only place that decides this, for the table's rows and for the dead le
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, POSITION
+from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.config.keyed import DELETED
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import RECORD
@@ -19,7 +19,7 @@ from lakefeed.records.decode.formats import KEY
 from lakefeed.records.sources.kafka import BAD_TIMESTAMP, COPY
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 OnError = Literal["fail", "dead_letter"]
 OnNull = Literal["fail", "skip", "keep", "dead_letter"]
@@ -115,7 +115,8 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
         reason.alias("reason"),
         verdict.alias("verdict"),
     )
-    with _errors_as_nulls(rows.sparkSession):
+    # So that a rule gives null where it would stop the job, as 1/0 does: the record is broken.
+    with spark_setting(rows.sparkSession, _ANSI, "false"):
         return rows.withColumn(RECORD, with_verdict)
 
 
@@ -218,17 +219,6 @@ def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
             hint="write a rule that is true or false, such as fare >= 0",
         )
     return rule
-
-
-@contextmanager
-def _errors_as_nulls(spark: SparkSession) -> Iterator[None]:
-    """Make a rule that is resolved inside give null where it would stop the job, as 1/0 does: the record is broken."""
-    before = spark.conf.get(_ANSI)
-    spark.conf.set(_ANSI, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(_ANSI, str(before))
 
 
 def _require_metadata(decoded_records: DataFrame, keep: Sequence[str]) -> None:

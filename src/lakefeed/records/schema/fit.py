@@ -163,18 +163,19 @@ class StorableRows:
     def __call__(self, decoded_rows: Any) -> DataFrame:
         """Transform the rows, and leave out the columns that carry no data; a ``ConfigError`` if none does."""
         rows = self._transform(decoded_rows)
-        left_out = dict(_without_data(rows.schema, ""))
+        left_out: dict[str, str] = {}
+        storable = _with_data(rows.schema, "", left_out)
         if not left_out:
             return rows
         for path, kind in left_out.items():
             if path not in self._reported:
                 self._reported.add(path)
                 self._notes.append(f"column {path} is left out: it carries no data ({kind})")
-        if not carries_data(rows.schema):
+        if not storable.fields:
             message = ", ".join(f"{path} ({kind})" for path, kind in left_out.items())
             hint = "name metadata below decode, such as offset, or make a column in transform.sql"
             raise ConfigError(f"no column of the rows carries data: {message}", hint=hint)
-        return align_columns(rows, _with_data(rows.schema))
+        return align_columns(rows, storable)
 
     def notes(self) -> tuple[str, ...]:
         """Return what was left out since the last call; each column once."""
@@ -287,17 +288,6 @@ def _fit(column: Column, have: DataType, want: DataType, path: str) -> Column:
     return column.cast(want)
 
 
-def _without_data(type_: DataType, path: str) -> Iterator[tuple[str, str]]:
-    """Find the outermost columns and fields without data, and the kind of each."""
-    from pyspark.sql.types import StructType
-
-    for inner_path, inner in inner_types(type_, path):
-        if isinstance(type_, StructType) and not carries_data(inner):
-            yield inner_path, _kind(inner)
-        else:
-            yield from _without_data(inner, inner_path)
-
-
 def _kind(type_: DataType) -> str:
     from pyspark.sql.types import ArrayType, StructType
 
@@ -308,15 +298,22 @@ def _kind(type_: DataType) -> str:
     return "null"
 
 
-def _with_data(type_: Any) -> Any:
-    """Return the type without the fields that carry no data."""
+def _with_data(type_: Any, path: str, left_out: dict[str, str]) -> Any:
+    """Return the type without the fields that carry no data; note the path of each outermost one, and its kind."""
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
     if isinstance(type_, StructType):
-        kept = [field for field in type_.fields if carries_data(field.dataType)]
-        return StructType([StructField(field.name, _with_data(field.dataType), field.nullable) for field in kept])
+        kept = []
+        for field in type_.fields:
+            place = child_path(path, field.name)
+            if carries_data(field.dataType):
+                kept.append(StructField(field.name, _with_data(field.dataType, place, left_out), field.nullable))
+            else:
+                left_out[place] = _kind(field.dataType)
+        return StructType(kept)
     if isinstance(type_, ArrayType):
-        return ArrayType(_with_data(type_.elementType), type_.containsNull)
+        return ArrayType(_with_data(type_.elementType, child_path(path, "element"), left_out), type_.containsNull)
     if isinstance(type_, MapType):
-        return MapType(type_.keyType, _with_data(type_.valueType), type_.valueContainsNull)
+        values = _with_data(type_.valueType, child_path(path, "value"), left_out)
+        return MapType(type_.keyType, values, type_.valueContainsNull)
     return type_

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
+from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.feed_position import Position
@@ -22,7 +23,7 @@ from lakefeed.records.schema.changes import Entry, history_properties, renames
 from lakefeed.records.schema.ddl import type_sql
 from lakefeed.records.schema.fit import align_columns, carries_data, find_field
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import LedgerBackedSink, spark_setting
+from lakefeed.sinks.base import LedgerBackedSink
 from lakefeed.sinks.definition import Changes, TableChange
 from lakefeed.sinks.iceberg import layout
 from lakefeed.sinks.iceberg.layout import carry_out, creation, require_rows

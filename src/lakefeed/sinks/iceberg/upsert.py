@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import ConfigError
@@ -31,7 +32,6 @@ from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import align_columns, find_field
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import spark_setting
 from lakefeed.sinks.definition import Changes
 from lakefeed.sinks.iceberg.changes import (
     KEY_MOVED,

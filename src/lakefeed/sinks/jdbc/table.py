@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.retry import retry_until
+from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
@@ -27,7 +28,7 @@ from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import ServerSink, spark_setting
+from lakefeed.sinks.base import ServerSink
 from lakefeed.sinks.definition import Changes, TableChange
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes, topic_recreated
 from lakefeed.sinks.jdbc.layout import JdbcLayout, is_nested

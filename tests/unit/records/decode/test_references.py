@@ -39,3 +39,11 @@ def test_a_schema_with_references_stands_alone() -> None:
 
 def test_a_schema_without_references_is_the_same() -> None:
     assert json.loads(inline(json.dumps(CITY), [])) == CITY
+
+
+def test_a_type_may_be_an_object_around_another_type() -> None:
+    cities: dict[str, Any] = {"type": {"type": "array", "items": "City"}}
+    wrapped = {"type": "record", "name": "Trip", "fields": [{"name": "at", "type": cities}]}
+    city = {**CITY, "namespace": ""}
+    text = json.loads(inline(json.dumps(wrapped), [json.dumps(city)]))
+    assert text["fields"][0]["type"] == {"type": {"type": "array", "items": city}}

@@ -81,6 +81,12 @@ def test_names_that_avro_or_spark_do_not_take() -> None:
     ]
 
 
+def test_objects_may_be_called_like_the_record_or_a_type_of_avro() -> None:
+    guess = of({"Value": {"a": 1}, "string": {"b": 2}})
+    assert guess.ddl == "`Value` STRUCT<`a`: BIGINT>, `string` STRUCT<`b`: BIGINT>"
+    parse(json.dumps(guess.avro))
+
+
 def test_hostile_records_cost_no_traceback_and_no_table_without_end() -> None:
     deep: Any = 1
     for _ in range(300):
@@ -107,6 +113,7 @@ def test_hostile_records_cost_no_traceback_and_no_table_without_end() -> None:
 
 class Cluster:
     def __init__(self, bootstrap_servers: str, *, options: object) -> None:
+        assert options == {"kafka.client.id": "me"}  # As the topics' client takes them.
         self.topics = {"a": [(0, 100), (90, 100), (7, 7)], "b": [(0, 2)]}
 
     def list(self) -> Sequence[str]:
@@ -133,7 +140,8 @@ def test_the_newest_of_each_partition(
     monkeypatch: pytest.MonkeyPatch, source: dict[str, object], records: int, starts: list[int]
 ) -> None:
     monkeypatch.setattr(inference, "Topics", Cluster)
-    ranges = list(inference.newest_ranges(KafkaSource.model_validate({"bootstrap_servers": "b:1", **source}), records))
+    settings = {"bootstrap_servers": "b:1", "options": {"kafka.client.id": "me"}, **source}
+    ranges = list(inference.newest_ranges(KafkaSource.model_validate(settings), records))
     assert [each.start for each in ranges] == starts
     assert ranges[0] == OffsetRange("a", 0, starts[0], 100)
     assert sum(each.records for each in ranges) <= records
