@@ -79,9 +79,9 @@ def size_text(count: float) -> str:
     return f"{count / 1000:,.1f} TB"
 
 
-def figure(number: int | None, *, unknown: str = "-") -> str:
-    """Format a number with thousands separators."""
-    return unknown if number is None else f"{number:,}"
+def figure(number: int | None) -> str:
+    """Format a number with thousands separators; a dash if it is unknown."""
+    return "-" if number is None else f"{number:,}"
 
 
 def span(start: int | None, end: int | None) -> str:
