@@ -165,20 +165,14 @@ def write_table(
         frame.writeTo(table).append()
         return None
     if checkpoint is None:
-        raise ConfigError(
-            "a stream needs a checkpoint location", where="write_table", hint="checkpoint='s3a://bucket/path'"
-        )
+        hint = "checkpoint='s3a://bucket/path'"
+        raise ConfigError("a stream needs a checkpoint location", where="write_table", hint=hint)
     brokers = bootstrap_servers or _named(default_environment(), "KAFKA_BOOTSTRAP_SERVERS", "bootstrap_servers")
     topics = SourceTopics(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
     stateful = QueryPlan.of(frame).stateful
     owner = Owner(feed=feed, sink=f"iceberg {table}")
-    start = FeedStart(
-        FeedIdentity(owner=owner),
-        target,
-        checkpoint=Claim(spark, checkpoint, owner),
-        topics=topics.describe(),
-        stateful=stateful,
-    )
+    identity, claim = FeedIdentity(owner=owner), Claim(spark, checkpoint, owner)
+    start = FeedStart(identity, target, checkpoint=claim, topics=topics.describe(), stateful=stateful)
     start.require_resume()
     rows = RowBuilder(
         schema=ReaderSchema(ResolvedDecoder(spec=Raw()), keeper=target), transform=lambda rows: rows, is_decoded=True
@@ -207,10 +201,7 @@ def write_table(
 
 
 def _named(environment: Mapping[str, str], variable: str, argument: str) -> str:
-    try:
-        return environment[variable]
-    except KeyError:
-        raise ConfigError(
-            f"{variable} is not set, and no local stack is running",
-            hint=f"give {argument}=…, set {variable}, or start the stack: lakefeed local up",
-        ) from None
+    if variable not in environment:
+        hint = f"give {argument}=…, set {variable}, or start the stack: lakefeed local up"
+        raise ConfigError(f"{variable} is not set, and no local stack is running", hint=hint)
+    return environment[variable]

@@ -34,7 +34,7 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
 from lakefeed.operations.plan.plan import Plans, plan_run
 from lakefeed.operations.preflight.connect import preflight
-from lakefeed.operations.read import BatchRead, batch_read_of
+from lakefeed.operations.read import BatchRead
 from lakefeed.operations.replay import Replayed, replay
 from lakefeed.operations.rewind.execute import RewindPlan, execute_rewind, plan_rewind
 from lakefeed.operations.status import FeedStatus, feed_status
@@ -124,7 +124,7 @@ class Pipeline:
     def batch_read(self) -> BatchRead:
         """Return how this pipeline reads records, to read some of them into something else than its sink."""
         self._require_one_table()
-        return batch_read_of(self.feed)
+        return BatchRead.of(self.feed)
 
     def of_topic(self, topic: str) -> Pipeline:
         """Return the pipeline of one topic, where each goes to a table of its own; otherwise a ConfigError."""

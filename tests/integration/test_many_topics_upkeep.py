@@ -55,8 +55,8 @@ def test_upkeep_and_letters_of_one_topic_or_all(
         whole = Maintenance.run
 
         def fails_on_one(job: Maintenance, **how: Any) -> Any:
-            if job._table == shop.table("orders"):
-                raise TableBusy("another upkeep job is at work", where=job._table)
+            if job.table == shop.table("orders"):
+                raise TableBusy("another upkeep job is at work", where=job.table)
             return whole(job, **how)
 
         broken.setattr(Maintenance, "run", fails_on_one)
@@ -86,7 +86,7 @@ def test_upkeep_of_all_tables_beside_the_job_one_after_the_other(
     run = Maintenance.run
 
     def watched(job: Maintenance, **how: Any) -> Any:
-        at_work.append(job._table)
+        at_work.append(job.table)
         assert len(at_work) == 1, at_work
         try:
             return run(job, **how)

@@ -70,7 +70,7 @@ class Table:
         return Upkeep.model_validate({"only": list(only) or None, "compact": {"min_files": 3}, **blocks})
 
     def maintain(self, settings: Upkeep, **options: Any) -> Report:
-        stop = options.pop("stop", None)
+        stop = options.pop("stop", threading.Event())
         say = options.pop("say", lambda line: None)
         job = Maintenance(
             self.name, spark=self.spark, connections=self.connections, settings=settings, stop=stop, say=say

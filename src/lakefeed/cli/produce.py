@@ -197,7 +197,7 @@ class _Order(SimpleNamespace):
                     reached=shown.reached,
                 )
             except Interrupted as interrupted:
-                shown.note(f"interrupted: {interrupted.produced.records:,} records of this run are in {self.topic}")
+                shown.print(f"interrupted: {interrupted.produced.records:,} records of this run are in {self.topic}")
                 raise
 
     def _rows(self, spark: SparkSession, schema: SchemaText | None) -> DataFrame:

@@ -68,11 +68,11 @@ class MaintenanceActions:
 
     Args:
         say: called with one line for each piece.
-        stopping: True when no new piece is to be begun, and no failed one to be tried again.
+        stopping: returns why no new piece is to be begun, and no failed one to be tried again; None while it may.
     """
 
     def __init__(
-        self, spark: SparkSession, table: str, *, done: Done, say: Callable[[str], None], stopping: Callable[[], bool]
+        self, spark: SparkSession, table: str, *, done: Done, say: Callable[[str], None], stopping: Callable[[], object]
     ) -> None:
         self._jvm: Any = spark._jvm
         self._java_session = spark._jsparkSession
@@ -124,7 +124,7 @@ class MaintenanceActions:
             done.bytes += int(result.rewrittenBytesCount())
             self._say(f"{name}: {before:,} files of {result.rewrittenBytesCount() / 1e6:,.1f} MB became {after:,}")
             # With no fewer files Iceberg would choose them again and again.
-            if after >= before or self._stopping():
+            if after >= before or self._stopping() is not None:
                 return
 
     def rewrite_manifests(self) -> None:
@@ -137,12 +137,9 @@ class MaintenanceActions:
 
     def rewrite_delete_files(self) -> None:
         """Rewrite small files of position deletes, and leave out those whose rows are gone."""
-
-        def rewrite(table: Any) -> Any:
-            action = self._actions.rewritePositionDeletes(table)
-            return action.option("max-concurrent-file-group-rewrites", "1").execute()
-
-        result, done = self._retry(rewrite), self._done
+        alone = ("max-concurrent-file-group-rewrites", "1")
+        result = self._retry(lambda table: self._actions.rewritePositionDeletes(table).option(*alone).execute())
+        done = self._done
         done.delete_files_before = int(result.rewrittenDeleteFilesCount())
         done.delete_files_after = int(result.addedDeleteFilesCount())
         self._say(f"{done.delete_files_before:,} files of deletes became {done.delete_files_after:,}")
@@ -188,7 +185,7 @@ class MaintenanceActions:
                 return self._run_in_turn(piece)
             except (Py4JError, PySparkException, WriteConflict) as error:
                 conflict = isinstance(error, WriteConflict) or is_conflict(str(error))
-                last = attempt == TRIES or self._stopping()
+                last = attempt == TRIES or self._stopping() is not None
                 if not conflict and (last or GONE not in str(error)):
                     raise
                 if last:

@@ -12,9 +12,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lakefeed.clients.spark.jvm import java
@@ -39,14 +38,10 @@ LEASE_POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One upkeep of one table.
+    """One upkeep of one table, with the table's figures (``Health.figures``) ``before`` and ``after``.
 
-    Attributes:
-        did: the work; with dry_run only the orphans are counted.
-        before: the table's figures (``Health.figures``).
-        after: the same afterwards; None with dry_run.
-        scan_seconds: how long Spark read all rows, before and after; None if that was not requested.
-        unfinished: why not all was done that was due; None if it was.
+    With dry_run only orphans are counted, and ``after`` is None. ``scan_seconds`` say how long Spark read all rows,
+    before and after, if that was requested; ``unfinished``, why not all was done that was due.
     """
 
     table: str
@@ -90,31 +85,23 @@ class Report:
         return "; ".join(parts) or "nothing was due"
 
 
+@dataclass
 class Maintenance:
     """Looks after one table, once; its session may run a feed. Set ``stop`` to end after the piece at hand."""
 
-    def __init__(
-        self,
-        table: str,
-        *,
-        spark: SparkSession,
-        connections: Connections,
-        settings: Upkeep,
-        stop: threading.Event | None = None,
-        say: Callable[[str], None] = lambda line: None,
-    ) -> None:
-        self._table = table
-        self._spark = spark
-        self._connections = connections
-        self._settings = settings
-        self._stop = stop or threading.Event()
-        self._say = say
+    table: str
+    _: KW_ONLY
+    spark: SparkSession
+    connections: Connections
+    settings: Upkeep
+    stop: threading.Event = field(default_factory=threading.Event)
+    say: Callable[[str], None] = lambda line: None
+
+    def __post_init__(self) -> None:
         self._lease: Lease | None = None
         self._deadline = float("inf")
         self._done = Done()
-        self._actions = MaintenanceActions(
-            spark, table, done=self._done, say=say, stopping=lambda: self._cut() is not None
-        )
+        self._actions = MaintenanceActions(self.spark, self.table, done=self._done, say=self.say, stopping=self._cut)
         self._unfinished: Unfinished | None = None
 
     def run(
@@ -126,30 +113,28 @@ class Maintenance:
             dry_run: do nothing; count orphans, and report what is due.
             asked: a user requests it now, so that orphans are looked for in any case.
             measure_scan: read all rows before and after, and say how long it took.
-            wait: seconds to wait while another job is at work.
-
-        Raises:
-            ResourceMissing: there is no such table.
-            TableBusy: another job is at work.
+            wait: seconds to wait while another job is at work; then TableBusy is raised.
         """
         began = time.monotonic()
-        activate(self._spark)
+        activate(self.spark)
         before = self._health()
-        planned = plan(before, self._settings, now=time.time(), asked=asked)
+        planned = plan(before, self.settings, now=time.time(), asked=asked)
         after = scans = None
         if dry_run:
             if planned.orphans_before is not None:
                 self._actions.find_orphans(before=planned.orphans_before, delete=False)
         elif planned.due:
             scan = self._scan_seconds() if measure_scan else None
-            with Lease(self._spark, self._actions.load(), name=self._table, wait=wait) as self._lease:
-                self._deadline = time.monotonic() + self._settings.max_minutes * 60
+            with Lease(self.spark, self._actions.load(), name=self.table, wait=wait) as self._lease:
+                self._deadline = time.monotonic() + self.settings.max_minutes * 60
                 self._do_all(planned, before)
-                self._lease.notes[LAST] = self._last_upkeep(before).to_json()
+                done = {name: value for name, value in vars(self._done).items() if value}
+                orphans_at = self._actions.orphans_at or LastUpkeep.of(before.properties).orphans_at
+                self._lease.notes[LAST] = LastUpkeep(at=time.time(), orphans_at=orphans_at, did=done).to_json()
             after = self._health()
             scans = (scan, self._scan_seconds()) if scan is not None else None
         return Report(
-            table=self._table,
+            table=self.table,
             dry_run=dry_run,
             due=planned.due,
             did=self._done,
@@ -161,18 +146,16 @@ class Maintenance:
         )
 
     def _do_all(self, planned: MaintenancePlan, health: Health) -> None:
-        context = self._spark.sparkContext
+        context, settings = self.spark.sparkContext, self.settings
         context.setLocalProperty("spark.scheduler.pool", POOL)
         try:
             for partition in planned.partitions:
-                compact = partial(
-                    self._actions.compact, partition, self._settings.compact, target_bytes=health.target_bytes
-                )
+                compact = partial(self._actions.compact, partition, settings.compact, target_bytes=health.target_bytes)
                 self._try(partition.key.path or "the table", compact)
             if self._done.partitions:
                 # Compaction made manifests, left delete files without rows, and took its time.
                 asked = planned.orphans_before is not None
-                planned = plan(self._health(), self._settings, now=time.time(), asked=asked)
+                planned = plan(self._health(), settings, now=time.time(), asked=asked)
             if planned.delete_files:
                 self._try("files of deletes", self._actions.rewrite_delete_files)
             if planned.manifests:
@@ -191,11 +174,11 @@ class Maintenance:
             work()
         except WriteConflict:
             self._done.conflicts.append(name)
-            self._say(f"{name}: left alone, the commits of others came first each time")
+            self.say(f"{name}: left alone, the commits of others came first each time")
 
     def _cut(self) -> Unfinished | None:
         """Return why no new piece is to be begun; None if one may be."""
-        if self._stop.is_set():
+        if self.stop.is_set():
             self._unfinished = "stopped"
         elif self._lease is not None and self._lease.lost.is_set():
             self._unfinished = "lease"
@@ -203,18 +186,13 @@ class Maintenance:
             self._unfinished = "time"
         return self._unfinished
 
-    def _last_upkeep(self, health: Health) -> LastUpkeep:
-        before = LastUpkeep.of(health.properties)
-        did = {name: value for name, value in vars(self._done).items() if value}
-        return LastUpkeep(at=time.time(), orphans_at=self._actions.orphans_at or before.orphans_at, did=did)
-
     def _health(self) -> Health:
-        target = self._settings.compact.target_mb
-        return read_health(self._table, connections=self._connections, target_bytes=target * MB if target else None)
+        target = self.settings.compact.target_mb
+        return read_health(self.table, connections=self.connections, target_bytes=target * MB if target else None)
 
     def _scan_seconds(self) -> float:
         began = time.monotonic()
-        self._spark.table(self._table).write.format("noop").mode("overwrite").save()
+        self.spark.table(self.table).write.format("noop").mode("overwrite").save()
         return round(time.monotonic() - began, 3)
 
 
@@ -263,9 +241,7 @@ class Lease:
         self._renewal.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._renewal.join()
         self._java.release(self._loaded, self._who, self.notes)

@@ -46,9 +46,7 @@ class LastUpkeep:
 class Expiry:
     """The snapshots that may expire: those committed ``before`` (in seconds since 1970), but for the newest ``keep``.
 
-    Attributes:
-        snapshots: how many would go now.
-        held_for: the feed whose newest commit holds more of them than the settings do; None if none does.
+    Of a feed that is ``held_for``, the newest commit holds more of them than the settings do.
     """
 
     before: float
@@ -57,7 +55,7 @@ class Expiry:
     held_for: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Due:
     """One step that is due, with the files that it would remove and the bytes that it would read, if known before."""
 
@@ -67,7 +65,7 @@ class Due:
     bytes: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class MaintenancePlan:
     """The rewrites and removals that are due at a table.
 
@@ -94,30 +92,25 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
         files = sum(partition.small_files for partition in partitions)
         where = f" of {len(partitions):,} partitions" if health.partitions[0].key.path else ""
         why = f"{files:,} files{where} are below 3/4 of {health.target_bytes >> 20:,} MB, or have many deleted rows"
-        small_bytes = sum(partition.small_bytes for partition in partitions)
-        due.append(Due(step="compact", why=why, files=files, bytes=small_bytes))
+        due.append(Due("compact", why, files, sum(partition.small_bytes for partition in partitions)))
 
     fewest = -(-health.manifest_bytes // MANIFEST_BYTES)
     manifests = "manifests" in steps and health.manifests > max(settings.manifests.more_than, 2 * fewest)
     if manifests:
         why = f"{health.manifests:,} manifests hold {health.manifest_bytes / 1e6:,.1f} MB"
-        due.append(Due(step="manifests", why=why, files=health.manifests, bytes=health.manifest_bytes))
+        due.append(Due("manifests", why, health.manifests, health.manifest_bytes))
 
     delete_files = "manifests" in steps and health.delete_files >= settings.manifests.delete_files
     if delete_files:
         why = f"{health.delete_files:,} files of deletes have to be read beside the rows"
-        due.append(Due(step="manifests", why=why, files=health.delete_files))
+        due.append(Due("manifests", why, health.delete_files))
 
-    expirable = expiry(health.ancestors, settings.expire, now=now) if "expire" in steps else None
-    if expirable is not None and not expirable.snapshots:
-        expirable = None
+    found = expiry(health.ancestors, settings.expire, now=now)
+    expirable = found if "expire" in steps and found.snapshots else None
     if expirable is not None:
-        held = f"; more stay for the newest commit of {expirable.held_for}" if expirable.held_for else ""
-        why = (
-            f"{expirable.snapshots:,} of {health.snapshots:,} snapshots are older than "
-            f"{settings.expire.older_than} and not among the newest {expirable.keep}{held}"
-        )
-        due.append(Due(step="expire", why=why))
+        held = f"; more stay for the newest commit of {found.held_for}" if found.held_for else ""
+        old = f"{found.snapshots:,} of {health.snapshots:,} snapshots are older than {settings.expire.older_than}"
+        due.append(Due("expire", f"{old} and not among the newest {found.keep}{held}"))
 
     looked = LastUpkeep.of(health.properties).orphans_at
     is_time = asked or looked is None or now - looked >= seconds_of(settings.orphans.every)
@@ -125,15 +118,8 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
     if "orphans" in steps and health.snapshot_id is not None and is_time:
         orphans_before = now - seconds_of(settings.orphans.older_than)
         when = "never" if looked is None else f"more than {settings.orphans.every} ago, or not since you ask"
-        due.append(Due(step="orphans", why=f"files that no snapshot knows were last looked for: {when}"))
-    return MaintenancePlan(
-        partitions=partitions,
-        manifests=manifests,
-        delete_files=delete_files,
-        expiry=expirable,
-        orphans_before=orphans_before,
-        due=tuple(due),
-    )
+        due.append(Due("orphans", f"files that no snapshot knows were last looked for: {when}"))
+    return MaintenancePlan(partitions, manifests, delete_files, expirable, orphans_before, tuple(due))
 
 
 def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.reader import open_table
@@ -13,6 +13,7 @@ from lakefeed.ledger.snapshot_summary import FEED, RANGES, REPLAY, REPLAY_OF
 from lakefeed.ledger.snapshots import ancestors
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
 TARGET = "write.target-file-size-bytes"
@@ -28,11 +29,9 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class PartitionKey:
-    """One partition of one partition spec.
+    """One partition of one partition spec, with a value for each of the spec's fields, as its transform has made it.
 
-    Attributes:
-        values: one for each field of the spec, as the transforms have made them.
-        path: for people, as ``pickup_at_day=2018-02-08``; empty for a table without partitions.
+    The path is for people, as ``pickup_at_day=2018-02-08``; empty for a table without partitions.
     """
 
     spec_id: int
@@ -80,7 +79,7 @@ class Ancestor:
     replaces: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Growth:
     """The files, bytes, rows and commits that writers add in a day, measured over some ``days``."""
 
@@ -147,13 +146,8 @@ class Health:
         days = (recent[0].at - recent[-1].at) / 86_400 if recent else 0.0
         if not added or days <= 0:
             return None
-        return Growth(
-            days=round(days, 3),
-            files=sum(ancestor.files for ancestor in added) / days,
-            bytes=sum(ancestor.bytes for ancestor in added) / days,
-            rows=sum(ancestor.rows for ancestor in added) / days,
-            commits=len(added) / days,
-        )
+        sums = map(sum, zip(*((ancestor.files, ancestor.bytes, ancestor.rows, 1) for ancestor in added), strict=True))
+        return Growth(round(days, 3), *(count / days for count in sums))
 
     def figures(self) -> dict[str, Any]:
         """Return the numbers that a report compares before and after maintenance."""
@@ -167,17 +161,19 @@ def read_health(table: str, *, connections: Connections, target_bytes: int | Non
     metadata = opened.metadata
     target = target_bytes or int(opened.properties.get(TARGET, TARGET_DEFAULT))
     began = time.monotonic()
-    counts = _count_files(opened, small_below=int(target * SMALL))
+    snapshot = opened.current_snapshot()
+    manifests = snapshot.manifests(opened.io) if snapshot else []
+    partitions, sizes, delete_files = _count_files(opened, manifests, small_below=int(target * SMALL))
     return Health(
         table=table,
         location=opened.location().rstrip("/"),
         snapshot_id=metadata.current_snapshot_id,
         target_bytes=target,
-        partitions=tuple(partition for partition in counts.partitions.values() if partition.files),
-        sizes=tuple(counts.sizes),
-        delete_files=counts.delete_files,
-        manifests=counts.manifests,
-        manifest_bytes=counts.manifest_bytes,
+        partitions=tuple(partition for partition in partitions if partition.files),
+        sizes=tuple(sizes),
+        delete_files=delete_files,
+        manifests=len(manifests),
+        manifest_bytes=sum(manifest.manifest_length for manifest in manifests),
         planning_seconds=time.monotonic() - began,
         snapshots=len(metadata.snapshots),
         ancestors=tuple(_ancestors(opened)),
@@ -187,36 +183,29 @@ def read_health(table: str, *, connections: Connections, target_bytes: int | Non
     )
 
 
-@dataclass
-class _FileCounts:
-    partitions: dict[tuple[int, tuple[Any, ...]], Partition] = field(default_factory=dict)
-    sizes: list[int] = field(default_factory=lambda: [0] * (len(SIZES_MB) + 1))
-    delete_files: int = 0
-    manifests: int = 0
-    manifest_bytes: int = 0
+def _count_files(
+    table: Table, manifests: Iterable[ManifestFile], *, small_below: int
+) -> tuple[Iterable[Partition], list[int], int]:
+    """Add up all files manifest by manifest, so that memory is bounded by the number of partitions.
 
-
-def _count_files(table: Table, *, small_below: int) -> _FileCounts:
-    """Add up all files manifest by manifest, so that memory is bounded by the number of partitions."""
+    Returns the partitions, the number of data files in each class of ``SIZES_MB``, and that of delete files.
+    """
     from pyiceberg.manifest import DataFileContent
 
-    counts = _FileCounts()
-    snapshot = table.current_snapshot()
-    for manifest in snapshot.manifests(table.io) if snapshot else ():
-        counts.manifests += 1
-        counts.manifest_bytes += manifest.manifest_length
+    partitions: dict[tuple[int, tuple[Any, ...]], Partition] = {}
+    sizes, delete_files = [0] * (len(SIZES_MB) + 1), 0
+    for manifest in manifests:
         spec = table.specs()[manifest.partition_spec_id]
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
             file = entry.data_file
             values = tuple(file.partition[position] for position in range(len(spec.fields)))
-            partition = counts.partitions.get((spec.spec_id, values))
+            partition = partitions.get((spec.spec_id, values))
             if partition is None:
                 path = spec.partition_to_path(file.partition, table.schema()) if spec.fields else ""
-                partition = Partition(PartitionKey(spec.spec_id, values, path))
-                counts.partitions[spec.spec_id, values] = partition
+                partition = partitions[spec.spec_id, values] = Partition(PartitionKey(spec.spec_id, values, path))
             partition.newest = max(partition.newest, entry.sequence_number or 0)
             if file.content != DataFileContent.DATA:
-                counts.delete_files += 1
+                delete_files += 1
                 partition.deleted += file.record_count
                 continue
             size = file.file_size_in_bytes
@@ -226,18 +215,16 @@ def _count_files(table: Table, *, small_below: int) -> _FileCounts:
             if size < small_below:
                 partition.small_files += 1
                 partition.small_bytes += size
-            counts.sizes[sum(size >= bound * 1024 * 1024 for bound in SIZES_MB)] += 1
-    return counts
+            sizes[sum(size >= bound * 1024 * 1024 for bound in SIZES_MB)] += 1
+    return partitions.values(), sizes, delete_files
 
 
 def _ancestors(table: Table) -> Iterator[Ancestor]:
     for snapshot in reversed(ancestors(table)[0]):
         summary = snapshot.summary
         properties = summary.additional_properties if summary is not None else {}
-        holds = None
-        if RANGES in properties and FEED in properties:
-            holds = properties[FEED]
-        elif REPLAY in properties and REPLAY_OF in properties:
+        holds = properties.get(FEED) if RANGES in properties else None
+        if holds is None and REPLAY in properties and REPLAY_OF in properties:
             holds = f"{properties[REPLAY_OF]}, replays"
         yield Ancestor(
             snapshot_id=snapshot.snapshot_id,

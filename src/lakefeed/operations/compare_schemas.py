@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.session import log_path, session
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TableState:
     """A table as its catalog has it: its columns in Spark's types, and their history."""
 
@@ -37,7 +38,7 @@ class TableState:
     properties: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SchemaComparison:
     """The type of a column on both sides; None where it is missing."""
 
@@ -46,7 +47,7 @@ class SchemaComparison:
     table: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Outlook:
     """The effect of the latest version if it came now.
 
@@ -58,6 +59,10 @@ class Outlook:
     changes: tuple[Change, ...]
     ddl: tuple[str, ...] | None
     note: str | None
+
+
+METADATA_TYPES = {"topic": "string", "partition": "integer", "offset": "long", "timestamp": "timestamp"}
+METADATA_TYPES |= {"key": "binary", "sequence_number": "string"}
 
 
 def registered(config: PipelineConfig) -> list[RegisteredSchema]:
@@ -78,7 +83,7 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
     if not versions:
         raise ResourceMissing(f"subject {subject} has no versions", where=registry.url)
     requested = KINDS[decode.kind]
-    if other := next((each.kind for each in versions if each.kind != requested), None):
+    if other := next((version.kind for version in versions if version.kind != requested), None):
         raise ConfigError(
             f"subject {subject} has {other} schemas, and this pipeline decodes {requested}",
             where=registry.url,
@@ -86,7 +91,8 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
         )
     message = decode.protobuf.message if decode.protobuf else None
     spark: Any = session("lakefeed-schema", log_file=log_path("schema")) if requested == "PROTOBUF" else None
-    return [replace(each, text=table_schema(spark, each, registry=registry.url, message=message)) for each in versions]
+    translate = partial(table_schema, spark, registry=registry.url, message=message)
+    return [replace(version, text=translate(version)) for version in versions]
 
 
 def table_state(name: str, *, connections: Connections) -> TableState:
@@ -95,9 +101,7 @@ def table_state(name: str, *, connections: Connections) -> TableState:
 
     spark_types()
     table = open_table(name, connections=connections)
-    properties = dict(table.properties)
-    columns = columns_of_table(table.schema())
-    return TableState(name=name, columns=columns, history=read_history(properties), properties=properties)
+    return TableState(name, columns_of_table(table.schema()), read_history(table.properties), table.properties)
 
 
 def existing_table(config: PipelineConfig, *, connections: Connections) -> TableState | None:
@@ -115,11 +119,8 @@ def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[Sch
     ours = dict(_leaves(columns_of(latest.text), ""))
     theirs = dict(_leaves(table.columns, "")) if table else {}
     spelt = {path.lower(): path for path in theirs}
-    lines = [
-        SchemaComparison(path=path, registry=type_, table=theirs.get(spelt.pop(path.lower(), "")))
-        for path, type_ in ours.items()
-    ]
-    return lines + [SchemaComparison(path=path, registry=None, table=theirs[path]) for path in spelt.values()]
+    lines = [SchemaComparison(path, type_, theirs.get(spelt.pop(path.lower(), ""))) for path, type_ in ours.items()]
+    return lines + [SchemaComparison(path, None, theirs[path]) for path in spelt.values()]
 
 
 def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState | None) -> Outlook:
@@ -132,16 +133,13 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
         reader, changes = merge.schema, merge.changes
     want = with_metadata(columns_of(reader), config)
     if table is None:
-        return Outlook(changes=(), ddl=None, note="the table is not there yet: lakefeed run creates it")
+        return Outlook((), None, "the table is not there yet: lakefeed run creates it")
     if config.transform is not None:
         note = "transform.sql makes the columns of these fields, so only Spark could say what the table needs"
-        return Outlook(changes=changes, ddl=None, note=note)
+        return Outlook(changes, None, note)
     if recorded is None:
-        changes = tuple(
-            Change("added", each.name, None, each.dataType.simpleString())
-            for each in want.fields
-            if find_field(table.columns, each.name) is None
-        )
+        new = (field for field in want.fields if find_field(table.columns, field.name) is None)
+        changes = tuple(Change("added", field.name, None, field.dataType.simpleString()) for field in new)
         note = "the feed has not run with this table yet: only whole columns are compared"
     ddl = statements(table.name, have=table.columns, want=want, changes=renames(reader))
     if ddl and (policy := config.schema_.on_change) != "evolve":
@@ -149,28 +147,20 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
             "ignore": "schema.on_change is ignore: new columns would not come, nor old ones change their names",
             "fail": "schema.on_change is fail: the feed would stop instead",
         }[policy]
-    return Outlook(changes=changes, ddl=ddl, note=note)
+    return Outlook(changes, ddl, note)
 
 
 def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
     """Add the columns that rows without a transform have beside those of their values."""
     t = spark_types()
-    header = t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])
-    kinds = {
-        "topic": t.StringType(),
-        "partition": t.IntegerType(),
-        "offset": t.LongType(),
-        "timestamp": t.TimestampType(),
-        "key": t.BinaryType(),
-        "headers": t.ArrayType(header),
-        "sequence_number": t.StringType(),
-    }
     if config.decode.envelope == "debezium":
         columns = row_type(columns)
-    kept = [t.StructField(metadata_column(name), kinds[name]) for name in kept_metadata(config)]
+    struct: StructType = t.StructType([*columns.fields])
+    for name in kept_metadata(config):
+        headers = t.ArrayType(t.StructType().add("key", "string").add("value", "binary"))
+        struct.add(metadata_column(name), headers if name == "headers" else METADATA_TYPES[name])
     if (sink := upserting(config)) is not None and sink.on_delete == "mark":
-        kept.append(t.StructField(DELETED, t.BooleanType()))
-    struct: StructType = t.StructType([*columns.fields, *kept])
+        struct.add(DELETED, "boolean")
     return struct
 
 

@@ -19,7 +19,7 @@ from lakefeed.errors import JobFailed
 from lakefeed.feed.batch_writer import BatchWriter, CountPerAttempt
 from lakefeed.feed.decoder import RowBuilder
 from lakefeed.feed.feed import Feed
-from lakefeed.ledger.outcomes import BatchOutcomes, Counts, Reason
+from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Reason
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.records.decode import RecordPolicy
 from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
@@ -30,8 +30,6 @@ from lakefeed.sinks.export import ConsoleResult, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-OnError = Literal["fail", "skip"]
 
 
 @dataclass(frozen=True)
@@ -60,22 +58,16 @@ class ReadSummary:
     @property
     def offsets(self) -> int:
         """Offsets that the ranges span."""
-        return sum(each.records for each in self.ranges)
+        return sum(span.records for span in self.ranges)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document of ``--output json``."""
-        return {**asdict(self), "offsets": self.offsets, "ranges": [str(each) for each in self.ranges]}
+        return {**asdict(self), "offsets": self.offsets, "ranges": [str(span) for span in self.ranges]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRead:
-    """The way to read records: a pipeline's, or that of a topic without one.
-
-    Attributes:
-        policy: the fate of records that are not as they should be; would-be dead letters are only counted.
-        on_change: whether new fields of writers' schemas become columns.
-        accept: whose records are read at all.
-    """
+    """The way to read records: a pipeline's, or that of a topic without one; would-be dead letters are only counted."""
 
     name: str
     source: KafkaSource
@@ -85,13 +77,27 @@ class BatchRead:
     accept: Accept = "same_record"
     transform: Callable[[DataFrame], DataFrame] = lambda rows: rows
 
-    def on_error(self, choice: OnError) -> BatchRead:
+    @classmethod
+    def of(cls, feed: Feed) -> BatchRead:
+        """Return a feed's way to read records, to read some of them into something else than its sink."""
+        config = feed.config
+        return cls(
+            name=config.name,
+            source=config.kafka,
+            decode=config.decode,
+            policy=feed.decoder.policy,
+            on_change=config.schema_.on_change,
+            accept=config.schema_.accept,
+            transform=feed.transform,
+        )
+
+    def on_error(self, choice: Literal["fail", "skip"]) -> BatchRead:
         """Return a read that stops at a bad record, or leaves it out and counts it."""
         if choice == "skip":
             return replace(self, policy=replace(self.policy, on_error="dead_letter"))
         expect = tuple(
-            replace(each, on_violation="fail") if each.on_violation == "dead_letter" else each
-            for each in self.policy.expect
+            replace(rule, on_violation="fail") if rule.on_violation == "dead_letter" else rule
+            for rule in self.policy.expect
         )
         on_null = "fail" if self.policy.on_null == "dead_letter" else self.policy.on_null
         return replace(self, policy=replace(self.policy, on_error="fail", on_null=on_null, expect=expect))
@@ -102,13 +108,7 @@ class BatchRead:
         return newest_per_key(records) if latest else records
 
     def to(self, target: Target, selection: Selection, *, spark: SparkSession, latest: bool = False) -> ReadSummary:
-        """Read the chosen records into a target; with ``latest`` only the newest of each key.
-
-        Raises:
-            ResourceMissing: the topics do not hold what was chosen.
-            DecodeError: a record stops the read; nothing was written.
-            JobFailed: records of the ranges were not read, though the broker has them.
-        """
+        """Read the chosen records into a target, with ``latest`` the newest of each key; an error writes nothing."""
         started = time.monotonic()
         ranges = offset_ranges(self.source, selection)
         with translating():
@@ -156,9 +156,9 @@ class BatchRead:
         spans: dict[Partition, list[OffsetRange]] = defaultdict(list)
         for span in ranges:
             spans[span.topic, span.partition].append(span)
-        read = {key: outcomes.by_partition.get(key, Counts()).records for key in spans}
+        read = {key: outcomes.by_partition.get(key, ZERO).records for key in spans}
         fewer = {key: here for key, here in spans.items() if read[key] < sum(span.records for span in here)}
-        cluster = Topics(self.source.bootstrap_servers, options=dict(self.source.options))
+        cluster = Topics(self.source.bootstrap_servers, options=self.source.options)
         topics = {name: cluster.describe(name) for name in sorted({name for name, _ in fewer})}
         compacted = {name for name in topics if "compact" in (cluster.setting(name, "cleanup.policy") or "")}
         fewer = {key: here for key, here in fewer.items() if key[0] not in compacted}
@@ -178,17 +178,3 @@ class _NoProperties:
 
     def properties(self) -> dict[str, str]:
         return {}
-
-
-def batch_read_of(feed: Feed) -> BatchRead:
-    """Return a feed's way to read records, to read some of them into something else than its sink."""
-    config = feed.config
-    return BatchRead(
-        name=config.name,
-        source=config.kafka,
-        decode=config.decode,
-        policy=feed.decoder.policy,
-        on_change=config.schema_.on_change,
-        accept=config.schema_.accept,
-        transform=feed.transform,
-    )

@@ -71,10 +71,8 @@ def replay(
     fence = table.take_fence(REPLAYS)
     finished = _finish_earlier(letters, table.ledger)
     classified = writer.rows.classify(letters.records(choice))
-    verdicts = classified.select(
-        *(f"{RECORD}.record.{name}" for name in ("topic", "partition", "offset")),
-        f"{RECORD}.reason",
-    ).localCheckpoint()
+    columns = [f"{RECORD}.{name}" for name in ("record.topic", "record.partition", "record.offset", "reason")]
+    verdicts = classified.select(*columns).localCheckpoint()
     good = verdicts.filter("reason IS NULL")
     landable, chosen = good.count(), verdicts.count()
     if landable == 0:

@@ -41,11 +41,10 @@ RECORDS = (
 def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:
     """Return the SQL that Spark's parser refuses; looks up no table."""
     found = []
-    parser: Any = None
-    for key, kind, sql in _sql_texts(config):
-        if parser is None:
-            session: Any = spark()
-            parser = session._jsparkSession.sessionState().sqlParser()
+    texts = list(_sql_texts(config))
+    session: Any = spark() if texts else None
+    for key, kind, sql in texts:
+        parser = session._jsparkSession.sessionState().sqlParser()
         parse = parser.parsePlan if kind == "SQL" else parser.parseExpression
         if (why := _refusal(parse, sql)) is not None:
             found.append(Problem(what=f"Spark cannot read this {kind}: {why}", key=key))
@@ -125,17 +124,16 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
     Of topics with nothing special one, or with ``connect`` all, whose schemas differ.
     """
     if not config.has_many_tables:
-        checks_rows = any(
-            type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks_of(config, connections)
-        )
+        sinks = sinks_of(config, connections)
+        checks_rows = any(type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks)
         return [(config, "transform")] if config.transform is not None or checks_rows else []
     special = config.table_rules.topics
     topics = list(config.kafka.topics or (SourceTopics(config.kafka).names() if connect else ()))
     plain = [topic for topic in topics if topic not in special] or ["topic"] * (not topics)
-    parts = [(config_of(config, topic), "transform") for topic in (plain if connect else plain[:1])]
+    places = [(topic, "transform") for topic in (plain if connect else plain[:1])]
     for topic, settings in special.items():
-        own = "" if settings.transform is None else f"tables.topics.{topic}."
-        parts.append((config_of(config, topic), f"{own}transform"))
+        places.append((topic, "transform" if settings.transform is None else f"tables.topics.{topic}.transform"))
+    parts = ((config_of(config, topic), place) for topic, place in places)
     return [(part, place) for part, place in parts if part.transform is not None]
 
 
@@ -199,11 +197,8 @@ def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
 
 def _key(config: PipelineConfig, place: str, error: LakefeedError) -> str:
     """Return the setting that an error's text names, so that it is reported with its line."""
-    message = f"{error.what} {error.where or ''}"
     if error.where is not None and error.where.startswith("sink"):
         return error.where
     steps = config.transform.steps if config.transform is not None else {}
-    step = next((name for name in steps if f"transform.steps.{name}" in message), None)
-    if step is not None:
-        return f"{place}.steps.{step}"
-    return place if steps else f"{place}.sql"
+    named = (f"{place}.steps.{name}" for name in steps if f"transform.steps.{name}" in f"{error.what} {error.where}")
+    return next(named, place if steps else f"{place}.sql")

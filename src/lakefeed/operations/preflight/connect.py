@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from lakefeed.clients import postgresql
 from lakefeed.clients.http import TIMEOUT_SECONDS
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.clients.s3 import Keys, require_bucket
 from lakefeed.config.checks import decoded_columns, missing_columns
-from lakefeed.config.connections import S3, Catalog, Connections, Registry
+from lakefeed.config.connections import AWS_KEYS, S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
@@ -55,18 +57,18 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
         connections = config.connections(os.environ)
     checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
-    checks += _columns(config)
+    checks.append(partial(_missing_columns, config))
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
     # A catalog that fails its own check is named there; opening tables through it would fail in more words.
-    if tables and not any(each.key.startswith("catalogs.") for each in problems):
+    if tables and not any(problem.key.startswith("catalogs.") for problem in problems):
         problems += _table_problems(config, connections)
-    waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.can_lag)
+    waiting = tuple(f"sinks.{name}." for name, sink in config.sinks.items() if sink.can_lag)
     return [
-        replace(each, severity="warning", hint="the feed continues without it, and it catches up by itself")
-        if each.key.startswith(waiting) and issubclass(each.error, Unreachable)
-        else each
-        for each in problems
+        replace(problem, severity="warning", hint="the feed continues without it, and it catches up by itself")
+        if problem.key.startswith(waiting) and issubclass(problem.error, Unreachable)
+        else problem
+        for problem in problems
     ]
 
 
@@ -161,9 +163,8 @@ def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
         if parts.scheme in ("s3", "s3a"):
             buckets.setdefault(parts.netloc, key)
     keys = _keys(connections.s3)
-    checks = [
-        checked(key, partial(require_bucket, bucket, s3=connections.s3, keys=keys)) for bucket, key in buckets.items()
-    ]
+    ask = partial(require_bucket, s3=connections.s3, keys=keys)
+    checks = [checked(key, partial(ask, bucket)) for bucket, key in buckets.items()]
     if keys is None and buckets:
         what = "no S3 keys are given: Spark will use the AWS default chain, which this check cannot follow"
         checks.append(lambda: [Problem(what=what, key="s3", severity="warning")])
@@ -172,34 +173,24 @@ def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
 
 def _keys(s3: S3) -> Keys | None:
     """Return the keys as declared or of the environment; None if Spark has to find them."""
-    if s3.access_key is None or s3.secret_key is None:
-        names = {
-            "access_key": "AWS_ACCESS_KEY_ID",
-            "secret_key": "AWS_SECRET_ACCESS_KEY",
-            "session_token": "AWS_SESSION_TOKEN",
-        }
-        found = {key: os.environ.get(name) or None for key, name in names.items()}
-        if found["access_key"] is None or found["secret_key"] is None:
+    access, secret, token = s3.access_key, s3.secret_key, s3.session_token
+    if access is None or secret is None:
+        found = {key: SecretStr(os.environ.get(variable) or "") for key, variable in AWS_KEYS.items()}
+        access, secret, token = found["access_key"], found["secret_key"], found["session_token"] or None
+        if not access or not secret:
             return None
-        s3 = S3.model_validate(found)
-    if s3.access_key is None or s3.secret_key is None:
-        return None
-    return Keys(access_key=s3.access_key.get_secret_value(), secret_key=s3.secret_key, session_token=s3.session_token)
+    return Keys(access_key=access.get_secret_value(), secret_key=secret, session_token=token)
 
 
-def _columns(config: PipelineConfig) -> list[Check]:
-    known, decode = config.decode.registry, config.decode
+def _missing_columns(config: PipelineConfig) -> list[Problem]:
+    """Warn of columns that settings name and the registry's schema lacks: the table may keep old ones."""
+    registry, decode = config.decode.registry, config.decode
     topics = config.source.numbered.topics if config.source.numbered is not None else None
     subject = decode.subject or (f"{topics[0]}-value" if topics else None)
     if config.has_many_tables or decode.envelope is not None or decoded_columns(config) is not None:
         return []
-    if known is None or subject is None or (decode.avro is None and decode.json_schema is None):
+    if registry is None or subject is None or (decode.avro is None and decode.json_schema is None):
         return []
-    return [partial(_missing_columns, config, known, subject)]
-
-
-def _missing_columns(config: PipelineConfig, registry: Registry, subject: str) -> list[Problem]:
-    """Warn of columns that settings name and the registry's schema lacks: the table may keep old ones."""
     from lakefeed.records.decode.avro_schema import table_schema
 
     try:
@@ -212,8 +203,8 @@ def _missing_columns(config: PipelineConfig, registry: Registry, subject: str) -
         return []  # Another check says what is wrong, or only Spark knows the columns.
     what = "which the subject's latest schema does not have"
     return [
-        replace(each, severity="warning", what=each.what.replace("which the rows do not have", what))
-        for each in missing_columns(config, columns)
+        replace(problem, severity="warning", what=problem.what.replace("which the rows do not have", what))
+        for problem in missing_columns(config, columns)
     ]
 
 
@@ -277,9 +268,8 @@ def _server(catalog: Catalog) -> None:
             postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
             return
     # Hive takes several metastores, separated by commas: one of them has to answer.
-    addresses = [urlsplit(each) for each in catalog.uri.removeprefix("jdbc:").split(",")]
-    failed: LakefeedError | None = None
-    for parts in addresses:
+    *others, last = map(urlsplit, catalog.uri.removeprefix("jdbc:").split(","))
+    for parts in (*others, last):
         port = parts.port or {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "thrift": 9083}.get(parts.scheme)
         if parts.hostname is None or port is None:
             return
@@ -289,9 +279,8 @@ def _server(catalog: Catalog) -> None:
         except OSError as error:
             what = "the Hive metastore" if parts.scheme == "thrift" else "the catalog's database"
             why = f"{what} does not answer: {error.strerror or error}"
-            failed = Unreachable(why, where=f"{parts.hostname}:{port}")
-    if failed is not None:
-        raise failed
+            if parts is last:
+                raise Unreachable(why, where=f"{parts.hostname}:{port}") from None
 
 
 def _table_problems(config: PipelineConfig, connections: Connections) -> Iterator[Problem]:
@@ -310,10 +299,7 @@ def _table_problems(config: PipelineConfig, connections: Connections) -> Iterato
             columns = [field.name for field in open_table(table, connections=connections).schema().fields]
         except (LakefeedError, OSError):
             continue
-        try:
-            require(table, columns)
-        except ConfigError as error:
-            yield Problem.of(error, key=key)
+        yield from checked(key, partial(require, table, columns))()
 
 
 def _tables(config: PipelineConfig) -> Iterator[tuple[str, str, Callable[[str, list[str]], None]]]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lakefeed.config.sources import KafkaSource
 from lakefeed.config.sql import columns_of_ddl
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.records.decode.avro_schema import table_schema
-from lakefeed.records.decode.registry import RegisteredSchema
+from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.schema.avro import DEEPEST
 
 SAMPLE_SECONDS = 5.0
@@ -56,13 +57,8 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
     if topic not in existing:
         raise missing_topic(topic, existing, where=bootstrap_servers)
     if registry_url is not None:
-        from lakefeed.records.decode.registry import SchemaRegistry
-
-        try:
+        with suppress(ResourceMissing):
             found = SchemaRegistry(registry_url).latest(f"{topic}-value")
-        except ResourceMissing:
-            pass
-        else:
             how = f"the registered schema of subject {found.subject}, version {found.version}"
             if known := _registered(found, how, registry=registry_url):
                 return known
@@ -92,8 +88,7 @@ def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> D
         framed = _framed(int.from_bytes(value[1:5], "big"), registry_url)
         if framed is not None:
             return framed
-    columns = _json_columns(value)
-    if 0 < len(columns) <= MAX_COLUMNS:
+    if columns := _json_columns(value):
         how = "no schema is registered; the columns are guessed from one JSON record"
         return Discovery(kind="json", how=how, certain=False, columns=columns, ddl=_ddl(columns))
     how = "no schema is registered, and a record that was looked at is neither framed Avro nor a JSON object"
@@ -102,8 +97,6 @@ def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> D
 
 def _framed(schema_id: int, registry_url: str) -> Discovery | None:
     """Return the block for a value with Confluent's header whose schema the registry knows."""
-    from lakefeed.records.decode.registry import SchemaRegistry
-
     registry = SchemaRegistry(registry_url)
     try:
         registry.by_id(schema_id)
@@ -124,17 +117,12 @@ def sample(topic: str, *, bootstrap_servers: str) -> bytes | None:
 
     Nothing is committed, and no consumer group is joined.
     """
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-    silent = logging.getLogger("lakefeed.clients.kafka.librdkafka")
-    settings = {
-        "bootstrap.servers": bootstrap_servers,
-        "group.id": "lakefeed-init",
-        "enable.auto.commit": False,
-        "enable.partition.eof": False,
-    }
-    consumer = Consumer(settings, logger=silent)
-    try:
+    from lakefeed.clients.kafka.librdkafka import open_consumer
+
+    source = KafkaSource(bootstrap_servers=bootstrap_servers, topics=[topic])
+    with open_consumer(source, "lakefeed-init", {"enable.partition.eof": False}) as consumer:
         partitions = consumer.list_topics(topic, timeout=SAMPLE_SECONDS).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         end = time.monotonic() + SAMPLE_SECONDS
@@ -143,9 +131,7 @@ def sample(topic: str, *, bootstrap_servers: str) -> bytes | None:
             if message is not None and message.error() is None and message.value() is not None:
                 value = message.value()
                 return value if isinstance(value, bytes) else str(value).encode()
-        return None
-    finally:
-        consumer.close()
+    return None
 
 
 def _avro_columns(text: str) -> tuple[Column, ...]:
@@ -180,10 +166,10 @@ def _avro_time(name: str, schema: Any) -> Literal["instant", "text"] | None:
 
 
 def _json_columns(value: bytes) -> tuple[Column, ...]:
-    """Return the columns of a JSON object; none if no DDL can name its fields."""
+    """Return the columns of a JSON object; none if no DDL can name its fields, or there are too many."""
     try:
         document = json.loads(value)
-        if not isinstance(document, dict) or "" in document:
+        if not isinstance(document, dict) or "" in document or len(document) > MAX_COLUMNS:
             return ()
         columns = tuple(
             Column(name=name, type=_ddl_type(field), time=_text_time(name) if isinstance(field, str) else None)

@@ -104,8 +104,7 @@ def _decode(blank: Blank) -> list[str]:
     mark = "Known from" if found.certain else "Please look:"
     lines = [f"# {mark} {_comment(found.how)}.", *(["# Fields:"] if found.columns else [])]
     width = max((len(_comment(column.name)) for column in found.columns), default=0) + 2
-    for column in found.columns[:MAX_FIELDS]:
-        lines.append(f"#   {_comment(column.name):<{width}}{_comment(column.type)}")
+    lines += [f"#   {_comment(column.name):<{width}}{_comment(column.type)}" for column in found.columns[:MAX_FIELDS]]
     if len(found.columns) > MAX_FIELDS:
         lines.append(f"#   … and {len(found.columns) - MAX_FIELDS} more")
     if found.kind == "raw":
@@ -128,11 +127,11 @@ def _decode(blank: Blank) -> list[str]:
         lines += ["  json:", f"    schema_ddl: {_quoted(found.ddl or '')}"]
     else:
         lines.append("  raw: {}")
-    lines += [
+    return [
+        *lines,
         "  # Where each row comes from, as columns kafka_topic, kafka_partition and so on; also: key, headers.",
         "  metadata: [topic, partition, offset, timestamp]",
     ]
-    return lines
 
 
 def _transform(blank: Blank) -> list[str]:
@@ -147,21 +146,20 @@ def _transform(blank: Blank) -> list[str]:
 
 
 def _connections(catalog: str) -> list[str]:
-    lines = [
-        "# The S3 store comes from AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
-        "# To say it here instead:",
-        "# s3: {endpoint: '${AWS_ENDPOINT_URL_S3}', access_key: '${AWS_ACCESS_KEY_ID}',",
-        "#      secret_key: '${AWS_SECRET_ACCESS_KEY}'}",
-    ]
-    if catalog == "lake":
-        return [*lines, "# The catalog lake comes from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."]
-    return [
-        *lines,
+    declared = [
         "catalogs:",
         f"  {catalog}:",
         "    type: jdbc                        # or rest",
         "    uri: ${LAKEFEED_CATALOG_URI}",
         "    warehouse: ${LAKEFEED_WAREHOUSE}",
+    ]
+    known = ["# The catalog lake comes from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."]
+    return [
+        "# The S3 store comes from AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        "# To say it here instead:",
+        "# s3: {endpoint: '${AWS_ENDPOINT_URL_S3}', access_key: '${AWS_ACCESS_KEY_ID}',",
+        "#      secret_key: '${AWS_SECRET_ACCESS_KEY}'}",
+        *(known if catalog == "lake" else declared),
     ]
 
 
@@ -180,9 +178,8 @@ def _comment(text: str) -> str:
 
 
 def _scalar(text: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9._-]+", text) and yaml.safe_load(text) == text:
-        return text
-    return _quoted(text)
+    is_plain = re.fullmatch(r"[A-Za-z0-9._-]+", text) and yaml.safe_load(text) == text
+    return text if is_plain else _quoted(text)
 
 
 def _quoted(text: str) -> str:

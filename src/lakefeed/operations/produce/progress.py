@@ -29,10 +29,6 @@ class ProduceView(LiveLine):
             self._printed = time.monotonic()
             self.print(self._line(records))
 
-    def note(self, text: str) -> None:
-        """Show a line that stays."""
-        self.print(text)
-
     def _line(self, records: int) -> str:
         known = f" of {self._expected:,}" if self._expected is not None else ""
         parts = [f"produce {self._topic}: {records:,}{known}"]

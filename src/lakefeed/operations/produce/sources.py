@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.records.encode import avro
@@ -15,13 +15,8 @@ if TYPE_CHECKING:
 
 FileFormat = Literal["csv", "json", "parquet"]
 
-_SUFFIXES: dict[str, FileFormat] = {
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".parquet": "parquet",
-}
+_JSON: dict[str, FileFormat] = {".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_SUFFIXES: dict[str, FileFormat] = {".csv": "csv", ".parquet": "parquet", **_JSON}
 _FILES_A_BATCH = 100
 
 
@@ -40,16 +35,11 @@ def read_rows(
     used: then Spark fails, and ``read_error`` says how.
 
     Args:
-        spark: a session from ``lakefeed.session``.
         path: a file, a folder or a pattern: local, or ``s3a://bucket/key``.
         format: Default: by the end of the path.
         schema: Avro record schema (JSON) that gives CSV and JSON values their types. Default: inferred from all
             values, which reads the files once more.
         stream: whether to follow a folder: files that are there and those that come, each once.
-
-    Raises:
-        ResourceMissing: there is no such file.
-        ConfigError: the format is not known, or the schema cannot be used.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -84,11 +74,8 @@ def read_error(text: str) -> LakefeedError | None:
         what = "a row does not fit the schema"
     if record := re.search(r"record parsing: (.*?)[.]\s*Parse Mode", text, re.DOTALL):
         what += f", in the row {record.group(1)[:300]}"
-    return ConfigError(
-        what,
-        where=f"file {file.group(1)}" if file else None,
-        hint="fix the file, or give another schema with --schema-file",
-    )
+    hint = "fix the file, or give another schema with --schema-file"
+    return ConfigError(what, where=f"file {file.group(1)}" if file else None, hint=hint)
 
 
 def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | None) -> StructType | None:  # noqa: A002
@@ -109,24 +96,18 @@ def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | 
 def _options(format: FileFormat, *, infer: bool) -> dict[str, str]:  # noqa: A002
     if format == "parquet":
         return {}
-    options = {"mode": "FAILFAST"}
-    if format == "csv":
-        options |= {"header": "true", "inferSchema": str(infer).lower()}
-        if not infer:
-            options["enforceSchema"] = "false"
-    return options
+    if format == "json":
+        return {"mode": "FAILFAST"}
+    types = {"inferSchema": "true"} if infer else {"inferSchema": "false", "enforceSchema": "false"}
+    return {"mode": "FAILFAST", "header": "true", **types}
 
 
 def _format_of(path: str) -> FileFormat:
-    suffixes = Path(path.rstrip("/")).suffixes
-    for suffix in reversed(suffixes):
+    for suffix in reversed(Path(path.rstrip("/")).suffixes):
         if suffix in _SUFFIXES:
             return _SUFFIXES[suffix]
-    raise ConfigError(
-        "the path does not say what the files are",
-        where=path,
-        hint=f"say --format {', '.join(get_args(FileFormat)[:-1])} or {get_args(FileFormat)[-1]}",
-    )
+    hint = "say --format csv, json or parquet"
+    raise ConfigError("the path does not say what the files are", where=path, hint=hint)
 
 
 def _located(path: str) -> str:
@@ -143,7 +124,6 @@ def _unreadable(error: Exception, path: str) -> LakefeedError:
     if "PATH_NOT_FOUND" in text or "FileNotFoundException" in text:
         return ResourceMissing("there is no such file or folder", where=path)
     if "UNABLE_TO_INFER_SCHEMA" in text:
-        return ResourceMissing(
-            "there is no row to tell the columns from", where=path, hint="give a schema with --schema-file"
-        )
+        hint = "give a schema with --schema-file"
+        return ResourceMissing("there is no row to tell the columns from", where=path, hint=hint)
     return read_error(text) or translate(error)

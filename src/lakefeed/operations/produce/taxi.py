@@ -74,16 +74,11 @@ TOTALS_SQL = {
 
 
 def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
-    """Compute the totals of trips, in one pass and in exact integers.
-
-    Args:
-        rows: trips with the fields of :func:`taxi_schema`; a batch.
-        key: the column to count distinct values of; None to leave that out, which also saves a shuffle.
-    """
+    """Compute the totals of a batch of trips, in one pass and in exact integers; without a ``key`` also no shuffle."""
     expressions = dict(TOTALS_SQL)
     if key is not None:
         expressions["distinct_keys"] = f"count(distinct {quoted((key,))})"
-    row = rows.selectExpr(*(f"{sql} AS {name}" for name, sql in expressions.items())).collect()[0].asDict()
+    row = rows.selectExpr(*_aliased(expressions)).collect()[0].asDict()
     return Totals(distinct_keys=row.pop("distinct_keys", None), **{name: value or 0 for name, value in row.items()})
 
 
@@ -95,27 +90,14 @@ def taxi_schema() -> str:
 def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, slices: int | None = None) -> DataFrame:
     """Return the trips from number ``start`` up to ``start + rows`` of the endless list that ``seed`` names.
 
-    Times are spread over 2018 as ``MM/dd/yyyy hh:mm:ss a`` text, amounts are whole cents, and
-    ``total_amount`` is the sum of its parts.
-
-    Args:
-        spark: any session.
-        rows: how many.
-        seed: another seed gives other trips.
-        start: number of the first trip; two calls with disjoint ranges give disjoint keys.
-        slices: Spark partitions; by default one for each half million rows, and one a core at least.
-
-    Returns:
-        The 17 fields of :func:`taxi_schema` and ``trip_key``, a string that is unique in (seed, number).
-
-    Raises:
-        ConfigError: ``rows``, ``start`` or ``slices`` makes no sense.
+    They have the 17 fields of :func:`taxi_schema` and ``trip_key``, a string that is unique in (seed, number). Times
+    are spread over 2018 as ``MM/dd/yyyy hh:mm:ss a`` text, amounts are whole cents, and ``total_amount`` is the sum of
+    its parts. Spark gets as many partitions as ``slices``, by default one for each half million rows, and one a core
+    at least.
     """
     if rows < 0 or start < 0 or (slices is not None and slices < 1):
-        raise ConfigError(
-            "rows and start cannot be negative, and slices is at least 1",
-            where=f"rows={rows}, start={start}, slices={slices}",
-        )
+        where = f"rows={rows}, start={start}, slices={slices}"
+        raise ConfigError("rows and start cannot be negative, and slices is at least 1", where=where)
     slices = slices or max(spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_SLICE))
     dice = _Dice(seed)
     # Each step is a projection of its own: a value that is used often is computed once.
@@ -144,7 +126,8 @@ class _Dice:
 
     def below(self, limit: int) -> str:
         """Evenly one of 0 to ``limit - 1``, for limits of a few thousand at most."""
-        return f"shiftright({self.bits(16 if limit > 1000 else 14)} * {limit}, {16 if limit > 1000 else 14})"
+        bits = 16 if limit > 1000 else 14
+        return f"shiftright({self.bits(bits)} * {limit}, {bits})"
 
     def one_of(self, values: Sequence[int]) -> str:
         """Evenly one of 2^n values."""

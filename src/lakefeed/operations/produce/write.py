@@ -23,7 +23,7 @@ from lakefeed.operations.produce.sources import read_error
 from lakefeed.records.encode.avro import null_error
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _POLL_SECONDS = 0.5
 _STOP_SECONDS = 20.0
@@ -72,9 +72,7 @@ def produce(
         reached: called a few times a second with the number of records that have reached the topic.
 
     Raises:
-        ResourceMissing: there is no such topic.
-        ConfigError: a Kafka setting is wrong, or a row does not fit the schema.
-        Unreachable: no broker answers.
+        LakefeedError: no such topic or setting, no broker answers, or a row does not fit the schema.
         Interrupted: Ctrl-C; what was sent until then stays in the topic.
     """
     sink = sink_options(topic, bootstrap_servers, options)
@@ -102,9 +100,9 @@ def produce_stream(
     bootstrap_servers: str,
     checkpoint: str,
     stop: threading.Event,
+    on_batch: Callable[[BatchProgress], None],
     options: Mapping[str, str] | None = None,
     rate: float | None = None,
-    on_batch: Callable[[BatchProgress], None] | None = None,
 ) -> Produced:
     """Send records as they come, until ``stop`` is set; then end between two micro-batches.
 
@@ -116,7 +114,7 @@ def produce_stream(
     writer = _limit_rate(records, rate).writeStream.format("kafka").options(**sink)
     try:
         query = writer.option("checkpointLocation", checkpoint).start()
-        watch(query, MicroBatches(stop), on_batch=on_batch or (lambda progress: None))
+        watch(query, MicroBatches(stop), on_batch=on_batch)
     except LakefeedError as error:
         raise _error(error.__cause__ or error) from error
     return count.so_far()
@@ -135,24 +133,21 @@ class _Count:
     """Counts the records that a topic gets from now on, by the ends of its partitions."""
 
     def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> None:
-        self._topics = Topics(bootstrap_servers, options=options)
-        self._topic = topic
-        self._before = self._end()
-        self._began = time.monotonic()
+        self._topics, self._topic = Topics(bootstrap_servers, options=options), topic
+        self._before, self._began = self._end(), time.monotonic()
 
     def so_far(self) -> Produced:
         return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
 
     def at_rest(self) -> Produced:
         """Count when the number no longer grows: cancelled tasks still send what their client holds."""
-        last = self.so_far()
+        now = self.so_far()
         for _ in range(int(_STOP_SECONDS)):
-            time.sleep(1)
-            now = self.so_far()
-            if now.records == last.records:
-                break
             last = now
-        return last
+            time.sleep(1)
+            if (now := self.so_far()).records == last.records:
+                return last
+        return now
 
     def _end(self) -> int:
         return sum(self._topics.end_offsets(self._topic).values())
@@ -206,14 +201,11 @@ def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
     from pyspark.sql import functions as F
 
     spark = records.sparkSession
+    context: Any = spark.sparkContext._jsc
+    # The driver counts as one where it runs the tasks itself.
+    executors = max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)
     # Spark configures functions through their catalog, and reads a catalog's options once.
     catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
     spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
-    spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / _executors(spark)))
+    spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / executors))
     return records.withColumn("value", F.expr(f"{catalog}.pace(value)"))
-
-
-def _executors(spark: SparkSession) -> int:
-    """Count executor JVMs; the driver counts as one where it runs the tasks itself."""
-    context: Any = spark.sparkContext._jsc
-    return max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)

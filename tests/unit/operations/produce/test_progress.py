@@ -24,7 +24,7 @@ def test_a_line_every_few_seconds_where_there_is_no_terminal(clock: list[float])
         for records in (0, 0, 0, 0, 1000, 1200, 1400, 1600, 1800, 2000):
             clock[0] += 2
             view.reached(records)
-        view.note("done [here]")
+        view.print("done [here]")
     assert out.getvalue().splitlines() == [
         "produce trips: 0 of 4,000",
         "produce trips: 1,200 of 4,000",
