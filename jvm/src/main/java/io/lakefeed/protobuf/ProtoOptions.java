@@ -204,7 +204,8 @@ final class ProtoOptions {
             case "string", "bytes" -> tokens.text();
             case "float", "double" -> {
                 tokens.taken("-");
-                if (tokens.atName() && !List.of("inf", "nan").contains(tokens.peek()) || tokens.atText()) {
+                boolean named = tokens.atName() && List.of("inf", "nan").contains(tokens.peek());
+                if (!named && !tokens.atInteger() && !tokens.atFloat()) {
                     throw tokens.expected("a number");
                 }
                 value();

@@ -83,6 +83,22 @@ class ProtoParserTest {
     }
 
     @Nested
+    class DefaultsOfFloats {
+        @ParameterizedTest
+        @ValueSource(strings = {"1", "-5", "1.5", "- 2e3", "inf", "-inf", "nan", "-nan"})
+        void areNumbers(String number) {
+            assertEquals("a", field(PROTO2, "optional float a = 1 [default = " + number + "];").name());
+        }
+
+        @ParameterizedTest
+        @ValueSource(strings = {"--5", "- -inf", "{}", "infinite", "\"inf\"", "-\"1\"", "-", ""})
+        void areNothingElse(String value) {
+            String text = PROTO2 + "message M { optional double a = 1 [default = " + value + "]; }";
+            assertThrows(SchemaException.class, () -> ProtoParser.parse(text));
+        }
+    }
+
+    @Nested
     class Presences {
         @ParameterizedTest(name = "{0} {1}: {2}")
         @CsvSource({
