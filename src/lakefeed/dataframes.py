@@ -15,8 +15,8 @@ from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter, CountInQuery, CountPerAttempt
-from lakefeed.feed.decoder import RowBuilder
 from lakefeed.feed.open import FeedIdentity, FeedStart
+from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.feed.run import MicroBatches, trigger_of
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.ledger.stateful_batches import with_batch

@@ -12,28 +12,30 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.spark.errors import quietly, stopped_at
+from lakefeed.clients.spark.errors import quietly, stopped_at, translate
 from lakefeed.config.failures import ErrorBudget
 from lakefeed.config.values import seconds_of
-from lakefeed.errors import ErrorBudgetExceeded, SchemaChanged
-from lakefeed.feed.decoder import RowBuilder
-from lakefeed.feed.failing_records import FailureSearch
+from lakefeed.errors import ErrorBudgetExceeded, JobFailed, RowsRefused, SchemaChanged
+from lakefeed.feed.failing_records import explain_failure
+from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
-from lakefeed.ledger.stateful_batches import is_landed_unlogged
+from lakefeed.ledger.stateful_batches import is_landed_unlogged, without_batches
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import coalesce_small
 from lakefeed.sinks.dead_letters.store import DeadLetterStore
-from lakefeed.sinks.definition import RowSink, Sink
+from lakefeed.sinks.definition import RowSink, Sink, TriesRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Reread = Callable[[Sequence[OffsetRange]], "DataFrame"]
 MOST_REASONS = 5
 """So many kinds of dead letters a message names."""
 
@@ -105,11 +107,11 @@ class BatchWriter:
     feed: str
     sink: RowSink
     rows: RowBuilder
-    counting: Counting
+    counting: CountPerAttempt
     dead_letters: DeadLetterStore | None = None
     budget: ErrorBudget | None = None
     most_records: int | None = None
-    reread: Callable[[Sequence[OffsetRange]], DataFrame] | None = None
+    reread: Reread | None = None
     fence: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -153,10 +155,8 @@ class BatchWriter:
         expected = total(newest.counts).dead_letters
         if self.dead_letters is None or not expected:
             return
-        spans = [
-            span for span in newest.ranges.ranges if newest.counts.get((span.topic, span.partition), ZERO).dead_letters
-        ]
-        if not any((span.topic, span.partition) in lost for span in spans):
+        spans = [span for span in newest.ranges.ranges if newest.counts.get(span.key, ZERO).dead_letters]
+        if not any(span.key in lost for span in spans):
             self.dead_letters.complete(self.rows.classify, newest, spans=spans, expected=expected)
 
     def write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
@@ -239,11 +239,24 @@ class BatchWriter:
                     case "budget":
                         return OverBudget(outcomes.counts, tuple(outcomes.reasons))
                 if isinstance(commit, Commit | Backfill):
-                    search = FailureSearch(self.spark, self.feed, self.sink, self.rows, self.reread)
-                    explained = search.explain(error, commit)
+                    fails = None if self.reread is None else partial(self._fails, self.reread, commit)
+                    explained = explain_failure(error, self.feed, without_batches(commit.ranges).ranges, fails)
                     if explained is not None:
                         raise explained from error
                 raise
+
+    def _fails(self, reread: Reread, commit: Commit | Backfill, ranges: Sequence[OffsetRange]) -> bool:
+        """Check that the rows of these records cannot be computed, or are refused by a sink that can try them."""
+        try:
+            with self.rows.counted(reread(ranges), self.spark) as (rows, _), quietly():
+                if isinstance(self.sink, TriesRows) and isinstance(commit, Commit):
+                    self.sink.try_rows(rows, commit)
+                else:
+                    rows.write.format("noop").mode("overwrite").save()
+        except Exception as error:
+            # An unavailable server is not the fault of a record.
+            return isinstance(translate(error), JobFailed | RowsRefused)
+        return False
 
     def _cover(self, schema_ids: Collection[int], batch: DataFrame) -> None:
         """Merge the schemas that the rows did not cover, for the next attempt; a query's plan needs a restart first."""
@@ -317,11 +330,9 @@ class CountPerAttempt:
         """Ask the sink whether it has the batch."""
         return self.sink.has(commit)
 
-    @contextmanager
-    def attempt(self, batch: DataFrame) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
+    def attempt(self, batch: DataFrame) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
         """Give the rows of one attempt to write the batch, and their counter."""
-        with self.rows.counted(batch, self.spark) as counted:
-            yield counted
+        return self.rows.counted(batch, self.spark)
 
     def template(self, batch: DataFrame) -> DataFrame:
         """Return records that the rows' columns can be derived from."""
@@ -335,11 +346,9 @@ class CountPerAttempt:
 
 
 @dataclass
-class CountInQuery:
-    """Counts the records of one streaming query with a counter in its plan; methods as ``CountPerAttempt`` has them."""
+class CountInQuery(CountPerAttempt):
+    """Counts the records of one streaming query with a counter in its plan."""
 
-    spark: SparkSession
-    rows: RowBuilder
     sink: Sink
     is_part_of_query = True
 
@@ -389,6 +398,3 @@ class CountInQuery:
         if self._outcomes is not None:
             self._outcomes.__exit__(None, None, None)
             self._outcomes = None
-
-
-Counting = CountPerAttempt | CountInQuery

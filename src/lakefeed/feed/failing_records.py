@@ -9,75 +9,46 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from lakefeed.clients.spark.errors import quietly, translate
+from lakefeed.clients.spark.errors import translate
 from lakefeed.errors import JobFailed, LakefeedError, RowsRefused
-from lakefeed.feed.decoder import RowBuilder
-from lakefeed.ledger.snapshot_summary import Backfill, Commit
-from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.sinks.definition import RowSink, TriesRows
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+Fails = Callable[[Sequence[OffsetRange]], bool]
+"""Returns whether the rows of these records cannot be computed, or are refused by the sink."""
 
 LONGEST_SECONDS = 300.0
 MOST_NAMED = 5
 
 
-@dataclass(frozen=True)
-class FailureSearch:
-    """Names the record that the transform or the sink fails at; ``reread`` is None if no record can be read again."""
+def explain_failure(
+    error: Exception, feed: str, ranges: Sequence[OffsetRange], fails: Fails | None
+) -> LakefeedError | None:
+    """Return the error that names the record; None if no record causes it, or the error names it already.
 
-    spark: SparkSession
-    feed: str
-    sink: RowSink
-    rows: RowBuilder
-    reread: Callable[[Sequence[OffsetRange]], DataFrame] | None
-
-    def explain(self, error: Exception, commit: Commit | Backfill) -> LakefeedError | None:
-        """Return the error that names the record; None if no record causes it, or the error names it already."""
-        known = translate(error)
-        if not isinstance(known, JobFailed | RowsRefused):
-            return None
-        ranges = without_batches(commit.ranges).ranges
-        failing = find_failing(lambda part: self._fails(part, commit), ranges) if self.reread is not None else ()
-        if isinstance(known, RowsRefused):
-            if not failing:
-                return None
-            return RowsRefused(f"{known.what}; it is the row of {listed(failing)}", where=known.where, hint=known.hint)
+    Without ``fails`` no record is searched for: none of them can be read again.
+    """
+    known = translate(error)
+    if not isinstance(known, JobFailed | RowsRefused):
+        return None
+    failing = find_failing(fails, ranges) if fails is not None else ()
+    if isinstance(known, RowsRefused):
         if not failing:
-            where = f"{known.where} (feed {self.feed}, {listed(ranges) or 'a batch without records'})"
-            return JobFailed(known.what, where=where, hint=known.hint)
-        return JobFailed(
-            f"the transform fails at {listed(failing)}; nothing of the batch is written",
-            where=f"feed {self.feed}, {kind_of_failure(known.where or '')}",
-            hint=f"look at it: lakefeed read pipeline.yaml --range {failing[0]}; then let the transform handle such a "
-            "value, as try_cast and try_divide do, or make it a dead letter by a rule in expect",
-        )
-
-    def _fails(self, ranges: Sequence[OffsetRange], commit: Commit | Backfill) -> bool:
-        """Check that the rows of these records cannot be computed, or are refused by a sink that can try them."""
-        assert self.reread is not None  # explain() has looked.
-        try:
-            with self.rows.counted(self.reread(ranges), self.spark) as (rows, _), quietly():
-                if isinstance(self.sink, TriesRows) and isinstance(commit, Commit):
-                    self.sink.try_rows(rows, commit)
-                else:
-                    rows.write.format("noop").mode("overwrite").save()
-        except Exception as error:
-            # An unavailable server is not the fault of a record.
-            return isinstance(translate(error), JobFailed | RowsRefused)
-        return False
+            return None
+        return RowsRefused(f"{known.what}; it is the row of {listed(failing)}", where=known.where, hint=known.hint)
+    if not failing:
+        where = f"{known.where} (feed {feed}, {listed(ranges) or 'a batch without records'})"
+        return JobFailed(known.what, where=where, hint=known.hint)
+    return JobFailed(
+        f"the transform fails at {listed(failing)}; nothing of the batch is written",
+        where=f"feed {feed}, {kind_of_failure(known.where or '')}",
+        hint=f"look at it: lakefeed read pipeline.yaml --range {failing[0]}; then let the transform handle such a "
+        "value, as try_cast and try_divide do, or make it a dead letter by a rule in expect",
+    )
 
 
 def find_failing(
-    fails: Callable[[Sequence[OffsetRange]], bool],
-    ranges: Sequence[OffsetRange],
-    *,
-    clock: Callable[[], float] = time.monotonic,
+    fails: Fails, ranges: Sequence[OffsetRange], *, clock: Callable[[], float] = time.monotonic
 ) -> tuple[OffsetRange, ...]:
     """Find the fewest offsets that still fail: one, or more where time is up or records fail only together."""
     until = clock() + LONGEST_SECONDS
@@ -101,9 +72,9 @@ def _halves(ranges: Sequence[OffsetRange]) -> tuple[tuple[OffsetRange, ...], tup
         middle = span.start + min(left, span.records)
         left -= middle - span.start
         if middle > span.start:
-            first.append(OffsetRange(span.topic, span.partition, span.start, middle))
+            first.append(span.cut(span.start, middle))
         if middle < span.end:
-            second.append(OffsetRange(span.topic, span.partition, middle, span.end))
+            second.append(span.cut(middle, span.end))
     return tuple(first), tuple(second)
 
 

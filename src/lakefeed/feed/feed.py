@@ -15,9 +15,9 @@ from lakefeed.config.sources import KinesisSource
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import BatchWriter, Counting, CountInQuery, CountPerAttempt
-from lakefeed.feed.decoder import FeedDecoder, RowBuilder
+from lakefeed.feed.batch_writer import BatchWriter, CountInQuery, CountPerAttempt
 from lakefeed.feed.open import FeedIdentity
+from lakefeed.feed.row_builder import FeedDecoder, RowBuilder
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
@@ -259,7 +259,7 @@ class Feed:
         sink: RowSink,
         dead_letters: DeadLetterStore | None,
         *,
-        counting: Callable[[RowBuilder], Counting] | None = None,
+        counting: Callable[[RowBuilder], CountInQuery] | None = None,
         check_query: QueryCheck | None = None,
     ) -> BatchWriter:
         """Make the writer of the feed's batches, as for ``begin_writer``; nothing is created or changed.

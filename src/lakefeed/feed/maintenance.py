@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
@@ -78,19 +79,15 @@ def repeat_upkeep(
 
 @contextmanager
 def upkeep_beside_feed(
-    config: PipelineConfig,
-    *,
-    spark: SparkSession,
-    connections: Connections,
-    tables: Callable[[], Sequence[str]] | None = None,
+    feed: Feed, spark: SparkSession, *, tables: Callable[[], Sequence[str]] | None = None
 ) -> Iterator[Callable[[OnBatch], OnBatch]]:
     """Look after a feed's tables in a thread while it runs, one after the other; gives what adds notes to its batches.
 
     A failure here becomes a note of the next batch, and never stops the feed. Without an ``upkeep`` block nothing is
     done. ``tables`` is called at each look, where the number of tables grows.
     """
-    settings, stop, notes = config.upkeep, threading.Event(), deque[str]()
-    tables = tables or (lambda: tables_of(config))
+    settings, connections, stop, notes = feed.config.upkeep, feed.connections, threading.Event(), deque[str]()
+    tables = tables or (lambda: tables_of(feed.config))
 
     def add_notes(on_batch: OnBatch) -> OnBatch:
         def report(progress: BatchProgress) -> None:
@@ -136,8 +133,6 @@ def _first_time(settings: Upkeep, tables: Callable[[], Sequence[str]], connectio
     """Return the time of the first upkeep; a job that ends before ``every`` is over counts from the last one."""
     now = time.time()
     if settings.at is None:
-        try:
+        with suppress(Exception):  # The table does not exist yet, or cannot be read: the first look will report that.
             now = LastUpkeep.of(open_table(tables()[0], connections=connections).properties).at or now
-        except Exception:  # The table does not exist yet, or cannot be read: the first look will report that.
-            return next_time(settings, now=now)
     return next_time(settings, now=now)

@@ -14,11 +14,11 @@ from pathlib import Path
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.recovery import DataLoss, Facts, Start, Topics, decide, starting_offsets
-from lakefeed.ledger.checkpoint import CheckpointState, Claim, Note, Owner
+from lakefeed.ledger.checkpoint import CheckpointState, Claim, Note, Owner, checkpoint_state
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
-from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition
+from lakefeed.offsets.ranges import OLDEST, OffsetRanges, Partition
 from lakefeed.records.transform.plan import transform_id
 from lakefeed.sinks.definition import Sink
 
@@ -107,7 +107,7 @@ class FeedStart:
     def __post_init__(self) -> None:
         self._state = CheckpointState()
         if self.checkpoint is not None:
-            self._state = self.checkpoint.state(with_query_id=self.stateful, is_numbered=self.is_numbered)
+            self._state = checkpoint_state(self.checkpoint, with_query_id=self.stateful, is_numbered=self.is_numbered)
         self._decide()
 
     def decide_again(self) -> Start:
@@ -146,7 +146,7 @@ class FeedStart:
     @property
     def lost_partitions(self) -> set[Partition]:
         """Partitions with records that are given up."""
-        return {(loss.topic, loss.partition) for loss in self.decision.data_loss}
+        return {loss.key for loss in self.decision.data_loss}
 
     @property
     def starting(self) -> Mapping[str, Mapping[int, int]] | None:
@@ -158,8 +158,7 @@ class FeedStart:
     @property
     def marks(self) -> Mapping[Partition, str]:
         """The source's own names for the feed's positions in the ledger, if it has any."""
-        ranges = self.position.ranges.ranges if self.position is not None else ()
-        return {(span.topic, span.partition): span.marks[1] for span in ranges if span.marks is not None}
+        return self.position.ranges.end_marks if self.position is not None else {}
 
     def require_resume(self) -> None:
         """Refuse to leave a checkpoint, for a query whose source begins where its DataFrame says."""
@@ -192,25 +191,16 @@ def loss_commit(
     feed: str, before: OffsetRanges, lost: Sequence[DataLoss], topics: Topics, *, fence: str | None
 ) -> Commit:
     """Make the commit that records a data loss; ``before`` are the ranges of the feed's newest commit."""
-    moved = {(loss.topic, loss.partition): (loss.position, loss.resume_at) for loss in lost}
+    resume_at = {loss.key: loss.resume_at for loss in lost}
     left = {loss.topic for loss in lost if loss.kind in ("recreated", "gone", "unread")}
-    ranges: list[OffsetRange] = []
-    ids: dict[str, str] = {}
-    for span in before.ranges:
-        key = span.topic, span.partition
-        _, at = moved.get(key, (span.end, span.end))
-        described = topics.get(span.topic)
-        if at is None or described is None:
-            continue
-        marks = None
-        if span.marks is not None:
-            mark = OLDEST if key in moved else span.marks[1]
-            marks = mark, mark
-        ranges.append(OffsetRange(*key, at, at, marks))
-        ids[span.topic] = described.topic_id
+    present = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
+    ends = {key: at for key, at in {**before.ends, **resume_at}.items() if at is not None and key[0] in present}
+    marks = {key: OLDEST if key in resume_at else mark for key, mark in before.end_marks.items()}
+    ids = {topic: present[topic] for topic, _ in ends}
+    ranges = OffsetRanges.between(ends, ends, ids, marks={key: (mark, mark) for key, mark in marks.items()})
     move = PositionReset(
         reason="accepted-loss",
-        positions={key: (start, to) for key, (start, to) in moved.items() if to is not None},
+        positions={loss.key: (loss.position, loss.resume_at) for loss in lost if loss.resume_at is not None},
         left_ids={topic: topic_id for topic, topic_id in before.topic_ids.items() if topic in left},
     )
-    return Commit(feed, 0, OffsetRanges(tuple(ranges), ids), fence=fence, move=move)
+    return Commit(feed, 0, ranges, fence=fence, move=move)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -16,6 +16,7 @@ from rich.text import Text
 from lakefeed.clients.spark.jvm import java
 from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
+from lakefeed.offsets.ranges import by_partition, offset_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from lakefeed.feed.batch_writer import BatchResult
 
 
-@dataclass(frozen=True)
-class RequestCount:
+class RequestCount(NamedTuple):
     """How often one operation was sent for one class of keys of one location.
 
     Attributes:
@@ -67,15 +67,12 @@ class S3Requests:
         )
 
     @classmethod
-    def _sum(cls, counts: Iterable[RequestCount], *, minus: Iterable[RequestCount] = ()) -> S3Requests:
+    def _sum(cls, counts: Iterable[RequestCount]) -> S3Requests:
         """Add up counts of one kind; a kind without a request is left out."""
-        sums: dict[tuple[str, str, str], list[int]] = {}
-        for sign, signed in ((1, counts), (-1, minus)):
-            for count in signed:
-                operation, key_class, location, *numbers = astuple(count)
-                sum_ = sums.setdefault((key_class, operation, location), [0] * len(numbers))
-                for index, number in enumerate(numbers):
-                    sum_[index] += sign * number
+        sums: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        for count in counts:
+            kind = count.key_class, count.operation, count.location
+            sums[kind] = [before + number for before, number in zip(sums[kind], count[3:], strict=True)]
         return cls(
             tuple(
                 RequestCount(operation, key_class, location, *numbers)
@@ -85,7 +82,8 @@ class S3Requests:
         )
 
     def __sub__(self, before: S3Requests) -> S3Requests:
-        return S3Requests._sum(self.counts, minus=before.counts)
+        subtracted = (RequestCount(*count[:3], *(-number for number in count[3:])) for count in before.counts)
+        return S3Requests._sum((*self.counts, *subtracted))
 
     def below(self, locations: Iterable[str]) -> S3Requests:
         """Return the requests for these locations (``bucket/path``), and for all below them."""
@@ -274,24 +272,15 @@ def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | N
     """Count the offsets between two positions of the sources; None if one is unknown or counts no records."""
     total = 0
     for source in report["sources"]:
-        before, after = source.get(start), source.get(end)
-        if not isinstance(before, dict) or not isinstance(after, dict):
+        try:
+            before, after = by_partition(source.get(start)), by_partition(source.get(end))
+        except AttributeError:  # Not by topic and partition.
             return None
-        for topic, offsets in after.items():
-            if not isinstance(offsets, dict):
-                return None
-            for partition, offset in offsets.items():
-                begin = before.get(topic, {}).get(partition)
-                if begin is None:
-                    # A new partition begins wherever it begins, which need not be 0.
-                    return None
-                total += max(0, _number(offset) - _number(begin))
+        if not after.keys() <= before.keys():
+            # A new partition begins wherever it begins, which need not be 0.
+            return None
+        total += sum(max(0, offset_number(at) - offset_number(before[key])) for key, at in after.items())
     return total
-
-
-def _number(offset: Any) -> int:
-    """Return the number of a position; a source with names of its own for positions has them beside it."""
-    return int(offset["at"] if isinstance(offset, dict) else offset)
 
 
 def new_reports(query: StreamingQuery, *, after: int) -> Iterator[Mapping[str, Any]]:

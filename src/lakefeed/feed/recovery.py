@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.ledger.checkpoint import CheckpointState
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.stateful_batches import BATCHES, has_state
+from lakefeed.ledger.stateful_batches import BATCHES, has_state, without_batches
 from lakefeed.ledger.step_back import letters_ahead, step_back
 from lakefeed.offsets.ranges import OffsetRanges, Partition
 
@@ -48,6 +48,10 @@ class DataLoss:
     position: int
     resume_at: int | None
     message: str
+
+    @property
+    def key(self) -> Partition:
+        return self.topic, self.partition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,38 +130,31 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
     losses = "; ".join(loss.message for loss in lost[:MOST_SHOWN])
     losses += f"; and {len(lost) - MOST_SHOWN} partitions more" if len(lost) > MOST_SHOWN else ""
     if facts.stateful:
-        raise _records_lost(
-            facts,
-            losses,
+        hint = (
             "bring the records back; or name a new table and a new checkpoint location, which read what the topics "
-            "have. State cannot be moved over a gap",
+            "have. State cannot be moved over a gap"
         )
-    if not facts.keeps_ledger:
-        raise _records_lost(
-            facts,
-            losses,
+    elif not facts.keeps_ledger:
+        hint = (
             "bring the records back, or name another path and another checkpoint location, which reads what the topics "
-            "have; the sink has no place to record a loss in",
+            "have; the sink has no place to record a loss in"
         )
-    if not accept_loss:
-        raise _records_lost(facts, losses, GIVE_UP)
-    given_up = {(loss.topic, loss.partition): loss.resume_at for loss in lost}
-    resumed = {key: given_up.get(key, position) for key, position in positions.items()}
-    return Start(
-        reset_checkpoint=True,
-        positions={key: position for key, position in resumed.items() if position is not None},
-        message=f"resumes although records are lost: {losses}",
-        data_loss=lost if facts.last else (),
-    )
-
-
-def _records_lost(facts: Facts, losses: str, hint: str) -> RecordsLost:
-    return RecordsLost(f"feed '{facts.feed}' cannot resume: {losses}", where=facts.sink, hint=hint)
+    elif not accept_loss:
+        hint = GIVE_UP
+    else:
+        resumed = {**positions, **{loss.key: loss.resume_at for loss in lost}}
+        return Start(
+            reset_checkpoint=True,
+            positions={key: position for key, position in resumed.items() if position is not None},
+            message=f"resumes although records are lost: {losses}",
+            data_loss=lost if facts.last else (),
+        )
+    raise RecordsLost(f"feed '{facts.feed}' cannot resume: {losses}", where=facts.sink, hint=hint)
 
 
 def ends(position: Position) -> dict[Partition, int]:
     """Return where a feed resumes, for each partition of its topics."""
-    return {(span.topic, span.partition): span.end for span in position.ranges.ranges if span.topic != BATCHES}
+    return without_batches(position.ranges).ends
 
 
 def _from_ledger(facts: Facts) -> Start:
@@ -336,13 +333,8 @@ def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: M
     state = facts.checkpoint
     if start.reset_checkpoint or state.batch_id is None or state.committed or not facts.keeps_ledger:
         return start
-    topic_ends = {
-        (name, partition.id): partition.end_offset
-        for name, topic in facts.topics.items()
-        if topic
-        for partition in topic.partitions
-    }
-    if all(end <= topic_ends.get(key, -1) for key, end in state.end.items()):
+    there = partitions_of(facts.topics)
+    if all(key in there and end <= there[key].end_offset for key, end in state.end.items()):
         return start
     return Start(reset_checkpoint=True, positions=positions, message="the topics no longer have the planned batch")
 
@@ -357,7 +349,7 @@ def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> 
 def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict[str, dict[int, int]]:
     """Name every partition, as Spark requires; one without a position begins at its first record (-2)."""
     return {
-        name: {partition.id: positions.get((name, partition.id), -2) for partition in topic.partitions}
+        name: {number: positions.get((name, number), -2) for number in topic.ends}
         for name, topic in topics.items()
         if topic is not None
     }
@@ -365,10 +357,10 @@ def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict
 
 def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Topics) -> Iterator[DataLoss]:
     """Find the records that keep a feed from resuming; ``ids`` are those of the topics when it read them, if known."""
+    there = partitions_of(topics)
     for (topic, number), position in sorted(positions.items()):
         described = topics.get(topic)
-        partitions = described.partitions if described is not None else ()
-        found = next((partition for partition in partitions if partition.id == number), None)
+        found = there.get((topic, number))
         first = ids.get(topic, "")
         name = f"{topic}-{number}"
         kind: Kind

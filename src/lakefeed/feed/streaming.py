@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.scan import MonitoringGroup
 from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
-from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.models import PipelineConfig
@@ -50,7 +50,7 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     writer = run.begin_writer()
     with (
         FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=run.sink.location(), since=before) as requests,
-        upkeep_beside_feed(feed.config, spark=spark, connections=feed.connections) as add_notes,
+        upkeep_beside_feed(feed, spark) as add_notes,
     ):
         began = time.monotonic()
         run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
@@ -349,18 +349,13 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
 
 def _ranges(source: KafkaSource, selection: Selection, position: Position | None) -> OffsetRanges:
     """Return the chosen ranges and an empty one for each other partition, so that the commit has every position."""
-    chosen = {(span.topic, span.partition): span for span in offset_ranges(source, selection)}
+    chosen = {span.key: span for span in offset_ranges(source, selection)}
     resumes = ends(position) if position else {}
-    ranges = []
-    for name, topic in topics_of(source).items():
-        for partition in topic.partitions:
-            key = name, partition.id
-            at = resumes.get(key, partition.start_offset)
-            span = chosen.get(key)
-            if span is None:
-                ranges.append(OffsetRange(*key, at, at))
-                continue
-            # Without a time, the range begins where the feed stands.
-            start = span.start if selection.since is not None else max(span.start, at)
-            ranges.append(OffsetRange(*key, start, max(start, span.end)))
-    return OffsetRanges(tuple(ranges))
+    starts, end_offsets = {}, {}
+    for key, partition in partitions_of(topics_of(source)).items():
+        at = resumes.get(key, partition.start_offset)
+        span = chosen.get(key, OffsetRange(*key, at, at))
+        # Without a time, the range begins where the feed stands.
+        starts[key] = span.start if selection.since is not None else max(span.start, at)
+        end_offsets[key] = max(starts[key], span.end)
+    return OffsetRanges.between(starts, end_offsets)

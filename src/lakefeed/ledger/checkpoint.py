@@ -87,21 +87,20 @@ class Claim:
     """
 
     def __init__(self, spark: SparkSession, location: str, owner: Owner, *, transform: str | None = None) -> None:
-        gateway: Any = spark._jvm
         session: Any = spark
-        self._location = location
-        self._java = jvm.java(spark).checkpoint.CheckpointFiles(location, session._jsc.hadoopConfiguration())
-        root = gateway.org.apache.hadoop.fs.Path(location)
-        self._files = root.getFileSystem(session._jsc.hadoopConfiguration())
-        self._mark = gateway.org.apache.hadoop.fs.Path(root, OWNER_FILE)
-        found = read_note(self._reader(), where=location)
+        hadoop, configuration = session._jvm.org.apache.hadoop.fs, session._jsc.hadoopConfiguration()
+        self._java = jvm.java(spark).checkpoint.CheckpointFiles(location, configuration)
+        root = hadoop.Path(location)
+        self._files = root.getFileSystem(configuration)
+        self._mark = hadoop.Path(root, OWNER_FILE)
+        found = read_note(self, where=location)
         if found is None:
             self.noted = self._written = Note(owner.feed, owner.sink, transform=transform)
             if _create(self._files, self._mark, self.noted.to_json()):
                 return
             # Another driver was first, a moment ago.
             self._java.forget()
-            found = read_note(self._reader(), where=location)
+            found = read_note(self, where=location)
         self.noted = self._written = require_owner(found, owner, where=location)
 
     @property
@@ -119,27 +118,16 @@ class Claim:
         """Keep changes until the next ``note``."""
         self.noted = replace(self.noted, **changes)
 
-    def state(self, *, with_query_id: bool = False, is_numbered: bool = True) -> CheckpointState:
-        """Return how far Spark has come there, as it was when the location was claimed."""
-        return checkpoint_state(self._reader(), with_query_id=with_query_id, is_numbered=is_numbered)
-
     def discard(self) -> None:
         """Remove Spark's files: the next query starts over."""
         self._java.discard()
 
-    def _reader(self) -> CheckpointFiles:
-        return _JavaFiles(self._java)
-
-
-class _JavaFiles:
-    def __init__(self, files: Any) -> None:
-        self._files = files
-
     def names(self) -> Sequence[str]:
-        return str(self._files.names()).split("\n")
+        """Return the files that were there when the location was claimed: see ``CheckpointFiles``."""
+        return str(self._java.names()).split("\n")
 
     def read(self, name: str) -> str:
-        return str(self._files.read(name))
+        return str(self._java.read(name))
 
 
 def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
@@ -296,11 +284,7 @@ def checkpoint_state(
 def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:
     text = files.read(name)
     try:
-        return {
-            (topic, partition): offset
-            for topic, offsets in spark_offsets(text[text.rindex("\n") + 1 :]).items()
-            for partition, offset in offsets.items()
-        }
+        return spark_offsets(text[text.rindex("\n") + 1 :])
     except (ValueError, AttributeError):
         raise ValueError(name) from None
 
@@ -315,15 +299,13 @@ class StoredCheckpoint:
             raise MissingExtra.of("pyarrow", "read", "reading a checkpoint without Spark") from None
         self._path = location.partition("://")[2]
         self._location = location
-        settings: dict[str, Any] = {
-            "region": s3.region,
-            "access_key": s3.access_key.get_secret_value() if s3.access_key else None,
-            "secret_key": s3.secret_key.get_secret_value() if s3.secret_key else None,
-            "session_token": s3.session_token.get_secret_value() if s3.session_token else None,
-            "endpoint_override": s3.endpoint,
-            "force_virtual_addressing": not s3.uses_path_style,
-        }
-        self._files: Any = fs.S3FileSystem(**{key: value for key, value in settings.items() if value is not None})
+        keys = {"access_key": s3.access_key, "secret_key": s3.secret_key, "session_token": s3.session_token}
+        self._files: Any = fs.S3FileSystem(
+            region=s3.region,
+            endpoint_override=s3.endpoint,
+            force_virtual_addressing=not s3.uses_path_style,
+            **{name: secret.get_secret_value() for name, secret in keys.items() if secret is not None},
+        )
         self._names: list[str] | None = None
 
     def names(self) -> Sequence[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
@@ -48,46 +48,34 @@ def check_commit(commit: Commit, last: Position | None, *, where: str) -> Commit
 
 def violations(last: OffsetRanges, commit: Commit) -> list[str]:
     """Return why a commit cannot come after these ranges; empty if it can."""
-    return [*_other_topics(last, commit), *_wrong_starts(last, commit), *_missing_partitions(last, commit)]
+    found: list[str] = []
+    left, ends, marks = commit.left_ids, last.ends, last.end_marks
+    positions = commit.move.positions if commit.move else {}
+    for topic, topic_id in commit.ranges.topic_ids.items():
+        if (before := last.topic_ids.get(topic, topic_id)) != topic_id and left.get(topic) != before:
+            found.append(f"topic {topic} was recreated (id {topic_id}, was {before})")
+
+    for span in commit.ranges.ranges:
+        key, name = span.key, f"{span.topic}-{span.partition}"
+        ended, moves = ends.get(key), positions.get(key)
+        if moves is not None and ended is not None and moves[0] != ended:
+            found.append(f"{name} is to be moved from {moves[0]}, the table ends at {ended}")
+        elif moves is not None and moves[1] != span.start:
+            found.append(f"{name} is to be moved to {moves[1]} and begins at {span.start}")
+        elif moves is None and ended is not None and span.start != ended:
+            found.append(f"{name} begins at {span.start}, the table ends at {ended}")
+        elif moves is None and span.marks is not None and span.marks[0] != marks.get(key, span.marks[0]):
+            found.append(f"{name} begins after {span.marks[0]}, the table ends at {marks[key]}")
+
+    for topic, partition in sorted(ends.keys() - commit.ranges.ends.keys()):
+        if topic not in left or left[topic] != last.topic_ids.get(topic):
+            found.append(f"{topic}-{partition} is in the table but not in the batch")
+    return found
 
 
 def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
     """Return a topic of a batch whose id differs from the known id of the sink's rows."""
     return next((topic for topic, found in ranges.topic_ids.items() if known.get(topic, found) != found), None)
-
-
-def _other_topics(last: OffsetRanges, commit: Commit) -> Iterator[str]:
-    left = commit.left_ids
-    for topic, topic_id in commit.ranges.topic_ids.items():
-        if (before := last.topic_ids.get(topic, topic_id)) != topic_id and left.get(topic) != before:
-            yield f"topic {topic} was recreated (id {topic_id}, was {before})"
-
-
-def _wrong_starts(last: OffsetRanges, commit: Commit) -> Iterator[str]:
-    positions: Mapping[tuple[str, int], tuple[int, int]] = commit.move.positions if commit.move else {}
-    ends = {(span.topic, span.partition): span.end for span in last.ranges}
-    marks = {(span.topic, span.partition): span.marks[1] for span in last.ranges if span.marks is not None}
-    for span in commit.ranges.ranges:
-        key, name = (span.topic, span.partition), f"{span.topic}-{span.partition}"
-        ended, moves = ends.get(key), positions.get(key)
-        if moves is not None and ended is not None and moves[0] != ended:
-            yield f"{name} is to be moved from {moves[0]}, the table ends at {ended}"
-        elif moves is not None and moves[1] != span.start:
-            yield f"{name} is to be moved to {moves[1]} and begins at {span.start}"
-        elif moves is None and ended is not None and span.start != ended:
-            yield f"{name} begins at {span.start}, the table ends at {ended}"
-        elif moves is None and span.marks is not None and span.marks[0] != marks.get(key, span.marks[0]):
-            yield f"{name} begins after {span.marks[0]}, the table ends at {marks[key]}"
-
-
-def _missing_partitions(last: OffsetRanges, commit: Commit) -> Iterator[str]:
-    left = commit.left_ids
-    present = {(span.topic, span.partition) for span in commit.ranges.ranges}
-    for span in last.ranges:
-        if (span.topic, span.partition) in present:
-            continue
-        if span.topic not in left or left[span.topic] != last.topic_ids.get(span.topic):
-            yield f"{span.topic}-{span.partition} is in the table but not in the batch"
 
 
 def next_fence(taken: str | None, *, driver: str | None = None) -> str:

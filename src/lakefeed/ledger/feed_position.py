@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakefeed.errors import ConfigError
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.offsets.ranges import OffsetRanges, Partition, by_partition
 
 ROLLED_BACK = "rolled-back"
 
@@ -21,20 +21,8 @@ class CommittedOffsets:
         topic_ids: topic name to the broker's id; a recreated topic starts over.
     """
 
-    intervals: Mapping[tuple[str, int], tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    intervals: Mapping[Partition, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-
-    def missing(self, requested: OffsetRange) -> list[OffsetRange]:
-        parts, at = [], requested.start
-        for start, end in self.intervals.get((requested.topic, requested.partition), ()):
-            if start >= requested.end:
-                break
-            if at < start:
-                parts.append(OffsetRange(requested.topic, requested.partition, at, start))
-            at = max(at, end)
-        if at < requested.end:
-            parts.append(OffsetRange(requested.topic, requested.partition, at, requested.end))
-        return parts
 
 
 @dataclass(frozen=True)
@@ -84,11 +72,8 @@ class Position:
 
 
 def _covered(topics: Mapping[str, Mapping[str, Mapping[str, list[int]]]]) -> CommittedOffsets:
+    bounds = by_partition({topic: entry["offsets"] for topic, entry in topics.items()})
     return CommittedOffsets(
-        {
-            (topic, int(partition)): tuple(zip(bounds[::2], bounds[1::2], strict=True))
-            for topic, entry in topics.items()
-            for partition, bounds in entry["offsets"].items()
-        },
+        {key: tuple(zip(found[::2], found[1::2], strict=True)) for key, found in bounds.items()},
         {topic: str(entry["id"]) for topic, entry in topics.items()},
     )

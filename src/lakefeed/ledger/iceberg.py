@@ -77,18 +77,16 @@ class IcebergLedger:
 
     def rows_of(self, commit_id: str) -> int | None:
         """Return how many rows a commit has added; None if it is not in the table."""
-        for _, summary in self._ancestors():
-            if summary.get(COMMIT_ID) == commit_id:
-                return int(summary.get("added-records", 0))
-        return None
+        summary = self._summary_of(commit_id)
+        return None if summary is None else int(summary.get("added-records", 0))
 
     def changed_by(self, commit_id: str) -> int:
         """Return how many rows a MERGE has inserted, changed or deleted."""
-        for _, summary in self._ancestors():
-            if summary.get(COMMIT_ID) == commit_id:
-                upserts = Upserts.of(summary) or Upserts()
-                return upserts.landed + upserts.deleted
-        return 0
+        upserts = Upserts.of(self._summary_of(commit_id) or {}) or Upserts()
+        return upserts.landed + upserts.deleted
+
+    def _summary_of(self, commit_id: str) -> dict[str, str] | None:
+        return next((summary for _, summary in self._ancestors() if summary.get(COMMIT_ID) == commit_id), None)
 
     def has_replay(self, replay_id: str) -> bool:
         """Return whether the table has the rows of a replay: of the last one, or one whose snapshot has not expired."""
@@ -127,23 +125,16 @@ class IcebergLedger:
         ``session`` is the one whose views it names; default: the ledger's.
         """
         spark: Any = session or self._spark
-        jvm.java(self._spark).commit.FeedLedger.commit(spark._jsparkSession, statement, self._java_map(properties))
+        jvm.java(self._spark).commit.FeedLedger.commit(spark._jsparkSession, statement, properties)
 
     def land_empty(self, properties: Mapping[str, str]) -> None:
         """Commit a snapshot that changes no row and has these properties."""
-        jvm.java(self._spark).commit.FeedLedger.commit(self.loaded(), self._java_map(properties))
+        jvm.java(self._spark).commit.FeedLedger.commit(self.loaded(), properties)
 
     def ensure_commit(self, properties: Mapping[str, str]) -> None:
         """Commit an empty snapshot if the statement made none, as where it changed no row: the ledger needs each."""
         if self.rows_of(properties[COMMIT_ID]) is None:
             self.land_empty(properties)
-
-    def _java_map(self, entries: Mapping[str, str]) -> Any:
-        gateway: Any = self._spark._jvm
-        found = gateway.java.util.HashMap()
-        for key, value in entries.items():
-            found[key] = value
-        return found
 
     def check(self, commit: Commit) -> CommitCheck:
         try:

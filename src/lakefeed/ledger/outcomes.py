@@ -6,12 +6,11 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
-from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.offsets.ranges import OffsetRange, Partition, by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,13 +42,9 @@ class Counts:
 ZERO = Counts()
 
 
-def counts_by_partition(text: str) -> dict[tuple[str, int], Counts]:
+def counts_by_partition(text: str) -> dict[Partition, Counts]:
     """Read ``{"topic":{"0":[records,dead letters,skipped]}}`` of a snapshot's summary."""
-    return {
-        (topic, int(partition)): Counts(*counts)
-        for topic, partitions in json.loads(text).items()
-        for partition, counts in partitions.items()
-    }
+    return {key: Counts(*counts) for key, counts in by_partition(json.loads(text)).items()}
 
 
 def check_outcomes(spark: SparkSession, commit_id: str) -> str:
@@ -61,7 +56,7 @@ def check_outcomes(spark: SparkSession, commit_id: str) -> str:
     return str(outcomes.toJson())
 
 
-def total(counts: Mapping[tuple[str, int], Counts]) -> Counts:
+def total(counts: Mapping[Partition, Counts]) -> Counts:
     return sum(counts.values(), ZERO)
 
 
@@ -92,9 +87,7 @@ class BatchOutcomes:
         self._outcomes = jvm.java(spark).commit.Outcomes.open(spark._jsc.sc(), self.commit_id)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         jvm.java(self._spark).commit.Outcomes.close(self.commit_id)
 
     def next(self) -> None:
@@ -114,11 +107,7 @@ class BatchOutcomes:
 
     def cover(self, schema_ids: Iterable[int]) -> None:
         """Refuse the commit if a record has another writer's schema than these, which the rows cover."""
-        gateway: Any = self._spark._jvm
-        ids = gateway.java.util.ArrayList()
-        for schema_id in schema_ids:
-            ids.add(schema_id)
-        self._outcomes.cover(ids)
+        self._outcomes.cover(list(schema_ids))
 
     def accepted(self, judged: DataFrame) -> DataFrame:
         """Return the records that become rows, without the column ``RECORD``; the others are counted and left out."""
@@ -162,7 +151,7 @@ class BatchOutcomes:
         return Counts(self._outcomes.records(), self._outcomes.deadLetters(), self._outcomes.skipped())
 
     @property
-    def by_partition(self) -> dict[tuple[str, int], Counts]:
+    def by_partition(self) -> dict[Partition, Counts]:
         return counts_by_partition(str(self._outcomes.toJson()))
 
     @property
@@ -176,16 +165,8 @@ class BatchOutcomes:
     @property
     def dead_ranges(self) -> list[OffsetRange]:
         """For each partition with dead letters, the range from the first of them to the last."""
-        return ranges_of(str(self._outcomes.deadRanges()))
-
-
-def ranges_of(text: str) -> list[OffsetRange]:
-    """Read ``{"topic":{"0":[start,end]}}``."""
-    return [
-        OffsetRange(topic, int(partition), start, end)
-        for topic, partitions in json.loads(text).items()
-        for partition, (start, end) in partitions.items()
-    ]
+        bounds = by_partition(json.loads(str(self._outcomes.deadRanges())))
+        return [OffsetRange(*key, start, end) for key, (start, end) in bounds.items()]
 
 
 RECORD = "_lakefeed"

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Protocol
 
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import Counts, counts_by_partition
-from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.offsets.ranges import OffsetRanges, Partition, by_partition, by_topic
 
 FEED = "lakefeed.feed"
 BATCH_ID = "lakefeed.batch-id"
@@ -46,26 +46,23 @@ class PositionReset:
     """
 
     reason: Reason
-    positions: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    positions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
     left_ids: Mapping[str, str] = field(default_factory=dict)
-    deleted_rows: Mapping[tuple[str, int], int] | None = None
+    deleted_rows: Mapping[Partition, int] | None = None
     unknown: bool = False
 
     def to_json(self, ranges: OffsetRanges) -> str:
         """Write it for a snapshot's summary, beside the ranges that it moves to."""
-        topics: dict[str, dict[str, object]] = {}
-        ids = {**ranges.topic_ids, **self.left_ids}
-        for topic in sorted({topic for topic, _ in self.positions} | self.left_ids.keys()):
-            moved = {str(partition): list(move) for (name, partition), move in self.positions.items() if name == topic}
-            topics[topic] = {"id": ids.get(topic, ""), "ranges": moved}
+        ids, moved = {**ranges.topic_ids, **self.left_ids}, by_topic(self.positions)
+        topics = {
+            topic: {"id": ids.get(topic, ""), "ranges": moved.get(topic, {})}
+            for topic in sorted(moved.keys() | self.left_ids.keys())
+        }
         document: dict[str, object] = {"reason": self.reason, "positions": topics}
         if self.unknown:
             document["unknown"] = True
         if self.deleted_rows is not None:
-            deleted: dict[str, dict[str, int]] = {}
-            for (topic, partition), rows in sorted(self.deleted_rows.items()):
-                deleted.setdefault(topic, {})[str(partition)] = rows
-            document["deleted"] = deleted
+            document["deleted"] = by_topic(dict(sorted(self.deleted_rows.items())))
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod
@@ -74,22 +71,15 @@ class PositionReset:
         try:
             document = json.loads(text)
             topics = document["positions"]
+            moved = by_partition({topic: entry["ranges"] for topic, entry in topics.items()})
             deleted = document.get("deleted")
             return cls(
                 reason=document["reason"],
-                positions={
-                    (topic, int(partition)): (int(start), int(end))
-                    for topic, entry in topics.items()
-                    for partition, (start, end) in entry["ranges"].items()
-                },
+                positions={key: (int(start), int(end)) for key, (start, end) in moved.items()},
                 left_ids={topic: entry["id"] for topic, entry in topics.items() if entry["id"]},
                 deleted_rows=None
                 if deleted is None
-                else {
-                    (topic, int(partition)): int(rows)
-                    for topic, partitions in deleted.items()
-                    for partition, rows in partitions.items()
-                },
+                else {key: int(rows) for key, rows in by_partition(deleted).items()},
                 unknown=bool(document.get("unknown", False)),
             )
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -97,12 +87,8 @@ class PositionReset:
 
     def reaches(self, start: OffsetRanges) -> OffsetRanges:
         """Return the empty ranges of the commit that moves a feed whose newest commit has these; same topics only."""
-        moved = {(span.topic, span.partition): span.end for span in start.ranges}
-        moved |= {key: to for key, (_, to) in self.positions.items()}
-        ends: dict[str, dict[int, int]] = {}
-        for (topic, partition), offset in moved.items():
-            ends.setdefault(topic, {})[partition] = offset
-        return OffsetRanges.between(ends, ends, start.topic_ids)
+        moved = {key: to for key, (_, to) in self.positions.items()}
+        return OffsetRanges.at({**start.ends, **moved}, start.topic_ids)
 
 
 @dataclass(frozen=True)
@@ -187,7 +173,7 @@ class Commit:
     grown: int = 0
     """How many rows more the table has since this commit; fewer, if a move deletes rows."""
     files: int = 0
-    counts: Mapping[tuple[str, int], Counts] = field(default_factory=dict)
+    counts: Mapping[Partition, Counts] = field(default_factory=dict)
     committed_at: float = 0.0
     """Seconds since 1970."""
     move: PositionReset | None = None
@@ -206,7 +192,7 @@ class Commit:
         return {topic: old for topic, old in left.items() if old != self.ranges.topic_ids.get(topic)}
 
     @property
-    def rewound(self) -> dict[tuple[str, int], tuple[int, int]]:
+    def rewound(self) -> dict[Partition, tuple[int, int]]:
         """The offsets ``[start, end)`` that a move makes the feed read again; none of a recreated topic."""
         positions, left = self.move.positions if self.move else {}, self.left_ids
         return {key: (to, start) for key, (start, to) in positions.items() if to < start and key[0] not in left}
@@ -261,14 +247,14 @@ class Backfill:
     commit_id: str | None = None
     rows: int = 0
     grown: int = 0
-    counts: Mapping[tuple[str, int], Counts] = field(default_factory=dict)
+    counts: Mapping[Partition, Counts] = field(default_factory=dict)
     committed_at: float = 0.0
     after: int = 0
 
     # A backfill is no batch, and moves nothing.
     batch_id: ClassVar[None] = None
     move: ClassVar[None] = None
-    rewound: ClassVar[Mapping[tuple[str, int], tuple[int, int]]] = {}
+    rewound: ClassVar[Mapping[Partition, tuple[int, int]]] = {}
     left_ids: ClassVar[Mapping[str, str]] = {}
 
     @property

@@ -47,11 +47,6 @@ def ancestors(table: Table) -> tuple[list[Snapshot], bool]:
     return found[::-1], not found or found[-1].parent_snapshot_id is None
 
 
-def summaries(table: Table) -> list[tuple[int, dict[str, str]]]:
-    """Return id and summary of the same snapshots, newest first."""
-    return [(each.snapshot_id, dict(_summary(each))) for each in reversed(ancestors(table)[0])]
-
-
 def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
     for snapshot in line:
         summary = _summary(snapshot)
@@ -135,14 +130,12 @@ def position_in(table: Table, feed: str, *, where: str) -> Position | None:
     """
     text = table.properties.get(f"{POSITION}.{feed}")
     recorded = Position.from_json(text) if text is not None else None
-    for snapshot_id, summary in summaries(table):
-        if summary.get(FEED) == feed and RANGES in summary:
-            if recorded is not None and recorded.snapshot_id == snapshot_id:
-                return recorded
-            # Another engine has moved the table, and left the property behind.
-            commit = Commit.of(snapshot_id, summary)
-            return Position(commit.ranges, snapshot_id, is_move=commit.move is not None)
-    _, whole = ancestors(table)
+    line, whole = ancestors(table)
+    for commit in commits_of(line[::-1], feed):
+        if recorded is not None and recorded.snapshot_id == commit.snapshot_id:
+            return recorded
+        # Another engine has moved the table, and left the property behind.
+        return Position(commit.ranges, commit.snapshot_id or 0, is_move=commit.move is not None)
     if text is None or (recorded is not None and not whole):
         return recorded
     raise position_unknown(feed, where=where)

@@ -29,14 +29,14 @@ def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -
     Returns:
         None if they are not ahead of it.
     """
-    stands = {} if position is None else {(span.topic, span.partition): span.end for span in position.ranges}
+    stands = {} if position is None else position.ends
     ids = {} if position is None else position.topic_ids
     moved: dict[Partition, tuple[int, int]] = {}
     ends: dict[Partition, int] = {}
     deleted: dict[Partition, tuple[int, int]] = {}
     left: dict[str, str] = {}
     for span in letters.ranges:
-        key, before = (span.topic, span.partition), letters.topic_ids.get(span.topic, "")
+        key, before = span.key, letters.topic_ids.get(span.topic, "")
         now = ids.get(span.topic, before)
         if now != before:
             # These letters are of another topic; none of them is read again.

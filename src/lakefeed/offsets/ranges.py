@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from lakefeed.errors import ConfigError
 
@@ -16,7 +16,21 @@ Partition = tuple[str, int]
 OLDEST = "oldest"
 """The mark of a place before all records that there are."""
 
+Value = TypeVar("Value")
 _WRITTEN = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18}):(\d{1,18})", re.ASCII)
+
+
+def by_partition(topics: Mapping[str, Mapping[Any, Value]]) -> dict[Partition, Value]:
+    """Read values of JSON that are by topic, and then by the number of the partition."""
+    return {(topic, int(number)): value for topic, values in topics.items() for number, value in values.items()}
+
+
+def by_topic(values: Mapping[Partition, Value]) -> dict[str, dict[str, Value]]:
+    """Group values for JSON as ``by_partition`` reads them."""
+    topics: dict[str, dict[str, Value]] = {}
+    for (topic, number), value in values.items():
+        topics.setdefault(topic, {})[str(number)] = value
+    return topics
 
 
 @dataclass(frozen=True, order=True)
@@ -43,9 +57,17 @@ class OffsetRange:
             )
 
     @property
+    def key(self) -> Partition:
+        return self.topic, self.partition
+
+    @property
     def records(self) -> int:
         """Count the offsets; compaction and transactions can leave fewer records in them."""
         return self.end - self.start
+
+    def cut(self, start: int, end: int) -> OffsetRange:
+        """Return other offsets of the same partition, without marks."""
+        return OffsetRange(self.topic, self.partition, start, end)
 
     def __str__(self) -> str:
         return f"{self.topic}:{self.partition}:{self.start}:{self.end}"
@@ -76,30 +98,41 @@ class OffsetRanges:
 
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.ranges))
-        if len({(span.topic, span.partition) for span in ordered}) != len(ordered):
+        if len({span.key for span in ordered}) != len(ordered):
             raise ConfigError("a partition has more than one offset range", where=str(ordered))
         object.__setattr__(self, "ranges", ordered)
 
     @classmethod
     def between(
         cls,
-        start: Mapping[str, Mapping[int, int]],
-        end: Mapping[str, Mapping[int, int]],
+        start: Mapping[Partition, int],
+        end: Mapping[Partition, int],
         topic_ids: Mapping[str, str] | None = None,
         *,
-        marks: Mapping[tuple[str, int], tuple[str, str]] | None = None,
+        marks: Mapping[Partition, tuple[str, str]] | None = None,
     ) -> OffsetRanges:
         """Return the ranges from one position to another; a partition that is new at the end starts at 0."""
-        ranges = []
-        for topic, offsets in end.items():
-            for partition, offset in offsets.items():
-                first = start.get(topic, {}).get(partition, 0)
-                ranges.append(OffsetRange(topic, partition, first, offset, (marks or {}).get((topic, partition))))
+        ranges = (OffsetRange(*key, start.get(key, 0), at, (marks or {}).get(key)) for key, at in end.items())
         return cls(tuple(ranges), dict(topic_ids or {}))
+
+    @classmethod
+    def at(cls, position: Mapping[Partition, int], topic_ids: Mapping[str, str] | None = None) -> OffsetRanges:
+        """Return the empty ranges at a position."""
+        return cls.between(position, position, topic_ids)
 
     @property
     def records(self) -> int:
         return sum(span.records for span in self.ranges)
+
+    @property
+    def ends(self) -> dict[Partition, int]:
+        """Return the position after these ranges."""
+        return {span.key: span.end for span in self.ranges}
+
+    @property
+    def end_marks(self) -> dict[Partition, str]:
+        """Return the source's own names for the ends, of the partitions that have one."""
+        return {span.key: span.marks[1] for span in self.ranges if span.marks is not None}
 
     def to_json(self) -> str:
         """Write ``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``."""
@@ -116,36 +149,26 @@ class OffsetRanges:
         """Read what ``to_json`` wrote."""
         try:
             topics = json.loads(text)
-            ranges = []
-            for topic, entry in topics.items():
-                for partition, (start, end) in entry["ranges"].items():
-                    marks = entry.get("marks", {}).get(partition)
-                    first_and_last = None
-                    if marks is not None:
-                        first, last = marks
-                        first_and_last = (first, last)
-                    ranges.append(OffsetRange(topic, int(partition), int(start), int(end), first_and_last))
+            pairs = by_partition({topic: entry.get("marks", {}) for topic, entry in topics.items()})
+            marks = {key: (first, last) for key, (first, last) in pairs.items()}
+            bounds = by_partition({topic: entry["ranges"] for topic, entry in topics.items()})
+            ranges = (OffsetRange(*key, int(start), int(end), marks.get(key)) for key, (start, end) in bounds.items())
             return cls(tuple(ranges), {topic: entry["id"] for topic, entry in topics.items() if entry["id"]})
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ConfigError("these are not the offset ranges of a commit", where=text[:200]) from None
 
 
-def spark_offsets(text: str) -> dict[str, dict[int, int]]:
+def offset_number(offset: Any) -> int:
+    """Return the number in a source's offset JSON: ``12``, or of ``{"at": 12, "mark": "…"}``."""
+    return int(offset["at"] if isinstance(offset, dict) else offset)
+
+
+def spark_offsets(text: str) -> dict[Partition, int]:
     """Read offset JSON: ``{"topic": {"0": 12}}``, or ``{"topic": {"0": {"at": 12, "mark": "…"}}}``."""
-    return {
-        topic: {
-            int(partition): int(offset["at"] if isinstance(offset, dict) else offset)
-            for partition, offset in offsets.items()
-        }
-        for topic, offsets in json.loads(text).items()
-    }
+    return {key: offset_number(offset) for key, offset in by_partition(json.loads(text)).items()}
 
 
-def spark_marks(text: str) -> dict[tuple[str, int], str]:
+def spark_marks(text: str) -> dict[Partition, str]:
     """Read the marks in a source's offset JSON; Kafka's has none."""
-    return {
-        (topic, int(partition)): str(offset["mark"])
-        for topic, offsets in json.loads(text).items()
-        for partition, offset in offsets.items()
-        if isinstance(offset, dict)
-    }
+    offsets = by_partition(json.loads(text))
+    return {key: str(offset["mark"]) for key, offset in offsets.items() if isinstance(offset, dict)}

@@ -17,7 +17,6 @@ from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import JobFailed
 from lakefeed.feed.batch_writer import BatchWriter, CountPerAttempt
-from lakefeed.feed.decoder import RowBuilder
 from lakefeed.feed.feed import Feed
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Reason
 from lakefeed.offsets.ranges import OffsetRange, Partition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,8 +62,8 @@ def test_each_table_is_looked_after_in_turn_and_new_ones_too(monkeypatch: pytest
         return list(known)
 
     spark: Any = None
-    connections: Any = None
-    with upkeep_beside_feed(config(), spark=spark, connections=connections, tables=tables):
+    feed: Any = SimpleNamespace(config=config(), connections=None)
+    with upkeep_beside_feed(feed, spark, tables=tables):
         assert jobs.all_done.wait(30)
     # Asked once for the schedule, then at each look.
     assert jobs.looked[:5] == ["lake.shop.a", "lake.shop.t1", "lake.shop.t2", "lake.shop.a", "lake.shop.t1"]

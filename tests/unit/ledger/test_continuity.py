@@ -11,20 +11,17 @@ from lakefeed.ledger.continuity import check_commit, violations
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 
 LAST = OffsetRanges((OffsetRange("a", 0, 0, 10), OffsetRange("a", 1, 0, 7)), {"a": "one"})
 
 
 topics = st.sampled_from(["a", "nyc-avro-topic", "x.y_z"])
-positions = st.dictionaries(topics, st.dictionaries(st.integers(0, 20), st.integers(0, 10**12), min_size=1), min_size=1)
+positions = st.dictionaries(st.tuples(topics, st.integers(0, 20)), st.integers(0, 10**12), min_size=1)
 
 
-def advanced(position: dict[str, dict[int, int]], by: int) -> dict[str, dict[int, int]]:
-    return {
-        topic: {partition: offset + by * (partition % 3) for partition, offset in offsets.items()}
-        for topic, offsets in position.items()
-    }
+def advanced(position: dict[Partition, int], by: int) -> dict[Partition, int]:
+    return {(topic, partition): offset + by * (partition % 3) for (topic, partition), offset in position.items()}
 
 
 def batch(ranges: OffsetRanges) -> Commit:
@@ -97,7 +94,7 @@ def test_the_same_number_at_another_place_of_the_source_does_not_follow() -> Non
 
 
 @given(positions, st.integers(0, 10**6), st.integers(0, 10**6))
-def test_consecutive_batches_follow_each_other(start: dict[str, dict[int, int]], first: int, second: int) -> None:
+def test_consecutive_batches_follow_each_other(start: dict[Partition, int], first: int, second: int) -> None:
     middle = advanced(start, first)
     one = OffsetRanges.between(start, middle)
     two = OffsetRanges.between(middle, advanced(middle, second))
@@ -105,27 +102,25 @@ def test_consecutive_batches_follow_each_other(start: dict[str, dict[int, int]],
 
 
 @given(positions, st.integers(1, 10**6))
-def test_a_batch_that_begins_elsewhere_does_not_follow(start: dict[str, dict[int, int]], shift: int) -> None:
-    one = OffsetRanges.between(start, start)
-    topic, offsets = next(iter(start.items()))
-    partition, offset = next(iter(offsets.items()))
-    moved = {**start, topic: {**offsets, partition: offset + shift}}
-    two = OffsetRanges.between(moved, moved)
+def test_a_batch_that_begins_elsewhere_does_not_follow(start: dict[Partition, int], shift: int) -> None:
+    one = OffsetRanges.at(start)
+    (topic, partition), offset = next(iter(start.items()))
+    two = OffsetRanges.at({**start, (topic, partition): offset + shift})
     assert violations(one, batch(two)) == [
         f"{topic}-{partition} begins at {offset + shift}, the table ends at {offset}"
     ]
 
 
 def test_a_new_partition_may_begin_anywhere() -> None:
-    one = OffsetRanges.between({"a": {0: 0}}, {"a": {0: 5}})
-    two = OffsetRanges.between({"a": {0: 5}}, {"a": {0: 5, 1: 7}})
+    one = OffsetRanges.between({("a", 0): 0}, {("a", 0): 5})
+    two = OffsetRanges.between({("a", 0): 5}, {("a", 0): 5, ("a", 1): 7})
     assert violations(one, batch(two)) == []
     assert two.ranges[1] == OffsetRange("a", 1, 0, 7)
 
 
 def test_a_partition_that_is_gone_breaks_continuity() -> None:
-    one = OffsetRanges.between({}, {"a": {0: 5, 1: 7}})
-    two = OffsetRanges.between({"a": {0: 5}}, {"a": {0: 9}})
+    one = OffsetRanges.between({}, {("a", 0): 5, ("a", 1): 7})
+    two = OffsetRanges.between({("a", 0): 5}, {("a", 0): 9})
     assert violations(one, batch(two)) == ["a-1 is in the table but not in the batch"]
 
 

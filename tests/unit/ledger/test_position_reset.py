@@ -20,7 +20,6 @@ from lakefeed.operations.verify.row_offsets import RowCoverage
 
 keys = st.tuples(st.sampled_from(["a", "b.c"]), st.integers(0, 12))
 offsets = st.integers(0, 10**12)
-bounds = st.lists(st.integers(0, 60), unique=True, max_size=12).map(sorted)
 
 
 def at(*offsets_: int, topic_id: str = "one", start: int | None = None) -> OffsetRanges:
@@ -66,19 +65,6 @@ def test_what_is_no_move_says_so(text: str) -> None:
 
 def test_a_move_reaches_where_it_goes_and_leaves_the_rest() -> None:
     assert PositionReset("rewind", {("t", 1): (7, 3)}).reaches(at(5, 7, start=1)) == at(5, 3)
-
-
-@given(bounds, st.integers(0, 60), st.integers(0, 20))
-def test_what_is_missing_and_what_is_there_make_up_the_range(marks: list[int], start: int, length: int) -> None:
-    intervals = tuple(zip(marks[::2], marks[1::2], strict=False))
-    expected = OffsetRange("t", 0, start, start + length)
-    missing = [
-        number
-        for each in CommittedOffsets({("t", 0): intervals}).missing(expected)
-        for number in range(each.start, each.end)
-    ]
-    there = {number for first, last in intervals for number in range(first, last)}
-    assert missing == [number for number in range(start, start + length) if number not in there]
 
 
 def test_a_position_is_read_as_the_jvm_module_writes_it() -> None:

@@ -9,27 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.errors import ConfigError
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, spark_offsets
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, spark_offsets
 
 topics = st.sampled_from(["a", "nyc-avro-topic", "x.y_z"])
-positions = st.dictionaries(topics, st.dictionaries(st.integers(0, 20), st.integers(0, 10**12), min_size=1), min_size=1)
+positions = st.dictionaries(st.tuples(topics, st.integers(0, 20)), st.integers(0, 10**12), min_size=1)
 
 
-def advanced(position: dict[str, dict[int, int]], by: int) -> dict[str, dict[int, int]]:
-    return {
-        topic: {partition: offset + by * (partition % 3) for partition, offset in offsets.items()}
-        for topic, offsets in position.items()
-    }
+def advanced(position: dict[Partition, int], by: int) -> dict[Partition, int]:
+    return {(topic, partition): offset + by * (partition % 3) for (topic, partition), offset in position.items()}
 
 
 @given(positions, st.integers(0, 10**6))
-def test_ranges_survive_json(start: dict[str, dict[int, int]], by: int) -> None:
-    ranges = OffsetRanges.between(start, advanced(start, by), {topic: f"id-{topic}" for topic in start})
+def test_ranges_survive_json(start: dict[Partition, int], by: int) -> None:
+    ranges = OffsetRanges.between(start, advanced(start, by), {topic: f"id-{topic}" for topic, _ in start})
     assert OffsetRanges.from_json(ranges.to_json()) == ranges
 
 
 @given(positions, st.integers(0, 10**6))
-def test_records_are_the_sum_of_the_ranges(start: dict[str, dict[int, int]], by: int) -> None:
+def test_records_are_the_sum_of_the_ranges(start: dict[Partition, int], by: int) -> None:
     ranges = OffsetRanges.between(start, advanced(start, by))
     assert ranges.records == sum(each.end - each.start for each in ranges.ranges)
 
@@ -58,7 +55,7 @@ def test_foreign_text_is_not_taken_for_ranges(text: str) -> None:
 
 
 def test_sparks_offsets_are_read() -> None:
-    assert spark_offsets('{"a":{"0":3,"12":4}}') == {"a": {0: 3, 12: 4}}
+    assert spark_offsets('{"a":{"0":3,"12":4}}') == {("a", 0): 3, ("a", 12): 4}
 
 
 @pytest.mark.parametrize("marks", [[], ["a"], ["a", "b", "c"], "abc", 7])

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient
 
 from lakefeed.clients.kafka.librdkafka import SILENCE, client_settings, isolation_level, open_consumer
-from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
 from lakefeed.offsets.ranges import OffsetRange
@@ -25,9 +25,9 @@ def scan(
 
     ``starts`` are the first offsets by partition (default: all), ``since`` a time of records in seconds since 1970.
     """
-    partitions = Topics(cluster.bootstrap_servers, options=dict(cluster.options)).describe(topic).partitions
-    ends = {partition.id: partition.end_offset for partition in partitions}
-    first = {partition.id: max(partition.start_offset, (starts or {}).get(partition.id, 0)) for partition in partitions}
+    described = Topics(cluster.bootstrap_servers, options=cluster.options).describe(topic)
+    ends = described.ends
+    first = {part.id: max(part.start_offset, (starts or {}).get(part.id, 0)) for part in described.partitions}
     with open_consumer(cluster, "lakefeed-scan", {"auto.offset.reset": "earliest"}) as consumer:
         if since is not None:
             for partition, offset in _offsets_at(consumer, topic, sorted(ends), since).items():
@@ -56,13 +56,13 @@ def count_records(
     Transactions and compaction leave offsets without a record. Reads the ranges, and no key or value of them is kept.
     Aborted records count only for a source that reads them.
     """
-    starts = {(name, part.id): part.start_offset for name, topic in topics.items() for part in topic.partitions}
     counts: dict[OffsetRange, int | None] = dict.fromkeys(ranges)
-    complete = [held for held in counts if held.start >= starts.get((held.topic, held.partition), held.end + 1)]
+    there = partitions_of(topics)
+    complete = [held for held in counts if held.key in there and held.start >= there[held.key].start_offset]
     if not complete:
         return counts
     with open_consumer(source, "lakefeed-verify", {"isolation.level": isolation_level(source)}) as consumer:
-        for (topic, partition), group in groupby(sorted(complete), key=lambda held: (held.topic, held.partition)):
+        for (topic, partition), group in groupby(sorted(complete), key=lambda held: held.key):
             for run in _runs(list(group)):
                 counts.update(_count(consumer, topic, partition, run))
     return counts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lakefeed.clients.kafka.librdkafka import isolation_level, missing_topic
-from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange
@@ -132,16 +132,15 @@ def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescri
 
 
 def _faults(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription]) -> Iterator[str]:
+    there = partitions_of(topics)
     for span in ranges:
         if span.topic not in topics:
             raise ConfigError(
                 f"the source does not read the topic {span.topic}", where=f"it reads {', '.join(sorted(topics))}"
             )
-        partitions = topics[span.topic].partitions
-        name = f"{span.topic}-{span.partition}"
-        held = next((partition for partition in partitions if partition.id == span.partition), None)
+        name, held = f"{span.topic}-{span.partition}", there.get(span.key)
         if held is None:
-            yield f"{name} does not exist, {span.topic} has {len(partitions)} partitions"
+            yield f"{name} does not exist, {span.topic} has {len(topics[span.topic].partitions)} partitions"
         elif span.start < held.start_offset:
             yield f"{name} no longer has offset {span.start}, it begins at {held.start_offset}"
         elif span.end > held.end_offset:

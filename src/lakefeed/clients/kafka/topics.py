@@ -69,6 +69,11 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
     @property
+    def ends(self) -> dict[int, int]:
+        """Return the end offset of each partition."""
+        return {partition.id: partition.end_offset for partition in self.partitions}
+
+    @property
     def records(self) -> int:
         """Count the offsets from start to end: all records, if neither compaction nor transactions left gaps."""
         return sum(partition.end_offset - partition.start_offset for partition in self.partitions)
@@ -155,49 +160,43 @@ class Topics:
 
     def ids(self, names: Sequence[str]) -> dict[str, str]:
         """Return the ids of topics, in one request."""
-        if not names:
-            return {}
-        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=_TIMEOUT_SECONDS)
         ids: dict[str, str] = {}
-        for name, answer in answers.items():
+        for name, answer in self._described(names).items():
             with self._errors(name):
                 ids[name] = str(self._answer(answer).topic_id)
         return ids
 
     def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
         """Describe topics in a few requests however many they are; those that are not there are left out."""
-        there = [name for name in names if name in self._brokers().topics]
+        existing = self._brokers().topics if names else {}
+        there = [name for name in names if name in existing]
         if not there:
             return {}
-        answers = self._admin.describe_topics(TopicCollection(there), request_timeout=_TIMEOUT_SECONDS)
         topics: dict[str, Any] = {}
-        for name in there:
+        for name, answer in self._described(there).items():
             try:
-                topics[name] = self._answer(answers[name])
+                topics[name] = self._answer(answer)
             except KafkaException as error:
                 if error_code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise self._error(error, name) from None
-        everywhere = [TopicPartition(name, part.id) for name, topic in topics.items() for part in topic.partitions]
+        everywhere = [TopicPartition(*key) for key in partitions_of(topics)]
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         with self._errors(there[0] if len(there) == 1 else None):
             starts = self._offsets(everywhere, _EARLIEST)
             ends = self._offsets(everywhere, _LATEST, level)
-        return {
-            name: TopicDescription(
-                name=name,
-                topic_id=str(topic.topic_id),
-                partitions=tuple(
-                    PartitionDescription(
-                        id=part.id,
-                        leader=part.leader.id if part.leader is not None else None,
-                        start_offset=starts[name, part.id],
-                        end_offset=ends[name, part.id],
-                    )
-                    for part in sorted(topic.partitions, key=lambda part: part.id)
-                ),
+        described = {}
+        for name, topic in topics.items():
+            partitions = tuple(
+                PartitionDescription(
+                    id=part.id,
+                    leader=part.leader.id if part.leader is not None else None,
+                    start_offset=starts[name, part.id],
+                    end_offset=ends[name, part.id],
+                )
+                for part in sorted(topic.partitions, key=lambda part: part.id)
             )
-            for name, topic in topics.items()
-        }
+            described[name] = TopicDescription(name=name, topic_id=str(topic.topic_id), partitions=partitions)
+        return described
 
     def setting(self, name: str, key: str) -> str | None:
         """Return a topic's setting, such as ``max.message.bytes``; None if the broker has no such."""
@@ -236,8 +235,12 @@ class Topics:
     def _describe(self, name: str) -> Any:
         if name not in self._brokers().topics:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        answer = self._admin.describe_topics(TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS)
-        return self._answer(answer[name])
+        return self._answer(self._described([name])[name])
+
+    def _described(self, names: Sequence[str]) -> dict[str, Future[Any]]:
+        if not names:
+            return {}
+        return self._admin.describe_topics(TopicCollection([*names]), request_timeout=_TIMEOUT_SECONDS)
 
     def _offsets_of_all(self, name: str, spec: OffsetSpec) -> dict[int, int]:
         with self._errors(name):
@@ -249,8 +252,8 @@ class Topics:
         partitions: Sequence[TopicPartition],
         spec: OffsetSpec,
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[tuple[str, int], int]:
-        def ask() -> dict[tuple[str, int], int]:
+    ) -> dict[Partition, int]:
+        def ask() -> dict[Partition, int]:
             requested = dict.fromkeys(partitions, spec)
             answers = self._admin.list_offsets(requested, isolation_level=level, request_timeout=_TIMEOUT_SECONDS)
             return {(where.topic, where.partition): self._answer(answer).offset for where, answer in answers.items()}

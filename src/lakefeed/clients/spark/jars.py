@@ -22,9 +22,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from importlib.resources import files
@@ -34,8 +34,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from lakefeed.errors import ConfigError, DownloadError
 
-Progress = Callable[[int, int], None]
-"""Called with (bytes fetched, bytes to fetch); one call at a time, but from any thread."""
+Progress = Callable[[int], None]
+"""Called with the bytes fetched so far; one call at a time, but from any thread."""
 
 State = Literal["ok", "missing", "damaged"]
 
@@ -162,14 +162,13 @@ def repository_from_environment(default: str) -> Repository:
     return Repository(url=bare.rstrip("/"), authorization=authorization)
 
 
-def fetch(groups: Iterable[str], *, progress: Progress | None = None) -> list[Path]:
+def fetch(groups: Iterable[str]) -> list[Path]:
     """Fetch what the cache lacks of some groups' jars; return all their paths in class path order.
 
     With a warm cache this reads and hashes the files and needs no network. Safe when several processes do
     it at once: each writes a temporary file and renames it.
 
-    Without ``progress`` it shows a bar on a terminal's stderr, otherwise one line. A file that does not arrive, or is
-    not what the lock says, is a DownloadError; nothing half-written is left.
+    A file that does not arrive, or is not what the lock says, is a DownloadError; nothing half-written is left.
     """
     lock = read_lock()
     artifacts = lock.of(groups)
@@ -178,17 +177,13 @@ def fetch(groups: Iterable[str], *, progress: Progress | None = None) -> list[Pa
     requested = [artifact for artifact, state in zip(artifacts, states, strict=True) if state != "ok"]
     if requested:
         repository = repository_from_environment(lock.repository)
-        if progress is not None:
+        with _shown(requested, source=repository.url) as progress:
             _download_all(requested, repository, progress)
-        else:
-            with _shown(requested, source=repository.url) as shown:
-                _download_all(requested, repository, shown)
     return [artifact.path for artifact in artifacts]
 
 
 def _download_all(artifacts: list[Artifact], repository: Repository, progress: Progress) -> None:
     """Download in parallel; the first failure stops the rest."""
-    total = sum(artifact.size for artifact in artifacts)
     arrived: dict[str, int] = {}
     reporting = threading.Lock()
     stop = threading.Event()
@@ -197,7 +192,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
         def report(count: int) -> None:
             with reporting:
                 arrived[artifact.coordinate] = count  # Not a sum of chunks: a second try starts at nothing.
-                progress(sum(arrived.values()), total)
+                progress(sum(arrived.values()))
 
         try:
             download(artifact, repository, report=report, stop=stop)
@@ -226,7 +221,7 @@ def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
     title = f"fetching {len(artifacts)} jars ({size / 1e6:.0f} MB)"
     if not sys.stderr.isatty():
         print(f"{title} from {source}", file=sys.stderr)
-        yield lambda _done, _total: None
+        yield lambda done: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
@@ -235,7 +230,7 @@ def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
     columns = (TextColumn(title), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=size)
-        yield lambda done, _total: bar.update(task, completed=done)
+        yield lambda done: bar.update(task, completed=done)
 
 
 class _Stopped(Exception):
@@ -306,18 +301,32 @@ def _receive(
 def _receive_once(
     artifact: Artifact, repository: Repository, file: BinaryIO, report: Callable[[int], None], stop: threading.Event
 ) -> None:
-    digest = hashlib.sha256()
-    arrived = 0
-    with closing(_chunks(artifact, repository)) as chunks:
-        for chunk in chunks:
-            if stop.is_set():
-                raise _Stopped
-            arrived += len(chunk)
-            if arrived > artifact.size:
-                break
-            digest.update(chunk)
-            file.write(chunk)
-            report(arrived)
+    request = urllib.request.Request(repository.url_of(artifact), headers={"User-Agent": "lakefeed"})  # noqa: S310 (checked scheme)
+    if repository.authorization:
+        request.add_unredirected_header("Authorization", repository.authorization)
+    digest, arrived = hashlib.sha256(), 0
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
+            before, until = 0, time.monotonic() + _TIMEOUT_SECONDS
+            # What has arrived, not a whole chunk: a read would wait for that as long as a byte comes now and then.
+            while chunk := response.read1(_CHUNK):
+                arrived += len(chunk)
+                if time.monotonic() > until:
+                    if arrived - before < _SLOWEST_BYTES_PER_SECOND * _TIMEOUT_SECONDS:
+                        raise TimeoutError(f"{arrived - before} bytes in {_TIMEOUT_SECONDS} s")
+                    before, until = arrived, time.monotonic() + _TIMEOUT_SECONDS
+                if stop.is_set():
+                    raise _Stopped
+                if arrived > artifact.size:
+                    break
+                digest.update(chunk)
+                file.write(chunk)
+                report(arrived)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _refused(error.code) from error
+    except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
+        raise _unreached(getattr(error, "reason", None) or error) from error
     file.flush()
     os.fsync(file.fileno())
     if arrived < artifact.size:
@@ -329,30 +338,6 @@ def _receive_once(
             f"its SHA-256 is not the locked one\n  expected: {artifact.sha256}\n  actual:   {actual}",
             "the repository serves another file under this name: do not use it, and tell its administrator",
         )
-
-
-def _chunks(artifact: Artifact, repository: Repository) -> Generator[bytes, None, None]:
-    """Yield the bytes as they arrive, and raise every failure as a fault."""
-    url = repository.url_of(artifact)
-    request = urllib.request.Request(url, headers={"User-Agent": "lakefeed"})  # noqa: S310 (checked scheme)
-    if repository.authorization:
-        request.add_unredirected_header("Authorization", repository.authorization)
-    try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
-            arrived, until = 0, time.monotonic() + _TIMEOUT_SECONDS
-            # What has arrived, not a whole chunk: a read would wait for that as long as a byte comes now and then.
-            while chunk := response.read1(_CHUNK):
-                arrived += len(chunk)
-                if time.monotonic() > until:
-                    if arrived < _SLOWEST_BYTES_PER_SECOND * _TIMEOUT_SECONDS:
-                        raise TimeoutError(f"{arrived} bytes in {_TIMEOUT_SECONDS} s")
-                    arrived, until = 0, time.monotonic() + _TIMEOUT_SECONDS
-                yield chunk
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise _refused(error.code) from error
-    except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
-        raise _unreached(getattr(error, "reason", None) or error) from error
 
 
 def _refused(status: int) -> _Fault:

@@ -44,10 +44,7 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
     before, began = s3_requests(spark), time.monotonic()
     scheduler = MultiTableScheduler(feed, spark, options)
     with upkeep_beside_feed(
-        feed.config,
-        spark=spark,
-        connections=feed.connections,
-        tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values()))),
+        feed, spark, tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values())))
     ) as add_notes:
         scheduler.run(on_batch=add_notes(options.on_batch))
     tables = tuple(task.summary() for task in scheduler.tables.values())
@@ -170,7 +167,7 @@ class MultiTableScheduler:
         if self._until is None:
             return None
         found = self._until.get(topic)
-        return {partition.id: partition.end_offset for partition in found.partitions} if found else {}
+        return found.ends if found else {}
 
     def _round(
         self, topics: Mapping[str, TopicDescription], on_batch: Callable[[BatchProgress], None]

@@ -142,10 +142,10 @@ class TableTask:
         if self.failure is not None and (self.on_failure == "stop" or time.monotonic() < self._retry_at):
             return False
         if self.from_latest and self._latest is None:
-            self._latest = {partition.id: partition.end_offset for partition in topic.partitions}
+            self._latest = topic.ends
         if self._writer is None:
             # A topic without a record may be without a schema too.
-            return any(partition.end_offset for partition in topic.partitions)
+            return any(topic.ends.values())
         lag = self.backlog(topic, until=until)
         source = self.feed.config.kafka
         if lag == 0 or until is not None or lag >= (source.min_records_per_batch or 0):
@@ -206,8 +206,7 @@ class TableTask:
         self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None
     ) -> BatchResult | None:
         writer = self._writer or self._begin(topic)
-        positions = {(self.topic, partition): offset for partition, offset in self._position.items()}
-        if lost := list(find_data_loss(positions, self._reached.topic_ids, {self.topic: topic})):
+        if lost := list(find_data_loss(self._reached.ends, self._reached.topic_ids, {self.topic: topic})):
             raise RecordsLost(
                 f"topic {self.topic} cannot resume: {'; '.join(loss.message for loss in lost[:MOST_SHOWN])}",
                 where=self.table,
@@ -250,7 +249,8 @@ class TableTask:
         self._reached = start.position.ranges if start.position else NOTHING
         if start.position is None and (ends := self._latest) is not None:
             # Recorded before the first batch: a restart must not begin at a later end.
-            self._reached = OffsetRanges.between({self.topic: ends}, {self.topic: ends}, {self.topic: topic.topic_id})
+            position = {(self.topic, partition): offset for partition, offset in ends.items()}
+            self._reached = OffsetRanges.at(position, {self.topic: topic.topic_id})
             commit = Commit(self.feed.config.name, 0, self._reached, fence=writer.fence)
             sink.commit_reset(commit, commit_id=uuid.uuid4().hex)
             self._batch_id = 1

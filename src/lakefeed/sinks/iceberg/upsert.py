@@ -105,18 +105,14 @@ class HistoryTable(IcebergTable):
 
     def _go_to(self, commit: Commit, stands: OffsetRanges) -> None:
         """Move the history to where a batch begins, and delete its rows from there on."""
-        ends = {(each.topic, each.partition): each.end for each in stands.ranges}
-        starts = {(each.topic, each.partition): each.start for each in commit.ranges.ranges}
+        ends, starts = stands.ends, {span.key: span.start for span in commit.ranges.ranges}
         ids = commit.ranges.topic_ids
         left = {topic: old for topic, old in stands.topic_ids.items() if ids.get(topic) != old}
         positions = {key: (ends[key], start) for key, start in starts.items() if ends.get(key, start) != start}
-        begin: dict[str, dict[int, int]] = {}
-        for (topic, partition), start in starts.items():
-            begin.setdefault(topic, {})[partition] = start
         reason: Reason = "rewind" if any(to < start for start, to in positions.values()) else "accepted-loss"
         move = replace(
             commit,
-            ranges=OffsetRanges.between(begin, begin, ids),
+            ranges=OffsetRanges.at(starts, ids),
             move=PositionReset(reason, positions, left),
         )
         self.ledger.record_move(move, commit_id=uuid.uuid4().hex, delete_where=_from(positions))

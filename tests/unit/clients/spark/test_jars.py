@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -131,11 +132,16 @@ def test_fetches_each_file_once(repository: Repository, tmp_path: Path) -> None:
     assert cached(tmp_path) == ["first-1.0.jar", "second-2.0-all.tar.gz"]
 
 
-def test_reports_progress(repository: Repository) -> None:
-    calls: list[tuple[int, int]] = []
-    jars.fetch(["b"], progress=lambda done, total: calls.append((done, total)))
-    total = sum(map(len, CONTENT.values()))
-    assert calls[-1] == (total, total)
+def test_reports_progress(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    @contextmanager
+    def shown(artifacts: list[jars.Artifact], *, source: str) -> Iterator[jars.Progress]:
+        yield calls.append
+
+    monkeypatch.setattr(jars, "_shown", shown)
+    jars.fetch(["b"])
+    assert calls[-1] == sum(map(len, CONTENT.values()))
 
 
 def test_one_line_without_a_terminal(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
