@@ -25,7 +25,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.offsets.sets import common, portions, subtracted, united
+from lakefeed.offsets.sets import difference, intersection, portions, union
 from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
 
@@ -248,19 +248,19 @@ def find_missing(
         for key, part in partitions_of(same).items()
         if key in ends
     ]
-    absent = subtracted(below, has)
+    absent = difference(below, has)
     if requested.ranges is not None:
         _require_behind(requested.ranges, ends, where=where)
-        absent = subtracted(requested.ranges, has)
+        absent = difference(requested.ranges, has)
         _require_same({span.topic for span in absent}, known, topics, where=where)
         require_held(absent, same, where=where)
     elif requested.start is not None or requested.since is not None:
         first = {key: (starts or {}).get(key) if requested.start is None else requested.start for key in ends}
         later = [OffsetRange(*key, at, ends[key]) for key, at in first.items() if at is not None and at < ends[key]]
-        absent = common(absent, later)
+        absent = intersection(absent, later)
     return BackfillPlan(
-        ranges=tuple(common(absent, held)),
-        gone=tuple(subtracted(absent, held)),
+        ranges=tuple(intersection(absent, held)),
+        gone=tuple(difference(absent, held)),
         topic_ids={name: found.topic_id for name, found in same.items()},
     )
 
@@ -279,7 +279,7 @@ def _require_same(
 
 
 def _require_behind(ranges: Sequence[OffsetRange], ends: Mapping[Partition, int], *, where: str) -> None:
-    for span in united(ranges):
+    for span in union(ranges):
         end = ends.get((span.topic, span.partition))
         if end is None:
             raise ConfigError(f"the feed does not know {span.topic}-{span.partition}", where=f"{where}, range {span}")

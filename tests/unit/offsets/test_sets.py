@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.offsets.sets import Offsets, common, layers, overlapping, portions, subtracted, united
+from lakefeed.offsets.sets import Offsets, difference, intersection, layers, overlapping, portions, union
 
 Offset = tuple[str, int, int]
 
@@ -41,7 +41,7 @@ def is_least(found: list[OffsetRange]) -> bool:
 
 @given(ranges)
 def test_united_is_the_same_offsets_in_the_fewest_ranges(some: list[OffsetRange]) -> None:
-    found = united(some)
+    found = union(some)
     assert offsets(found) == offsets(some)
     assert sum(each.records for each in found) == len(offsets(some))
     assert is_least(found)
@@ -49,7 +49,7 @@ def test_united_is_the_same_offsets_in_the_fewest_ranges(some: list[OffsetRange]
 
 @given(ranges, ranges)
 def test_subtracted_and_common_are_those_of_sets(some: list[OffsetRange], others: list[OffsetRange]) -> None:
-    left, both = subtracted(some, others), common(some, others)
+    left, both = difference(some, others), intersection(some, others)
     assert offsets(left) == offsets(some) - offsets(others)
     assert offsets(both) == offsets(some) & offsets(others)
     assert is_least(left)

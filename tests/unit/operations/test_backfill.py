@@ -13,7 +13,7 @@ from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.ledger.feed_position import CommittedOffsets, Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.offsets.sets import united
+from lakefeed.offsets.sets import union
 from lakefeed.operations.backfill import BackfillPlan, BackfillRequest, find_missing
 
 TOPIC, ID = "trips", "id-one"
@@ -21,7 +21,7 @@ TOPIC, ID = "trips", "id-one"
 
 def position(ends: dict[int, int], has: Iterable[tuple[int, int, int]], *, topic_id: str = ID) -> Position:
     intervals: dict[tuple[str, int], tuple[tuple[int, int], ...]] = {}
-    for each in united(OffsetRange(TOPIC, *interval) for interval in has):
+    for each in union(OffsetRange(TOPIC, *interval) for interval in has):
         key = (each.topic, each.partition)
         intervals[key] = (*intervals.get(key, ()), (each.start, each.end))
     ranges = OffsetRanges(tuple(OffsetRange(TOPIC, at, end, end) for at, end in ends.items()), {TOPIC: topic_id})

@@ -10,7 +10,7 @@ from lakefeed.ledger.outcomes import ZERO, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
 from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.offsets.ranges import OffsetRange, Partition
-from lakefeed.offsets.sets import common, subtracted, united
+from lakefeed.offsets.sets import difference, intersection, union
 from lakefeed.operations.verify.audit_rows import letter_findings, row_findings, upsert_findings
 from lakefeed.operations.verify.evidence import Evidence, Finding
 
@@ -150,18 +150,18 @@ def _backfills(evidence: Evidence) -> Iterator[Finding]:
                 by_backfills = [span for span in by_backfills if span.topic != topic]
         if landed.move is not None:
             rewound = [OffsetRange(*partition, start, end) for partition, (start, end) in landed.rewound.items()]
-            by_feed, by_backfills = subtracted(by_feed, rewound), subtracted(by_backfills, rewound)
+            by_feed, by_backfills = difference(by_feed, rewound), difference(by_backfills, rewound)
             continue
         here = landed.ranges.ranges
         before = [*by_feed, *by_backfills] if isinstance(landed, Backfill) else by_backfills
-        for span in common(here, before):
+        for span in intersection(here, before):
             name = f"{span.topic}-{span.partition}"
             what = f"[{span.start}, {span.end}) of {name} had landed before, once by a backfill"
             yield Finding.of("overlap", what, span, commit=landed)
         if isinstance(landed, Backfill):
-            by_backfills = united([*by_backfills, *here])
+            by_backfills = union([*by_backfills, *here])
         else:
-            by_feed = united([*by_feed, *here])
+            by_feed = union([*by_feed, *here])
 
 
 def _fences(commits: Sequence[Commit | Backfill], taken_last: str | None) -> Iterator[Finding]:

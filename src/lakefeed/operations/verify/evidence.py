@@ -30,7 +30,7 @@ from lakefeed.ledger.snapshots import (
 )
 from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.offsets.sets import united
+from lakefeed.offsets.sets import union
 from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, count_keyed_rows, scan_row_offsets
 from lakefeed.sinks.dead_letters.store import BACKFILLS
 from lakefeed.sinks.definition import StoredRows
@@ -319,7 +319,7 @@ def kept_moves(commits: Sequence[Commit]) -> Iterator[Commit]:
 
 def covered(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
     """Return the offsets that the commits cover, in as few ranges as possible."""
-    return united(span for commit in commits for span in without_batches(commit.ranges).ranges)
+    return union(span for commit in commits for span in without_batches(commit.ranges).ranges)
 
 
 def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
