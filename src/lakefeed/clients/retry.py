@@ -12,7 +12,11 @@ Done = TypeVar("Done")
 
 
 def retry_until(
-    attempt: Callable[[], Done], *, is_transient: Callable[[Exception], bool], seconds: float = PATIENCE_SECONDS
+    attempt: Callable[[], Done],
+    *,
+    is_transient: Callable[[Exception], bool],
+    seconds: float = PATIENCE_SECONDS,
+    pause: float = PAUSE_SECONDS,
 ) -> Done:
     """Return what a repeatable attempt returns; retry while its error is transient, for ``seconds`` at most."""
     deadline = time.monotonic() + seconds
@@ -22,4 +26,4 @@ def retry_until(
         except Exception as error:
             if not is_transient(error) or time.monotonic() > deadline:
                 raise
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(pause)

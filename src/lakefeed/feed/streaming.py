@@ -14,7 +14,6 @@ from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
 from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS
-from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import CheckpointMismatch, ConfigError
@@ -224,7 +223,13 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     batches = MicroBatches(options.stop)
     call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
     began = time.monotonic()
-    query = _start_query(spark, sink.records(rows, batch=call), sink.options, config=config, interval=interval)
+    # Spark's real-time mode requires update, which is append where there are no groups.
+    stream = sink.records(rows, batch=call).writeStream.format("kafka").options(**sink.options).outputMode("update")
+    writer: Any = stream.queryName(config.name).option("checkpointLocation", config.checkpoint)
+    gateway: Any = spark._jvm
+    # PySpark 4.1 has no word for this trigger.
+    writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
+    query: StreamingQuery = writer.start()
     watch(query, batches, on_batch=options.on_batch)
     requests = s3_requests(spark) - before
     return RunSummary(
@@ -266,18 +271,6 @@ def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | Non
             where="trigger: real-time",
             hint=f"a master with as many cores, as --master 'local[{partitions + 1}]'; or trigger: 1 second",
         )
-
-
-def _start_query(
-    spark: SparkSession, records: DataFrame, options: dict[str, str], *, config: PipelineConfig, interval: str
-) -> StreamingQuery:
-    # Spark's real-time mode requires update, which is append where there are no groups.
-    writer: Any = records.writeStream.format("kafka").options(**options).outputMode("update").queryName(config.name)
-    gateway: Any = spark._jvm
-    # PySpark 4.1 has no word for this trigger.
-    writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
-    query: StreamingQuery = writer.option("checkpointLocation", config.checkpoint).start()
-    return query
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from lakefeed.clients.kafka.librdkafka import (
     librdkafka_settings,
     missing_topic,
 )
+from lakefeed.clients.retry import retry_until
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.offsets.ranges import Partition
 
@@ -265,14 +265,11 @@ class Topics:
 
     def _settled(self, ask: Callable[[], T]) -> T:
         """Retry while partitions have no leader: their topic is new, or a broker has just left."""
-        end = time.monotonic() + _TIMEOUT_SECONDS
-        while True:
-            try:
-                return ask()
-            except KafkaException as error:
-                if error_code(error) not in TRANSIENT or time.monotonic() > end:
-                    raise
-            time.sleep(0.1)
+
+        def is_transient(error: Exception) -> bool:
+            return isinstance(error, KafkaException) and error_code(error) in TRANSIENT
+
+        return retry_until(ask, is_transient=is_transient, seconds=_TIMEOUT_SECONDS, pause=0.1)
 
     @contextmanager
     def _errors(self, name: str | None) -> Iterator[None]:
