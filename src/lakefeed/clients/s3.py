@@ -34,12 +34,10 @@ class Keys:
 
 
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
-    """Make sure that a bucket is there and that these keys may list it.
+    """Require that a bucket is there and that these keys may list it; ``timeout`` is in seconds for each attempt.
 
-    Without keys it asks without a signature: then only a missing bucket or store is noticed.
-
-    ``timeout`` is in seconds for each attempt. The error says whether the store, the keys, the bucket or its region is
-    wrong.
+    Without keys it asks without a signature: then only a missing bucket or store is noticed. The error says whether the
+    store, the keys, the bucket or its region is wrong.
     """
     url = bucket_url(bucket, s3=s3)
     headers = signed_headers(url, keys=keys, region=s3.region) if keys else {"host": urlsplit(url).netloc}

@@ -237,8 +237,6 @@ class Feed:
         """Make the writer of the feed's batches, and prepare the sink and the dead letters for it.
 
         Args:
-            spark: the session.
-            sink: where rows go.
             records: see ``BatchWriter.begin``, as for ``fenced`` and ``lost``.
             check_query: for a query with state: see ``query_check``. Without it, a transform with state is refused.
             alone: these records are all that the feed will ever have, so that state may be built from them alone.

@@ -357,10 +357,10 @@ def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict
 
 def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Topics) -> Iterator[DataLoss]:
     """Find the records that keep a feed from resuming; ``ids`` are those of the topics when it read them, if known."""
-    there = partitions_of(topics)
+    partitions = partitions_of(topics)
     for (topic, number), position in sorted(positions.items()):
         described = topics.get(topic)
-        found = there.get((topic, number))
+        found = partitions.get((topic, number))
         first = ids.get(topic, "")
         name = f"{topic}-{number}"
         kind: Kind

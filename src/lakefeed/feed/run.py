@@ -148,10 +148,7 @@ def watch(
     """Wait for the end of a query, report its batches, and stop it on request.
 
     Counts the query's ``batches``. ``requests`` counts those of each batch to S3, of which it should make at most
-    ``request_budget``.
-
-    Raises:
-        LakefeedError: the query failed.
+    ``request_budget``. A query that fails is a LakefeedError.
     """
     from pyspark.errors import StreamingQueryException
 

@@ -76,14 +76,8 @@ class Note:
 class Claim:
     """A feed's hold on its checkpoint location, and its ``lakefeed.json``.
 
-    Args:
-        spark: a session that can reach the location.
-        location: the checkpoint location.
-        owner: the feed and the sink that use it. A new location becomes theirs.
-        transform: identifies the feed's transform, noted with a new location.
-
-    Raises:
-        CheckpointMismatch: if it belongs to another feed, feeds another sink, or is not lakefeed's.
+    A new location becomes the owner's, with a note of the feed's ``transform``. A location of another feed, another
+    sink, or other software is a CheckpointMismatch.
     """
 
     def __init__(self, spark: SparkSession, location: str, owner: Owner, *, transform: str | None = None) -> None:
@@ -236,10 +230,7 @@ def checkpoint_state(
 ) -> CheckpointState:
     """Read a checkpoint's state: two files at most, beside their names.
 
-    Args:
-        files: the location's.
-        with_query_id: read the query's id too: one file more.
-        is_numbered: whether its source has offsets; those of other sources are not read.
+    ``with_query_id`` reads one file more. Offsets are read only of a source that ``is_numbered``.
     """
     names = set(files.names())
     logs: dict[str, set[int]] = {"offsets": set(), "commits": set()}

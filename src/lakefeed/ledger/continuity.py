@@ -114,10 +114,8 @@ class ServerLedger(ABC):
     def admit(self, commit: Commit, *, commit_id: str, last: StoredCommit | None, fence: str | None) -> CommitCheck:
         """Return whether a batch or move has to be written, in the transaction that writes it.
 
-        ``last`` is the newest commit, and ``fence`` the one that was taken last.
-
-        Raises:
-            CheckpointMismatch: another driver has taken over, or the commit does not begin where the last one ended.
+        ``last`` is the newest commit, and ``fence`` the one that was taken last. A CheckpointMismatch if another driver
+        has taken over, or the commit does not begin where the last one ended.
         """
         # Before the fence: the commit may have landed, its answer been lost, and another driver taken over.
         if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:

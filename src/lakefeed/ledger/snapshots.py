@@ -123,11 +123,7 @@ def stored_position(table: str, feed: str, *, connections: Connections) -> Posit
 
 
 def position_in(table: Table, feed: str, *, where: str) -> Position | None:
-    """Return where a feed stands in a table, as ``IcebergLedger.position`` does; ``where`` is for messages.
-
-    Raises:
-        CheckpointMismatch: the table was rolled back, and its position is unknown.
-    """
+    """Return where a feed stands in a table, as ``IcebergLedger.position`` does; ``where`` is for messages."""
     text = table.properties.get(f"{POSITION}.{feed}")
     recorded = Position.from_json(text) if text is not None else None
     line, whole = ancestors(table)

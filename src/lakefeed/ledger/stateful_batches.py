@@ -24,12 +24,12 @@ def with_batch(ranges: OffsetRanges, *, batch_id: int, query_id: str) -> OffsetR
 def without_batches(ranges: OffsetRanges) -> OffsetRanges:
     """Return the topics' ranges alone."""
     ids = {topic: topic_id for topic, topic_id in ranges.topic_ids.items() if topic != BATCHES}
-    return OffsetRanges(tuple(each for each in ranges.ranges if each.topic != BATCHES), ids)
+    return OffsetRanges(tuple(span for span in ranges.ranges if span.topic != BATCHES), ids)
 
 
 def has_state(ranges: OffsetRanges) -> bool:
     """Return whether these are ranges of a query with state."""
-    return any(each.topic == BATCHES for each in ranges.ranges)
+    return (BATCHES, 0) in ranges.ends
 
 
 def is_landed_unlogged(commit: Commit, newest: Commit | None) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+from lakefeed.offsets.ranges import OffsetRanges, Partition
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,10 @@ class StepBack:
 def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -> StepBack | None:
     """Plan how dead letters follow a feed that has moved back, or entered a topic that was recreated.
 
-    Args:
-        feed: its name.
-        letters: the newest commit of its dead letters.
-        position: the newest commit of its rows; None if there is none.
-
-    Returns:
-        None if they are not ahead of it.
+    ``letters`` are the ranges of their newest commit, ``position`` those of the rows' newest one, if there is one.
+    Returns None if the letters are not ahead.
     """
-    stands = {} if position is None else position.ends
-    ids = {} if position is None else position.topic_ids
+    stands, ids = (position.ends, position.topic_ids) if position is not None else ({}, {})
     moved: dict[Partition, tuple[int, int]] = {}
     ends: dict[Partition, int] = {}
     deleted: dict[Partition, tuple[int, int]] = {}
@@ -54,8 +48,7 @@ def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -
             moved[key] = (span.end, ends[key])
     if not moved and not left:
         return None
-    topic_ids = {topic: ids.get(topic, letters.topic_ids.get(topic, "")) for topic, _ in ends}
-    ranges = OffsetRanges(tuple(OffsetRange(*key, at, at) for key, at in ends.items()), topic_ids)
+    ranges = OffsetRanges.at(ends, {topic: ids.get(topic, letters.topic_ids.get(topic, "")) for topic, _ in ends})
     return StepBack(Commit(feed, 0, ranges, move=PositionReset("rewind", moved, left)), deleted)
 
 

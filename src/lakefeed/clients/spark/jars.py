@@ -165,10 +165,9 @@ def repository_from_environment(default: str) -> Repository:
 def fetch(groups: Iterable[str]) -> list[Path]:
     """Fetch what the cache lacks of some groups' jars; return all their paths in class path order.
 
-    With a warm cache this reads and hashes the files and needs no network. Safe when several processes do
-    it at once: each writes a temporary file and renames it.
-
-    A file that does not arrive, or is not what the lock says, is a DownloadError; nothing half-written is left.
+    With a warm cache this reads and hashes the files and needs no network. Several processes may do it at once: each
+    writes a temporary file and renames it. A file that does not arrive, or is not what the lock says, is a
+    DownloadError; nothing half-written is left.
     """
     lock = read_lock()
     artifacts = lock.of(groups)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
     from pyspark.sql import SparkSession
 
-    from lakefeed.config.connections import Catalog, Connections
+    from lakefeed.config.connections import Connections
 
 # Settings that hold several: what a user adds stands behind what lakefeed needs.
 _LISTS = {
@@ -56,9 +56,6 @@ def settings(
     """
     connections = connections or default_connections()
     master = master or "local[*]"
-    catalogs: dict[str, str] = {}
-    for catalog_name, catalog in connections.catalogs.items():
-        catalogs |= _catalog(catalog_name, catalog, connections)
     pattern = secrets.pattern({*secrets.keys_of(connections), *secret_keys})
     return {
         "spark.master": master,
@@ -80,7 +77,7 @@ def settings(
         "spark.plugins": "io.lakefeed.s3.MeterPlugin",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         **_s3a(connections),
-        **catalogs,
+        **_catalogs(connections),
     }
 
 
@@ -259,9 +256,9 @@ def _s3a(connections: Connections) -> dict[str, str]:
     }
 
 
-def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str, str]:
+def _catalogs(connections: Connections) -> dict[str, str]:
     s3 = connections.s3
-    properties = {
+    shared = {
         "io-impl": S3_FILE_IO,
         # The ledger is read from the table: a cached table would show a stale position.
         "cache-enabled": "false",
@@ -273,10 +270,13 @@ def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str,
         "s3.path-style-access": str(s3.uses_path_style).lower(),
         # One PUT a data file: multipart begins above any size that the sink writes by default.
         "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
-        **catalog.settings(),
     }
-    prefix = f"spark.sql.catalog.{name}"
-    return {prefix: FEED_CATALOG} | {f"{prefix}.{key}": value for key, value in properties.items() if value is not None}
+    found: dict[str, str] = {}
+    for name, catalog in connections.catalogs.items():
+        prefix, properties = f"spark.sql.catalog.{name}", {**shared, **catalog.settings()}
+        found[prefix] = FEED_CATALOG
+        found |= {f"{prefix}.{key}": value for key, value in properties.items() if value is not None}
+    return found
 
 
 def _set_secrets(spark: SparkSession, connections: Connections) -> None:

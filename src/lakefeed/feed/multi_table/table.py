@@ -45,11 +45,8 @@ def next_ranges(
 ) -> OffsetRanges:
     """Return the ranges of the next batch: each partition gets its share of the limit, and at least one offset.
 
-    Args:
-        position: where the table stands, by partition; one that is missing begins at the topic's first offset.
-        topic: as it is now.
-        limit: so many offsets at most, but for one of each partition.
-        until: not beyond these. Default: up to the topic's end.
+    A partition that the table's ``position`` lacks begins at the topic's first offset. No range goes beyond ``until``,
+    by default the topic's end.
     """
     left = []
     for partition in topic.partitions:
