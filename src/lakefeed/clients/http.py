@@ -75,44 +75,47 @@ def exchange(
     """
     parts = urlsplit(url)
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    deadline = _Deadline(seconds)
+    until = time.monotonic() + seconds
     try:
-        connection = _connect(parts.scheme, parts.hostname or "", parts.port, deadline, context)
+        connection = _connect(parts.scheme, parts.hostname or "", parts.port, seconds, context)
+        timer = threading.Timer(max(0.0, until - time.monotonic()), _shut_down, (connection.sock,))
+        timer.daemon = True
+        timer.start()
         try:
+            if isinstance(connection.sock, ssl.SSLSocket):
+                connection.sock.do_handshake()
             connection.request(method, path, body=body, headers=dict(headers))
             answer = connection.getresponse()
             text = answer.read(most_bytes + 1)
             if len(text) <= most_bytes and answer.length and method != "HEAD":
                 raise http.client.IncompleteRead(text, answer.length)
         finally:
+            timer.cancel()
             connection.close()
     except (OSError, http.client.HTTPException):
-        deadline.check()
-        raise
-    finally:
-        deadline.cancel()
-    deadline.check()
+        if time.monotonic() < until:
+            raise
+    # What a server sends without a length looks whole when the time is over.
+    if time.monotonic() >= until:
+        raise TimeoutError(f"no whole answer within {seconds:g} s")
     if len(text) > most_bytes:
         raise http.client.HTTPException(f"the answer has more than {most_bytes} bytes")
     return Response(answer.status, text)
 
 
 def _connect(
-    scheme: str, host: str, port: int | None, deadline: _Deadline, context: ssl.SSLContext | None
+    scheme: str, host: str, port: int | None, seconds: float, context: ssl.SSLContext | None
 ) -> http.client.HTTPConnection:
+    """Open a connection, whose TLS handshake is still to be done."""
     kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-    connection = kind(host, port, timeout=deadline.seconds)
-    sock = socket.create_connection((connection.host, connection.port), timeout=deadline.seconds)
+    connection = kind(host, port, timeout=seconds)
+    sock = socket.create_connection((connection.host, connection.port), timeout=seconds)
     try:
-        deadline.watch(sock)
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if scheme == "https":
             trusting = context or ssl.create_default_context()
-            wrapped = trusting.wrap_socket(sock, server_hostname=connection.host, do_handshake_on_connect=False)
-            sock = wrapped
-            deadline.watch(wrapped)
-            wrapped.do_handshake()
+            sock = trusting.wrap_socket(sock, server_hostname=connection.host, do_handshake_on_connect=False)
     except BaseException:
         sock.close()
         raise
@@ -120,38 +123,8 @@ def _connect(
     return connection
 
 
-class _Deadline:
-    """Shuts a socket down when the time is over, which ends every wait for it."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._over = False
-        self._sock: socket.socket | None = None
-        self._lock = threading.Lock()
-        self._timer = threading.Timer(seconds, self._end)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def watch(self, sock: socket.socket) -> None:
-        """Make it the socket that is shut down; at once, if the time is over."""
-        with self._lock:
-            self._sock = sock
-        if self._over:
-            self._end()
-
-    def check(self) -> None:
-        """Raise TimeoutError if the time is over."""
-        if self._over:
-            raise TimeoutError(f"no whole answer within {self.seconds:g} s")
-
-    def cancel(self) -> None:
-        """End the watch."""
-        self._timer.cancel()
-
-    def _end(self) -> None:
-        with self._lock:
-            self._over = True
-            if self._sock is not None:
-                plain: Any = socket.socket.shutdown  # Not TLS's own: it would change the object under its reader.
-                with suppress(OSError):
-                    plain(self._sock, socket.SHUT_RDWR)
+def _shut_down(sock: socket.socket) -> None:
+    """End every wait for a socket."""
+    plain: Any = socket.socket.shutdown  # Not TLS's own: it would change the object under its reader.
+    with suppress(OSError):
+        plain(sock, socket.SHUT_RDWR)

@@ -17,7 +17,7 @@ from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchWriter, CountInQuery, CountPerAttempt
 from lakefeed.feed.open import FeedIdentity
-from lakefeed.feed.row_builder import FeedDecoder, RowBuilder
+from lakefeed.feed.row_builder import FeedDecoder
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
@@ -246,8 +246,9 @@ class Feed:
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
             dead_letters.ensure()
-        counting = None if check_query is None else lambda rows: CountInQuery(spark, rows, sink)
-        writer = self.batch_writer(spark, sink, dead_letters, counting=counting, check_query=check_query)
+        writer = self.batch_writer(spark, sink, dead_letters, check_query)
+        if check_query is not None:
+            writer.counting = CountInQuery(spark, writer.rows, sink)
         writer.begin(records, fenced=fenced, lost=lost)
         return writer
 
@@ -256,24 +257,19 @@ class Feed:
         spark: SparkSession,
         sink: RowSink,
         dead_letters: DeadLetterStore | None,
-        *,
-        counting: Callable[[RowBuilder], CountInQuery] | None = None,
         check_query: QueryCheck | None = None,
     ) -> BatchWriter:
-        """Make the writer of the feed's batches, as for ``begin_writer``; nothing is created or changed.
-
-        ``counting`` makes the counter of a query that reads its records itself; by default each attempt has one.
-        """
+        """Make the writer of the feed's batches, as for ``begin_writer``; nothing is created or changed."""
         config, source = self.config, self.config.source.numbered
         rows = self.decoder.row_builder(spark, sink, self.transform, check=check_query)
         # The rows of a query with state cannot be built from a part of its records.
-        hands_over_records = counting is None
+        hands_over_records = check_query is None
         return BatchWriter(
             spark,
             feed=config.name,
             sink=sink,
             rows=rows,
-            counting=CountPerAttempt(spark, rows, sink) if counting is None else counting(rows),
+            counting=CountPerAttempt(spark, rows, sink),
             dead_letters=dead_letters,
             budget=config.dead_letters.budget if config.dead_letters else None,
             most_records=source.max_records_per_batch if source is not None and hands_over_records else None,
@@ -292,9 +288,8 @@ class Feed:
         kept = self._kept
         if kept.table is not None:
             self.connections.catalog(catalog_of(kept.table))
-            return DeadLetterTable(
-                spark, kept.table, feed=self.config.name, records=partial(self.source.reread_with_headers, spark)
-            )
+            records = partial(self.source.reread_with_headers, spark)
+            return DeadLetterTable(spark, kept.table, feed=self.config.name, records=records)
         return DeadLetterTopic(spark, kept.topic or "", feed=self.config.name, source=self.config.kafka)
 
     @property

@@ -175,8 +175,7 @@ class MultiTableScheduler:
         began, before = time.monotonic(), s3_requests(self._spark)
 
         def step(table: TableTask) -> tuple[str, BatchResult | None, str | None]:
-            limit = self._source.max_records_per_batch
-            return table.topic, *table.step(topics[table.topic], limit=limit, until=self._ends(table.topic))
+            return table.topic, *table.step(topics[table.topic], until=self._ends(table.topic))
 
         # The tables of one session write one after the other.
         due = self._due(topics)

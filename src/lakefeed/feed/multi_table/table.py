@@ -162,15 +162,14 @@ class TableTask:
         return {span.partition: span.end for span in self._reached.ranges}
 
     def step(
-        self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
+        self, topic: TopicDescription, *, until: Mapping[int, int] | None = None
     ) -> tuple[BatchResult | None, str | None]:
         """Write the next batch, if there are records for it; returns its result, and a message for the user.
 
-        Raises:
-            LakefeedError: the batch failed, and the pipeline file says that the job ends then.
+        A failure is raised if the pipeline file says that the job ends then.
         """
         try:
-            result = self._write_next(topic, limit=limit, until=until)
+            result = self._write_next(topic, until)
         except _failures() as error:
             return None, self._fail(translate(error))
         note = None if self.failure is None else "resumes"
@@ -199,9 +198,7 @@ class TableTask:
             failure=None if self.failure is None else str(self.failure),
         )
 
-    def _write_next(
-        self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None
-    ) -> BatchResult | None:
+    def _write_next(self, topic: TopicDescription, until: Mapping[int, int] | None) -> BatchResult | None:
         writer = self._writer or self._begin(topic)
         if lost := list(find_data_loss(self._reached.ends, self._reached.topic_ids, {self.topic: topic})):
             raise RecordsLost(
@@ -209,6 +206,7 @@ class TableTask:
                 where=self.table,
                 hint=GIVE_UP,
             )
+        limit = self.feed.config.kafka.max_records_per_batch
         ranges = next_ranges(self._position, topic, limit=limit, until=until)
         if not ranges.records:
             return None
