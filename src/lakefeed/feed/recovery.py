@@ -25,6 +25,7 @@ GIVE_UP = (
     "table's ledger"
 )
 TO_TABLE = "lakefeed offsets rewind pipeline.yaml --to table"
+NEW_TABLE = "name a new table and a new checkpoint location, which read the topics again"
 WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the table is"
 Kind = Literal["recreated", "overtaken", "ahead", "gone", "unread"]
 Topics = Mapping[str, TopicDescription | None]
@@ -205,7 +206,7 @@ def _without_commits(facts: Facts) -> Start:
 def _table_behind(facts: Facts, behind: str) -> CheckpointMismatch:
     again = f"or read these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}"
     if facts.stateful:
-        again = "or name a new table and a new checkpoint location, which read the topics again: state cannot go back"
+        again = f"or {NEW_TABLE}: state cannot go back"
     return CheckpointMismatch(
         f"the table of feed '{facts.feed}' is behind its checkpoint: {behind}. The table was rolled back or recreated, "
         "or is another one",
@@ -228,7 +229,7 @@ def _from_state(facts: Facts) -> Start:
         raise CheckpointMismatch(
             f"the query of feed '{facts.feed}' keeps state now, and the table was filled by one that kept none",
             where=facts.sink,
-            hint="name a new table and a new checkpoint location, which read the topics again",
+            hint=NEW_TABLE,
         )
     landed = next(span.end for span in last.ranges.ranges if span.topic == BATCHES)
     difference = f"the checkpoint is at batch {planned}, and the table has {landed} batches"
@@ -265,7 +266,7 @@ def _state_lost(facts: Facts, difference: str) -> CheckpointMismatch:
         f"the state of feed '{facts.feed}' is lost: {difference}. What its windows and keys have counted so far, and "
         "what it has read of a source without offsets, is only in the checkpoint; without it the rows would be wrong",
         where=facts.sink,
-        hint="restore the checkpoint; or name a new table and a new checkpoint location, which read the topics again",
+        hint=f"restore the checkpoint; or {NEW_TABLE}",
     )
 
 
@@ -276,8 +277,7 @@ def require_no_state(facts: Facts) -> None:
         raise CheckpointMismatch(
             f"the table of feed '{facts.feed}' was filled by a transform that keeps state, and this one keeps none",
             where=facts.sink,
-            hint="put the transform back; or name a new table and a new checkpoint location, which read the topics "
-            "again",
+            hint=f"put the transform back; or {NEW_TABLE}",
         )
 
 
