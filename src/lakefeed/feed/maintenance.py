@@ -104,8 +104,12 @@ def upkeep_beside_feed(
             notes.append(f"upkeep of {table} took {result.seconds:.1f} s: {result.sentence}")
 
     def run(settings: Upkeep) -> None:
-        first = _first_time(settings, tables, connections)
-        if not stop.wait(max(0.0, first - time.time())):
+        now = time.time()
+        if settings.at is None:
+            # A job that ends before ``every`` is over counts from the last one.
+            with suppress(Exception):  # The table does not exist yet, or cannot be read: the first look reports that.
+                now = LastUpkeep.of(open_table(tables()[0], connections=connections).properties).at or now
+        if not stop.wait(max(0.0, next_time(settings, now=now) - time.time())):
             repeat_upkeep(
                 tables,
                 spark=spark,
@@ -127,12 +131,3 @@ def upkeep_beside_feed(
         if thread.is_alive():
             # After the current piece, which is bounded by upkeep.compact.group_mb.
             thread.join()
-
-
-def _first_time(settings: Upkeep, tables: Callable[[], Sequence[str]], connections: Connections) -> float:
-    """Return the time of the first upkeep; a job that ends before ``every`` is over counts from the last one."""
-    now = time.time()
-    if settings.at is None:
-        with suppress(Exception):  # The table does not exist yet, or cannot be read: the first look will report that.
-            now = LastUpkeep.of(open_table(tables()[0], connections=connections).properties).at or now
-    return next_time(settings, now=now)

@@ -231,7 +231,7 @@ def _from_state(facts: Facts) -> Start:
             where=facts.sink,
             hint=NEW_TABLE,
         )
-    landed = next(span.end for span in last.ranges.ranges if span.topic == BATCHES)
+    landed = last.ranges.ends[BATCHES, 0]
     difference = f"the checkpoint is at batch {planned}, and the table has {landed} batches"
     if planned < 0 or state.damage is not None:
         damage = "is empty" if state.damage is None else f"is damaged: {state.damage}"

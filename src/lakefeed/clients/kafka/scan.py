@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
@@ -25,13 +26,14 @@ def scan(
 
     ``starts`` are the first offsets by partition (default: all), ``since`` a time of records in seconds since 1970.
     """
-    described = Topics(cluster.bootstrap_servers, options=cluster.options).describe(topic)
+    topics = Topics(cluster.bootstrap_servers, options=cluster.options)
+    described = topics.describe(topic)
     ends = described.ends
     first = {part.id: max(part.start_offset, (starts or {}).get(part.id, 0)) for part in described.partitions}
+    if since is not None and since > 0:
+        at = topics.offsets_at(topic, datetime.fromtimestamp(since, UTC))
+        first = {partition: max(offset, at.get(partition, ends[partition])) for partition, offset in first.items()}
     with open_consumer(cluster, "lakefeed-scan", {"auto.offset.reset": "earliest"}) as consumer:
-        if since is not None:
-            for partition, offset in _offsets_at(consumer, topic, sorted(ends), since).items():
-                first[partition] = max(first[partition], ends[partition] if offset < 0 else offset)
         left = {partition for partition, end in ends.items() if first[partition] < end}
         try:
             consumer.assign([TopicPartition(topic, partition, first[partition]) for partition in sorted(left)])
@@ -105,16 +107,6 @@ def _poll(consumer: Consumer, *, where: str) -> Any:
     except KafkaException as failure:
         raise _unreadable(failure, where) from None
     return message
-
-
-def _offsets_at(consumer: Consumer, topic: str, partitions: list[int], since: float) -> dict[int, int]:
-    """Return the first offset of each partition from a time on; negative if there is none."""
-    requested = [TopicPartition(topic, partition, int(since * 1000)) for partition in partitions]
-    try:
-        answers = consumer.offsets_for_times(requested, timeout=SILENCE_SECONDS)
-    except KafkaException as failure:
-        raise _unreadable(failure, f"topic {topic}") from None
-    return {answer.partition: answer.offset for answer in answers}
 
 
 def _unreadable(failure: KafkaException, where: str) -> Unreachable:

@@ -110,13 +110,12 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
     for name, topic in topics.items():
         starts = {} if selection.since is None else cluster.offsets_at(name, selection.since)
         ends = {} if selection.until is None else cluster.offsets_at(name, selection.until)
-        for each in topic.partitions:
-            start = each.start_offset if selection.since is None else starts.get(each.id)
-            end = each.end_offset if selection.until is None else ends.get(each.id)
+        for partition in topic.partitions:
+            start = partition.start_offset if selection.since is None else starts.get(partition.id)
             # No record is that late; and what an open transaction has written is not there yet.
-            end = each.end_offset if end is None else min(end, each.end_offset)
+            end = min(ends.get(partition.id, partition.end_offset), partition.end_offset)
             if start is not None and start < end:
-                found.append(OffsetRange(name, each.id, start, end))
+                found.append(OffsetRange(name, partition.id, start, end))
     return sorted(found)
 
 
