@@ -24,8 +24,7 @@ from lakefeed.feed.feed import Feed
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.offsets.sets import difference, intersection, portions, union
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, difference, intersection, portions, union
 from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
 

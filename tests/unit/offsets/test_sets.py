@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.offsets.sets import Offsets, difference, intersection, layers, overlapping, portions, union
+from lakefeed.offsets.ranges import OffsetRange, Offsets, difference, intersection, layers, overlapping, portions, union
 
 Offset = tuple[str, int, int]
 

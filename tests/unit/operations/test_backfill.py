@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.ledger.feed_position import CommittedOffsets, Position
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.offsets.sets import union
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, union
 from lakefeed.operations.backfill import BackfillPlan, BackfillRequest, find_missing
 
 TOPIC, ID = "trips", "id-one"

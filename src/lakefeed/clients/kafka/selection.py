@@ -11,8 +11,7 @@ from lakefeed.clients.kafka.librdkafka import isolation_level, missing_topic
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.offsets.sets import overlapping
+from lakefeed.offsets.ranges import OffsetRange, overlapping
 
 LONGEST_LIST = 20
 _AGO = re.compile(r"\s*(\d{1,9})\s*(s|m|h|d|seconds?|minutes?|hours?|days?)\s*")

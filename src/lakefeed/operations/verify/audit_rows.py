@@ -9,8 +9,7 @@ from itertools import pairwise
 
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
-from lakefeed.offsets.ranges import OffsetRange, Partition
-from lakefeed.offsets.sets import Offsets
+from lakefeed.offsets.ranges import OffsetRange, Offsets, Partition
 from lakefeed.operations.verify.evidence import Evidence, Finding, Keyed, Letters, covered, kept_moves
 from lakefeed.operations.verify.row_offsets import RowCoverage
 

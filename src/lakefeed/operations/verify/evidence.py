@@ -29,8 +29,7 @@ from lakefeed.ledger.snapshots import (
     upserts_in,
 )
 from lakefeed.ledger.stateful_batches import without_batches
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.offsets.sets import union
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, union
 from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, count_keyed_rows, scan_row_offsets
 from lakefeed.sinks.dead_letters.store import BACKFILLS
 from lakefeed.sinks.definition import StoredRows

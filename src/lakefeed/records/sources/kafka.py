@@ -14,8 +14,7 @@ from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, RecordsLost
 from lakefeed.ledger.feed_position import Position
-from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, spark_marks, spark_offsets
-from lakefeed.offsets.sets import layers
+from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, layers, spark_marks, spark_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
