@@ -71,11 +71,9 @@ def _halves(ranges: Sequence[OffsetRange]) -> tuple[tuple[OffsetRange, ...], tup
     for span in ranges:
         middle = span.start + min(left, span.records)
         left -= middle - span.start
-        if middle > span.start:
-            first.append(span.cut(span.start, middle))
-        if middle < span.end:
-            second.append(span.cut(middle, span.end))
-    return tuple(first), tuple(second)
+        first.append(span.cut(span.start, middle))
+        second.append(span.cut(middle, span.end))
+    return tuple(span for span in first if span.records), tuple(span for span in second if span.records)
 
 
 def listed(ranges: Sequence[OffsetRange]) -> str:

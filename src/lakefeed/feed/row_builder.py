@@ -79,20 +79,20 @@ class RowBuilder:
         return self._storable(records if self.is_decoded else split_by_topic(records, self.streams, read))
 
 
+@dataclass
 class FeedDecoder:
     """The decoder of one feed, as its settings, the registry and the sink's remembered schema say.
 
     Asks the registry once, when it is first needed.
     """
 
-    def __init__(self, config: PipelineConfig) -> None:
-        self._config = config
-        self._resolved: ResolvedDecoder | None = None
+    config: PipelineConfig
+    _resolved: ResolvedDecoder | None = None
 
     @cached_property
     def policy(self) -> RecordPolicy:
         """When a record is a row, is skipped, is a dead letter or stops the feed."""
-        config = self._config
+        config = self.config
         return RecordPolicy(
             on_error="fail" if config.dead_letters is None else "dead_letter",
             on_null="keep" if tombstones_delete(config) else config.decode.on_null,
@@ -111,7 +111,7 @@ class FeedDecoder:
         check: Callable[[DataFrame], None] | None = None,
     ) -> RowBuilder:
         """Make the builder of the sink's rows, with the reader's schema that the sink remembers."""
-        config = self._config
+        config = self.config
         decoder = self._resolve(spark, sink)
         return RowBuilder(
             schema=ReaderSchema(decoder, policy=config.schema_.on_change, keeper=sink),
@@ -131,7 +131,7 @@ class FeedDecoder:
         def read(records: DataFrame) -> DataFrame:
             return rows(
                 decoded(records, decoder.spec, key=decoder.key),
-                keep=kept_metadata(self._config),
+                keep=kept_metadata(self.config),
                 on_null="fail" if policy.on_null == "dead_letter" else policy.on_null,
                 on_bad_timestamp=policy.on_bad_timestamp,
                 envelope=policy.envelope,
@@ -142,7 +142,7 @@ class FeedDecoder:
 
     def _resolve(self, spark: SparkSession, sink: RowSink | None = None) -> ResolvedDecoder:
         if self._resolved is None:
-            config, source = self._config, self._config.source.numbered
+            config, source = self.config, self.config.source.numbered
             recorded = sink.stored_schema() if sink is not None and config.decode.is_sampled else None
             sampled = recorded.schema if recorded else None
             self._resolved = (

@@ -140,16 +140,11 @@ def _java_version(java: Path) -> str:
     """Return what ``java -version`` prints, on whichever stream."""
     try:
         done = subprocess.run(
-            [str(java), "-version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_JAVA_SECONDS,
-            check=False,
+            [str(java), "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_JAVA_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return done.stdout.decode(errors="replace")
+    return (done.stderr + done.stdout).decode(errors="replace")
 
 
 def _major(answer: str) -> int | None:

@@ -89,7 +89,6 @@ class MultiTableScheduler:
         self._isolation = isolation_level(self._source)
         self._once = options.once or config.trigger == AVAILABLE_NOW
         self._seconds = 0.0 if self._once else float(seconds_of(config.trigger))
-        self._until: Mapping[str, TopicDescription] | None = None
         self._looked_at = -LOOK_FOR_TOPICS_SECONDS
         self._answered_at = time.monotonic()
 
@@ -111,8 +110,9 @@ class MultiTableScheduler:
                 if topics is None:
                     stop.wait(PAUSE_SECONDS)
                     continue
-                if self._once and not self._until:
-                    self._until = topics
+                for name, table in self.tables.items():
+                    if self._once and table.until is None:
+                        table.until = topics[name].ends if name in topics else {}
                 results = self._round(topics, on_batch)
                 if results and self._due(topics):
                     continue
@@ -160,14 +160,8 @@ class MultiTableScheduler:
         return [
             (number, table)
             for number, (name, table) in enumerate(self.tables.items())
-            if name in topics and table.is_due(topics[name], until=self._ends(name))
+            if name in topics and table.is_due(topics[name])
         ]
-
-    def _ends(self, topic: str) -> dict[int, int] | None:
-        if self._until is None:
-            return None
-        found = self._until.get(topic)
-        return found.ends if found else {}
 
     def _round(
         self, topics: Mapping[str, TopicDescription], on_batch: Callable[[BatchProgress], None]
@@ -175,7 +169,7 @@ class MultiTableScheduler:
         began, before = time.monotonic(), s3_requests(self._spark)
 
         def step(table: TableTask) -> tuple[str, BatchResult | None, str | None]:
-            return table.topic, *table.step(topics[table.topic], until=self._ends(table.topic))
+            return table.topic, *table.step(topics[table.topic])
 
         # The tables of one session write one after the other.
         due = self._due(topics)

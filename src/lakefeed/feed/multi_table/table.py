@@ -35,13 +35,12 @@ NOTHING = OffsetRanges(())
 Part = TypeVar("Part")
 
 
-def backlog(position: Mapping[int, int], topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
-    """Count the offsets that the table has not read yet, up to ``until``: see ``next_ranges``."""
-    return next_ranges(position, topic, limit=sys.maxsize, until=until).records
-
-
 def next_ranges(
-    position: Mapping[int, int], topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
+    position: Mapping[int, int],
+    topic: TopicDescription,
+    *,
+    limit: int = sys.maxsize,
+    until: Mapping[int, int] | None = None,
 ) -> OffsetRanges:
     """Return the ranges of the next batch: each partition gets its share of the limit, and at least one offset.
 
@@ -109,6 +108,7 @@ class TableTask:
 
     Attributes:
         feed: of this topic alone.
+        until: the end offsets up to which a run that ends by itself writes.
         failure: why it is paused or stopped; None if it is not.
     """
 
@@ -119,6 +119,7 @@ class TableTask:
     retry_seconds: int
     from_latest: bool = False
     accept_loss: bool = False
+    until: Mapping[int, int] | None = None
     failure: LakefeedError | None = None
     batches: int = 0
     rows: int = 0
@@ -134,7 +135,7 @@ class TableTask:
     def table(self) -> str:
         return self.feed.config.sink.ledger_table
 
-    def is_due(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> bool:
+    def is_due(self, topic: TopicDescription) -> bool:
         """Check that there are records to write, and the table does not wait after a failure."""
         if self.failure is not None and (self.on_failure == "stop" or time.monotonic() < self._retry_at):
             return False
@@ -143,9 +144,9 @@ class TableTask:
         if self._writer is None:
             # A topic without a record may be without a schema too.
             return any(topic.ends.values())
-        lag = self.backlog(topic, until=until)
+        lag = next_ranges(self._position, topic, until=self.until).records
         source = self.feed.config.kafka
-        if lag == 0 or until is not None or lag >= (source.min_records_per_batch or 0):
+        if lag == 0 or self.until is not None or lag >= (source.min_records_per_batch or 0):
             return lag > 0
         # Too few records for a batch, unless the first has waited long enough.
         now = time.monotonic()
@@ -153,23 +154,21 @@ class TableTask:
             self._waiting_since = now
         return now - self._waiting_since >= source.max_wait_seconds
 
-    def backlog(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
+    def backlog(self, topic: TopicDescription) -> int:
         """Return how many offsets are not written yet; all offsets of the topic if the table has not begun."""
-        return backlog(self._position, topic, until=until)
+        return next_ranges(self._position, topic).records
 
     @property
     def _position(self) -> Mapping[int, int]:
         return {span.partition: span.end for span in self._reached.ranges}
 
-    def step(
-        self, topic: TopicDescription, *, until: Mapping[int, int] | None = None
-    ) -> tuple[BatchResult | None, str | None]:
+    def step(self, topic: TopicDescription) -> tuple[BatchResult | None, str | None]:
         """Write the next batch, if there are records for it; returns its result, and a message for the user.
 
         A failure is raised if the pipeline file says that the job ends then.
         """
         try:
-            result = self._write_next(topic, until)
+            result = self._write_next(topic)
         except _failures() as error:
             return None, self._fail(translate(error))
         note = None if self.failure is None else "resumes"
@@ -198,7 +197,7 @@ class TableTask:
             failure=None if self.failure is None else str(self.failure),
         )
 
-    def _write_next(self, topic: TopicDescription, until: Mapping[int, int] | None) -> BatchResult | None:
+    def _write_next(self, topic: TopicDescription) -> BatchResult | None:
         writer = self._writer or self._begin(topic)
         if lost := list(find_data_loss(self._reached.ends, self._reached.topic_ids, {self.topic: topic})):
             raise RecordsLost(
@@ -207,7 +206,7 @@ class TableTask:
                 hint=GIVE_UP,
             )
         limit = self.feed.config.kafka.max_records_per_batch
-        ranges = next_ranges(self._position, topic, limit=limit, until=until)
+        ranges = next_ranges(self._position, topic, limit=limit, until=self.until)
         if not ranges.records:
             return None
         result = writer.write(self.feed.source.reread(self.spark, ranges.ranges), ranges, self._batch_id)

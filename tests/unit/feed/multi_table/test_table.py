@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
-from lakefeed.feed.multi_table.table import TableTask, backlog, next_ranges
+from lakefeed.feed.multi_table.table import TableTask, next_ranges
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.pipeline import Pipeline
 from tests.unit.config.test_topic_tables import ENVIRONMENT, written
@@ -36,7 +36,7 @@ def test_batch_after_batch_takes_each_offset_once(given_spans: list[tuple[int, i
     described = topic(*given_spans)
     position: dict[int, int] = {}
     taken: list[tuple[int, int]] = []
-    while backlog(position, described):
+    while next_ranges(position, described).records:
         ranges = next_ranges(position, described, limit=limit)
         assert 0 < ranges.records <= limit + len(given_spans)
         taken += [(each.partition, offset) for each in ranges.ranges for offset in range(each.start, each.end)]
@@ -56,12 +56,12 @@ def test_every_partition_is_in_every_batch_and_none_with_records_waits(
 
 def test_a_bound_holds_and_what_comes_later_waits() -> None:
     described = topic((0, 10), (0, 4))
-    assert backlog({0: 3}, described, until={0: 5, 1: 0}) == 2
+    assert next_ranges({0: 3}, described, until={0: 5, 1: 0}).records == 2
     assert [each.end for each in next_ranges({0: 3}, described, limit=100, until={0: 5, 1: 0}).ranges] == [5, 0]
 
 
 def test_a_position_beyond_the_end_is_not_read_backwards() -> None:
-    assert backlog({0: 12}, topic((0, 10))) == 0
+    assert next_ranges({0: 12}, topic((0, 10))).records == 0
     assert [(each.start, each.end) for each in next_ranges({0: 12}, topic((0, 10)), limit=5).ranges] == [(12, 12)]
 
 
@@ -101,5 +101,7 @@ def test_a_batch_comes_together_or_its_first_record_has_waited(tmp_path: Path, m
 
 def test_nothing_is_waited_for_at_the_end(tmp_path: Path) -> None:
     gathering = table(tmp_path, min_records_per_batch=100)
-    assert gathering.is_due(topic((0, 1)), until={0: 1})
-    assert not gathering.is_due(topic((0, 0)), until={0: 0})
+    gathering.until = {0: 1}
+    assert gathering.is_due(topic((0, 1)))
+    gathering.until = {0: 0}
+    assert not gathering.is_due(topic((0, 0)))
