@@ -18,6 +18,7 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import JobFailed
 from lakefeed.feed.batch_writer import BatchWriter, CountPerAttempt
 from lakefeed.feed.feed import Feed
+from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Reason
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.records.decode import RecordPolicy
