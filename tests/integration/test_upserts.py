@@ -143,7 +143,7 @@ def test_a_replayed_letter_does_not_undo_what_came_after_it(lake: SparkSession, 
     del blocks["expect"]
     repaired = feed.pipeline(**blocks, sink=sink)
     replayed = repaired.replay(DeadLetterFilter(feed=feed.name), spark=lake)
-    assert replayed.rows == 2
+    assert replayed.rows == 1  # The letter of key 1 is older than its row.
     assert sorted((row["id"], row["city"]) for row in feed.rows()) == [(1, "b"), (2, ""), (3, "c")]
     assert len(feed.rows(f"{feed.table}_history")) == 4
     assert repaired.verify(deep=True).faults == ()
