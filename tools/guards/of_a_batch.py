@@ -161,7 +161,7 @@ DEAD_LETTERS = (
     python(
         "dead letters: those that are there",
         "sinks/dead_letters/table",
-        "if all(reached.get((each.topic, each.partition), 0) >= each.end for each in marks):",
+        "if all(reached.get(each.key, 0) >= each.end for each in marks):",
         "if False:",
         f"{LETTERS}dead_letters_lost_to_a_crash_are_written_at_the_next_start",
     ),

@@ -227,7 +227,7 @@ def _print_summary(done: ReadSummary, *, err: bool = False) -> None:
     if not done.whole:
         say(f"the first {done.rows:,} rows, of {done.offsets:,} offsets; --limit 0 shows all, --to writes them")
         return
-    partitions = len({(part.topic, part.partition) for part in done.ranges})
+    partitions = len({part.key for part in done.ranges})
     rows = "" if done.rows is None else f", {done.rows:,} rows"
     say(
         f"{done.target}: {done.records:,} records of {done.offsets:,} offsets in {partitions} partitions{rows}"

@@ -205,9 +205,7 @@ class BackfillJob:
         expected = total(newest.counts).dead_letters if newest else 0
         if newest is None or self._dead_letters is None or not expected:
             return 0
-        spans = [
-            span for span in newest.ranges.ranges if newest.counts.get((span.topic, span.partition), ZERO).dead_letters
-        ]
+        spans = [span for span in newest.ranges.ranges if newest.counts.get(span.key, ZERO).dead_letters]
         origin = BackfillOrigin(newest.feed, newest.number, newest.committed_at)
         written = self._dead_letters.complete(writer.rows.classify, origin, spans=spans, expected=expected)
         return expected if written else 0
@@ -240,7 +238,7 @@ def find_missing(
         for (topic, partition), intervals in position.covered.intervals.items()
         for start, end in intervals
     ]
-    ends = {(span.topic, span.partition): span.end for span in position.ranges.ranges}
+    ends = position.ranges.ends
     below = [OffsetRange(*key, 0, end) for key, end in ends.items()]
     held = [
         OffsetRange(*key, part.start_offset, max(part.start_offset, part.end_offset))
@@ -279,7 +277,7 @@ def _require_same(
 
 def _require_behind(ranges: Sequence[OffsetRange], ends: Mapping[Partition, int], *, where: str) -> None:
     for span in union(ranges):
-        end = ends.get((span.topic, span.partition))
+        end = ends.get(span.key)
         if end is None:
             raise ConfigError(f"the feed does not know {span.topic}-{span.partition}", where=f"{where}, range {span}")
         if span.end > end:

@@ -169,10 +169,10 @@ class SecondarySink:
         position = self.sink.position()
         if position is None or again is None:
             return
-        ends = {(each.topic, each.partition): each.end for each in position.ranges.ranges}
+        ends = position.ranges.ends
         spans = []
         for until in commit.ranges.ranges:
-            start = ends.get((until.topic, until.partition), 0)
+            start = ends.get(until.key, 0)
             spans.append(OffsetRange(until.topic, until.partition, start, max(start, until.start)))
         missed = [span for span in spans if span.records]
         if not missed:

@@ -116,8 +116,8 @@ def batches(begin: Begin, topics: Mapping[str, TopicDescription], *, limit: int,
     end = _positions({}, topics, from_latest=True)
     left = tuple(OffsetRange(*key, at, max(at, end[key])) for key, at in sorted(begin.positions.items()) if key in end)
     again = () if begin.again is None or begin.again_is_landed else begin.again.ranges
-    starts = {(span.topic, span.partition): span.start for span in again}
-    backlog = tuple(replace(span, start=starts.get((span.topic, span.partition), span.start)) for span in left)
+    starts = {span.key: span.start for span in again}
+    backlog = tuple(replace(span, start=starts.get(span.key, span.start)) for span in left)
     first = again or spread(left)
     count, tasks = int(any(span.records for span in again)), _tasks(again, most=limit)
     while (requested := sum(span.records for span in left)) and count < MOST_BATCHES:

@@ -127,7 +127,7 @@ def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mappin
     chosen: dict[Partition, tuple[OffsetRange, int]] = {}
     for _, group in groupby(filled, key=lambda span: span.topic):
         few = list(group)[:PARTITIONS]
-        chosen |= {(span.topic, span.partition): (span, max(1, RECORDS // len(few))) for span in few}
+        chosen |= {span.key: (span, max(1, RECORDS // len(few))) for span in few}
     if not chosen:
         return {}
     # A few records are needed, not all that it could fetch meanwhile.

@@ -332,9 +332,9 @@ def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], S
 
 
 def _partitions(counted: Batches) -> Iterator[PartitionPlan]:
-    first = {(span.topic, span.partition): span for span in counted.first}
+    first = {span.key: span for span in counted.first}
     for span in counted.backlog:
-        now = first.get((span.topic, span.partition), replace(span, end=span.start))
+        now = first.get(span.key, replace(span, end=span.start))
         yield PartitionPlan(span.topic, span.partition, start=now.start, first_end=now.end, end=span.end)
 
 

@@ -255,8 +255,8 @@ def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, s
     last = next((commit for commit in commits_of(line, name) if commit.snapshot_id == snapshot_id), None)
     if last is None:
         return
-    counts = ((span, last.counts.get((span.topic, span.partition), ZERO)) for span in last.ranges.ranges)
-    dead = {(span.topic, span.partition): span for span, count in counts if count.dead_letters}
+    counts = ((span, last.counts.get(span.key, ZERO)) for span in last.ranges.ranges)
+    dead = {span.key: span for span, count in counts if count.dead_letters}
     left_out = {key: span for key, span in dead.items() if targets.get(key, 0) > span.start}
     if not left_out:
         return

@@ -101,7 +101,7 @@ def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, i
     if not commits:
         what = "has no commit of the feed up to it" if until else "is none that the table's present state descends from"
         raise ResourceMissing(f"snapshot {snapshot_id} {what}, or it has expired", where=".".join(table.name()))
-    return {(span.topic, span.partition): span.end for span in commits[-1].ranges.ranges}
+    return commits[-1].ranges.ends
 
 
 def parse_offsets(text: str) -> dict[Partition, int]:

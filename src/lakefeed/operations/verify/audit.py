@@ -52,17 +52,17 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
             if commit.move.unknown:
                 ends = {}
         if number:
-            present = {(each.topic, each.partition) for each in commit.ranges.ranges}
+            present = {each.key for each in commit.ranges.ranges}
             for gone in commits[number - 1].ranges.ranges:
-                if (gone.topic, gone.partition) in present:
+                if gone.key in present:
                     continue
                 if gone.topic in left and left[gone.topic] != commit.ranges.topic_ids.get(gone.topic):
                     continue
                 what = f"{gone.topic}-{gone.partition} is missing, the commit before has it up to {gone.end}"
-                found = Finding.of("forgotten", what, (gone.topic, gone.partition), commit=commit)
+                found = Finding.of("forgotten", what, gone.key, commit=commit)
                 yield replace(found, start=gone.end)
         for span in commit.ranges.ranges:
-            partition = (span.topic, span.partition)
+            partition = span.key
             expected = ends.get(partition, span.start)
             if span.start != expected:
                 gap = span.start > expected
@@ -187,12 +187,12 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
     """Each offset of a range is a counted record, or the broker says that it holds none."""
     uncounted: dict[Partition, int] = defaultdict(int)
     for commit in evidence.landed:
-        known = {(span.topic, span.partition) for span in commit.ranges.ranges}
+        known = {span.key for span in commit.ranges.ranges}
         for topic, partition in sorted(commit.counts.keys() - known):
             what = f"records of {topic}-{partition} are counted, and the commit has no range of it"
             yield Finding.of("counts", what, (topic, partition), commit=commit)
         for span in without_batches(commit.ranges).ranges:
-            counted = commit.counts.get((span.topic, span.partition), ZERO).records
+            counted = commit.counts.get(span.key, ZERO).records
             if counted == span.records:
                 continue
             held = None

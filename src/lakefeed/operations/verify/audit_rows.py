@@ -33,7 +33,7 @@ class CommitOutcome:
         """Return the fewest and the most records that can be left; they differ where part of a range was rewound."""
         found = {}
         for span in self.commit.ranges.ranges:
-            partition = (span.topic, span.partition)
+            partition = span.key
             if span.topic in self.left or partition not in self.commit.counts:
                 continue
             counts, gone = self.commit.counts[partition], self.rewound(span)
@@ -53,7 +53,7 @@ class CommitOutcome:
 
     def rewound(self, span: OffsetRange) -> int:
         """Return how many offsets of a range were read again."""
-        limit = self.limits.get((span.topic, span.partition))
+        limit = self.limits.get(span.key)
         return 0 if limit is None else max(0, span.end - max(span.start, limit))
 
 

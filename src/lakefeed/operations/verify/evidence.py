@@ -290,7 +290,7 @@ def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, in
     found: dict[Partition, tuple[int, int]] = {}
     for commit in commits:
         for span in without_batches(commit.ranges).ranges:
-            start, end = found.get((span.topic, span.partition), (span.start, span.end))
+            start, end = found.get(span.key, (span.start, span.end))
             found[span.topic, span.partition] = (min(start, span.start), max(end, span.end))
     return found
 
@@ -327,5 +327,5 @@ def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
         span
         for commit in commits
         for span in without_batches(commit.ranges).ranges
-        if commit.counts.get((span.topic, span.partition), ZERO).records < span.records
+        if commit.counts.get(span.key, ZERO).records < span.records
     ]

@@ -63,7 +63,7 @@ class KinesisStream:
 
     def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
         """Read some records of a commit again, as a batch DataFrame, undecoded."""
-        committed = {(span.topic, span.partition): span for span in of.ranges}
+        committed = {span.key: span for span in of.ranges}
         ranges = []
         for span in spans:
             whole = committed[span.topic, span.partition]
@@ -78,7 +78,7 @@ class KinesisStream:
         offset = None
         if position is not None and any(span.marks for span in position.ranges.ranges):
             at = {span.partition: span.end for span in position.ranges.ranges if span.topic == stream}
-            marks = {(span.topic, span.partition): span.marks[1] for span in position.ranges.ranges if span.marks}
+            marks = {span.key: span.marks[1] for span in position.ranges.ranges if span.marks}
             if position.ranges.topic_ids.get(stream) == self._current_id():
                 offset = self._offset(at, marks)
         found = json.loads(str(jvm.java(self._spark).kinesis.StreamState.of(self._options, offset)))

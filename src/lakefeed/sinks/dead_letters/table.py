@@ -121,10 +121,10 @@ class DeadLetterTable(DeadLetterStore):
         """Write the dead letters of the last commit in one commit, unless the table has them; False then."""
         ledger = commit.properties()[FEED]
         last = IcebergLedger(self._spark, self._table, ledger).position()
-        reached = {} if last is None else {(each.topic, each.partition): each.end for each in last.ranges.ranges}
+        reached = {} if last is None else last.ranges.ends
         marks = spans if ledger == self._feed else commit.ranges.ranges
         # Behind it if a crash came between the two; at it, or moved back to it, if not.
-        if all(reached.get((each.topic, each.partition), 0) >= each.end for each in marks):
+        if all(reached.get(each.key, 0) >= each.end for each in marks):
             return False
         self.write(judge, commit, spans=spans, expected=expected)
         return True

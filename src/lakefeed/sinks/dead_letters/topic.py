@@ -205,7 +205,7 @@ class DeadLetterTopic(DeadLetterStore):
         present = {
             (topic, partition, offset)
             for topic, partition, offset in written
-            if any((topic, partition) == (s.topic, s.partition) and s.start <= offset < s.end for s in spans)
+            if any((topic, partition) == s.key and s.start <= offset < s.end for s in spans)
         }
         if len(present) >= expected:
             return False
