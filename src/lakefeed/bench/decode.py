@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -212,32 +213,6 @@ def _taxi(spark: SparkSession, rows: int) -> DataFrame:
     return taxi_rows(spark, rows).drop(KEY)
 
 
-def _optional(kind: Any) -> list[Any]:
-    return ["null", kind]
-
-
-def _record(name: str, /, **fields: Any) -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
-
-
-_NESTED = _record(
-    "Order",
-    id="long",
-    customer=_record(
-        "Customer",
-        name="string",
-        email=_optional("string"),
-        address=_record("Address", street="string", city="string", zip=_optional("string")),
-    ),
-    items={
-        "type": "array",
-        "items": _record("Item", sku="string", quantity="int", price="double", note=_optional("string")),
-    },
-    labels={"type": "map", "values": "string"},
-    payment=["null", _record("Card", number="string", month="int"), _record("Transfer", account="string"), "double"],
-    status={"type": "enum", "name": "Status", "symbols": ["OPEN", "PAID", "SENT"]},
-    discount=_optional("double"),
-)
 _NESTED_ROWS = (
     "id",
     """named_struct(
@@ -256,20 +231,6 @@ _NESTED_ROWS = (
     "if(id % 2 = 0, null, 0.25D) AS discount",
 )
 
-_LOGICAL = _record(
-    "Event",
-    id={"type": "string", "logicalType": "uuid"},
-    day={"type": "int", "logicalType": "date"},
-    created={"type": "long", "logicalType": "timestamp-micros"},
-    seen={"type": "long", "logicalType": "timestamp-millis"},
-    opens={"type": "long", "logicalType": "local-timestamp-micros"},
-    lasted={"type": "int", "logicalType": "time-millis"},
-    amount={"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
-    balance={"type": "fixed", "name": "Balance", "size": 8, "logicalType": "decimal", "precision": 18, "scale": 4},
-    rate={"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 6},
-    changed=_optional({"type": "long", "logicalType": "timestamp-micros"}),
-    due=_optional({"type": "int", "logicalType": "date"}),
-)
 _LOGICAL_ROWS = (
     "concat('6ba7b810-9dad-11d1-80b4-', lpad(hex(id), 12, '0')) AS id",
     "date_add(DATE'2020-01-01', cast(id % 3000 AS INT)) AS day",
@@ -285,6 +246,10 @@ _LOGICAL_ROWS = (
 )
 
 
+def _schema(name: str) -> str:
+    return files("lakefeed.bench").joinpath(f"{name}.avsc").read_text()
+
+
 def _of(*columns: str) -> Callable[[SparkSession, int], DataFrame]:
     return lambda spark, rows: spark.range(rows).selectExpr(*columns)
 
@@ -296,13 +261,13 @@ CASES: Mapping[str, DecodeCase] = {
         DecodeCase(
             name="nested",
             about="records, an array, a map, unions, an enum",
-            schema=json.dumps(_NESTED),
+            schema=_schema("nested"),
             rows=_of(*_NESTED_ROWS),
         ),
         DecodeCase(
             name="logical",
             about="dates, moments, decimals, a UUID",
-            schema=json.dumps(_LOGICAL),
+            schema=_schema("logical"),
             rows=_of(*_LOGICAL_ROWS),
         ),
     )
