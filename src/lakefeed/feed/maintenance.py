@@ -18,13 +18,14 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
-from lakefeed.feed.feed import Feed
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakefeed.feed.feed import Feed
 
 DEFAULT_EVERY = "1 hour"
 OnBatch = Callable[[BatchProgress], None]

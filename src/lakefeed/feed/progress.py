@@ -16,7 +16,7 @@ from rich.text import Text
 from lakefeed.clients.spark.jvm import java
 from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
-from lakefeed.offsets.ranges import by_partition, offset_number
+from lakefeed.offsets.ranges import offset_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -273,7 +273,11 @@ def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | N
     total = 0
     for source in report["sources"]:
         try:
-            before, after = by_partition(source.get(start)), by_partition(source.get(end))
+            # The names of a Python source's offsets need not be numbers, as partitions are.
+            before, after = (
+                {(topic, name): at for topic, offsets in source.get(place).items() for name, at in offsets.items()}
+                for place in (start, end)
+            )
         except AttributeError:  # Not by topic and partition.
             return None
         if not after.keys() <= before.keys():

@@ -127,11 +127,15 @@ def position_in(table: Table, feed: str, *, where: str) -> Position | None:
     text = table.properties.get(f"{POSITION}.{feed}")
     recorded = Position.from_json(text) if text is not None else None
     line, whole = ancestors(table)
-    for commit in commits_of(line[::-1], feed):
-        if recorded is not None and recorded.snapshot_id == commit.snapshot_id:
+    for snapshot in reversed(line):
+        summary = _summary(snapshot)
+        if summary.get(FEED) != feed or RANGES not in summary:
+            continue
+        if recorded is not None and recorded.snapshot_id == snapshot.snapshot_id:
             return recorded
         # Another engine has moved the table, and left the property behind.
-        return Position(commit.ranges, commit.snapshot_id or 0, is_move=commit.move is not None)
+        commit = Commit.of(snapshot.snapshot_id, summary)
+        return Position(commit.ranges, snapshot.snapshot_id, is_move=commit.move is not None)
     if text is None or (recorded is not None and not whole):
         return recorded
     raise position_unknown(feed, where=where)

@@ -24,8 +24,11 @@ _WRITTEN = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18}):(\d{1,18})"
 
 
 def by_partition(topics: Mapping[str, Mapping[Any, Value]]) -> dict[Partition, Value]:
-    """Read values of JSON that are by topic, and then by the number of the partition."""
-    return {(topic, int(number)): value for topic, values in topics.items() for number, value in values.items()}
+    """Read values of JSON that are by topic, and then by the number of the partition; ValueError if one comes twice."""
+    pairs = [((topic, int(number)), value) for topic, values in topics.items() for number, value in values.items()]
+    if len(found := dict(pairs)) != len(pairs):
+        raise ValueError("a partition is there twice")
+    return found
 
 
 def by_topic(values: Mapping[Partition, Value]) -> dict[str, dict[str, Value]]:

@@ -111,6 +111,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
     state = checkpoint_state(files, with_query_id=not stateless) if files is not None else CheckpointState()
     topics = SourceTopics(config.kafka).describe()
     sink = feed.sink_definition.state()
+    logged = sink.logged()
     position: Position | None = None
     decided: Start | None = None
     refusal: LakefeedError | None = None
@@ -161,7 +162,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
         decided=decided,
         checkpoint=state,
         note=note,
-        logged=sink.logged(),
+        logged=logged,
     )
 
 

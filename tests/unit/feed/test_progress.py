@@ -150,3 +150,8 @@ def test_in_a_terminal_a_passed_budget_stays_to_be_seen() -> None:
     with ProgressView("taxi", console=Console(file=out, width=120, force_terminal=True, highlight=False)) as view:
         view.batch(BatchProgress(0, 10, 10, 1.0, 0, S3Requests.parse(AFTER), 6))
     assert "batch 0 made 7 S3 requests, budget 6" in out.getvalue()
+
+
+def test_offsets_of_a_python_source_have_any_names() -> None:
+    report = {**REPORT, "sources": [{"startOffset": {"src": {"pos": 1}}, "endOffset": {"src": {"pos": 5}}}]}
+    assert BatchProgress.of(report, landed=None).offsets == 4

@@ -63,3 +63,8 @@ def test_marks_that_are_no_pair_are_refused(marks: object) -> None:
     text = json.dumps({"t": {"id": "x", "ranges": {"0": [1, 2]}, "marks": {"0": marks}}})
     with pytest.raises(ConfigError, match="not the offset ranges of a commit"):
         OffsetRanges.from_json(text)
+
+
+def test_json_with_a_partition_that_comes_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not the offset ranges of a commit"):
+        OffsetRanges.from_json('{"t": {"id": "", "ranges": {"0": [0, 1], "00": [2, 3]}}}')

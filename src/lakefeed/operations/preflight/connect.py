@@ -268,8 +268,8 @@ def _server(catalog: Catalog) -> None:
             postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
             return
     # Hive takes several metastores, separated by commas: one of them has to answer.
-    *others, last = map(urlsplit, catalog.uri.removeprefix("jdbc:").split(","))
-    for parts in (*others, last):
+    addresses = catalog.uri.removeprefix("jdbc:").split(",")
+    for number, parts in enumerate(map(urlsplit, addresses), start=1):
         port = parts.port or {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "thrift": 9083}.get(parts.scheme)
         if parts.hostname is None or port is None:
             return
@@ -279,7 +279,7 @@ def _server(catalog: Catalog) -> None:
         except OSError as error:
             what = "the Hive metastore" if parts.scheme == "thrift" else "the catalog's database"
             why = f"{what} does not answer: {error.strerror or error}"
-            if parts is last:
+            if number == len(addresses):
                 raise Unreachable(why, where=f"{parts.hostname}:{port}") from None
 
 

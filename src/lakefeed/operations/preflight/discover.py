@@ -121,7 +121,8 @@ def sample(topic: str, *, bootstrap_servers: str) -> bytes | None:
 
     from lakefeed.clients.kafka.librdkafka import open_consumer
 
-    source = KafkaSource(bootstrap_servers=bootstrap_servers, topics=[topic])
+    # As librdkafka accepts them: template.check refuses other texts, with the option's name.
+    source = KafkaSource.model_construct(bootstrap_servers=bootstrap_servers, topics=[topic])
     with open_consumer(source, "lakefeed-init", {"enable.partition.eof": False}) as consumer:
         partitions = consumer.list_topics(topic, timeout=SAMPLE_SECONDS).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])

@@ -195,7 +195,7 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             self._note_topics(merge.session, commit)
             if (moved := merge.moved_key()) is not None:
                 raise key_moved(self._sink.table, moved)
-        inserted, updated, deleted = merge.merge()
+        inserted, updated, deleted = merge.merge() if merge.attempts else (0, 0, 0)
         before = commit.upserts or Upserts(expected, expected)
         upserts = Upserts(before.changes, before.keys, before.deletes, inserted, updated, deleted)
         return replace(commit, rows=upserts.landed, upserts=upserts)
