@@ -1,0 +1,135 @@
+"""The drivers that run on this machine, by files in the user's own folder: who they are, and where they answer.
+
+A driver writes ``drivers/<digest of feed and checkpoint>.json`` when it begins, readable by its user alone, and removes
+it when it ends. The file of one that was killed stays, and shows that it was: its process has gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from lakefeed.clients.environment import default_home, process_start
+from lakefeed.monitor.model import Driver
+
+OWNER_ONLY = 0o600
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverFile:
+    """One driver's file.
+
+    Attributes:
+        identity: what makes a feed this one: its name and where its position is kept.
+        url: of the driver's endpoint, ``token`` what opens it; None without an endpoint.
+        fence: the driver's in the ledger, once it ``has_begun`` to write; None where the sink has no fences.
+    """
+
+    feed: str
+    identity: str
+    host: str
+    pid: int
+    started: str | None
+    since: float
+    url: str | None = None
+    token: str | None = None
+    fence: str | None = None
+    has_begun: bool = False
+
+    def __repr__(self) -> str:
+        return f"DriverFile(feed={self.feed!r}, host={self.host!r}, pid={self.pid})"
+
+    @property
+    def is_running(self) -> bool:
+        """Check that the process still runs, and is the one that has written the file."""
+        return self.started is not None and process_start(self.pid) == self.started
+
+
+def drivers_folder() -> Path:
+    return default_home() / "run" / "drivers"
+
+
+def path_of(identity: str, *, folder: Path | None = None) -> Path:
+    """Return the file of a feed; its name says nothing of the feed's."""
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:24]
+    return (folder or drivers_folder()) / f"{digest}.json"
+
+
+@contextmanager
+def announced(
+    driver: Driver,
+    *,
+    feed: str,
+    identity: str,
+    since: float,
+    url: str | None = None,
+    token: str | None = None,
+    folder: Path | None = None,
+) -> Iterator[Callable[[str | None], None]]:
+    """Keep the driver's file within this block; gives what notes the driver's fence there.
+
+    A folder that cannot be written to is no reason to fail.
+    """
+    path = path_of(identity, folder=folder)
+    own = DriverFile(
+        feed=feed,
+        identity=identity,
+        host=driver.host,
+        pid=driver.pid,
+        started=driver.started,
+        since=since,
+        url=url,
+        token=token,
+    )
+
+    def note(fence: str | None) -> None:
+        _write(path, replace(own, fence=fence, has_begun=True))
+
+    _write(path, own)
+    try:
+        yield note
+    finally:
+        # A driver that has taken the feed over has a file of its own there.
+        found = read(path)
+        if found is not None and (found.pid, found.since) == (own.pid, own.since):
+            path.unlink(missing_ok=True)
+
+
+def _write(path: Path, driver: DriverFile) -> None:
+    partial = path.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        partial.unlink(missing_ok=True)
+        # With its mode from the beginning: at no moment may another user open it.
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "w") as file:
+            json.dump(asdict(driver), file)
+        partial.replace(path)
+
+
+def read(path: Path) -> DriverFile | None:
+    """Read one driver's file; None if there is none, or if it is not this user's own."""
+    try:
+        stat = path.stat()
+        if stat.st_uid != os.getuid() or stat.st_mode & 0o077:
+            return None
+        document = json.loads(path.read_text("utf-8"))
+        return DriverFile(**document)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def find(identity: str, *, folder: Path | None = None) -> DriverFile | None:
+    """Return the driver that runs a feed on this machine, or that ran it last and was killed."""
+    return read(path_of(identity, folder=folder))
+
+
+def all_drivers(*, folder: Path | None = None) -> list[DriverFile]:
+    """Return all drivers of this user on this machine, killed ones too, by name of the feed."""
+    found = (read(path) for path in sorted((folder or drivers_folder()).glob("*.json")))
+    return sorted((driver for driver in found if driver is not None), key=lambda driver: driver.feed)

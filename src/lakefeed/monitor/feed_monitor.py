@@ -1,0 +1,328 @@
+"""Keeps the progress of one running feed, and hands it to every view.
+
+The feed's threads write, the views' threads read: one lock, held for microseconds. Nothing here asks a server.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+
+from lakefeed.clients.environment import process_start
+from lakefeed.errors import LakefeedError
+from lakefeed.monitor.history import BatchHistory, Point, points_of
+from lakefeed.monitor.lag import EndTimes, PartitionLag
+from lakefeed.monitor.model import Driver, Failure, FeedProgress, FinishedBatch, RunningBatch, State
+from lakefeed.offsets.ranges import OffsetRange, Partition
+
+MOST_REASONS = 5
+TASKS_AFTER_SECONDS = 2.0
+"""A shorter batch is over before a view has shown its tasks: Spark is not asked for them."""
+TASKS_EVERY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """The tasks of the running batch: done, known, and the records that they have read."""
+
+    done: int
+    total: int
+    records: int
+
+
+@dataclass
+class Stopwatch:
+    """Measures the phases of one batch."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    current: str | None = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of a block to a phase."""
+        before, self.current = self.current, name
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+            self.current = before
+
+
+_stopwatch: ContextVar[Stopwatch | None] = ContextVar("lakefeed_stopwatch", default=None)
+
+
+@contextmanager
+def timed(phase: str) -> Iterator[None]:
+    """Add the time of a block to a phase of the batch that this thread writes; nothing outside of one."""
+    stopwatch = _stopwatch.get()
+    if stopwatch is None:
+        yield
+        return
+    with stopwatch.phase(phase):
+        yield
+
+
+class FeedMonitor:
+    """The progress of one run of a feed; made by the run, read by ``snapshot``.
+
+    Example:
+        >>> monitor = FeedMonitor("taxi")
+        >>> pipeline.run(monitor=monitor)  # in another thread
+        >>> monitor.snapshot().lag
+        0
+    """
+
+    def __init__(self, feed: str, *, clock: Callable[[], float] = time.time) -> None:
+        self.feed = feed
+        self.history = BatchHistory()
+        self.stopwatch = Stopwatch()
+        self._clock = clock
+        self._lock = threading.Lock()
+        now = clock()
+        self._progress = FeedProgress(
+            feed=feed,
+            sink="",
+            state="starting",
+            driver=this_driver(),
+            taken_at=now,
+            started_at=now,
+            alive_at=now,
+            progress_at=now,
+        )
+        self._ends: dict[Partition, EndTimes] = {}
+        self._latest: dict[Partition, int] = {}
+        self._read: dict[Partition, int] = {}
+        self._committed: dict[Partition, int] = {}
+        self._count_tasks: Callable[[], TaskCounts | None] = lambda: None
+        self._note_fence: Callable[[str | None], None] = lambda fence: None
+        self._asked_at = 0.0
+
+    def begin(self, *, sink: str, fence: str | None, position: Iterable[OffsetRange] = ()) -> None:
+        """Note that the feed is open: where it writes, its fence, and the ranges that it continues after."""
+        self.reached(position)
+        with self._lock:
+            self._change(sink=sink, fence=fence, state="waiting")
+        self._note_fence(fence)
+
+    def note_fence_by(self, note: Callable[[str | None], None]) -> None:
+        """Call this with the driver's fence when the feed is open."""
+        self._note_fence = note
+
+    def count_tasks_by(self, count: Callable[[], TaskCounts | None]) -> None:
+        """Ask this for the tasks of the running batch, once a second while a batch takes long."""
+        self._count_tasks = count
+
+    def observe_ends(self, ends: Mapping[Partition, int]) -> None:
+        """Note how far the topics reach now."""
+        with self._lock:
+            self._observe(ends)
+
+    @contextmanager
+    def batch(self, batch_id: int, ranges: Iterable[OffsetRange] = ()) -> Iterator[Stopwatch]:
+        """Note that a batch of these ranges is written in this block; with an error it is not committed."""
+        spans, now = tuple(ranges), self._clock()
+        self.stopwatch = Stopwatch()
+        with self._lock:
+            for span in spans:
+                self._read[span.topic, span.partition] = span.end
+                self._committed.setdefault((span.topic, span.partition), span.start)
+            offsets = sum(span.records for span in spans) if spans else None
+            running = RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets)
+            self._asked_at = now
+            self._change(running=running, state="working", progress_at=now)
+        token = _stopwatch.set(self.stopwatch)
+        try:
+            yield self.stopwatch
+        except BaseException:
+            with self._lock:
+                self._read.update({(span.topic, span.partition): span.start for span in spans})
+                self._change(running=None, state=self._after_batch)
+            raise
+        finally:
+            _stopwatch.reset(token)
+        now = self._clock()
+        with self._lock:
+            self._committed.update({(span.topic, span.partition): span.end for span in spans})
+            self._change(running=None, state=self._after_batch, last_commit_at=now, progress_at=now)
+
+    def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
+        """Add a finished batch, with how far the topics reached when it was planned; returns it with its lag's age."""
+        with self._lock:
+            if ends:
+                self._observe(ends)
+            batch = replace(batch, lag_seconds=self._age(batch))
+            self.history.add(batch)
+            reasons = batch.reasons[:MOST_REASONS] or self._progress.last_dead_letters
+            self._change(
+                last_batch=batch,
+                last_dead_letters=reasons,
+                totals=self._progress.totals.plus(batch),
+                progress_at=self._clock(),
+            )
+        return batch
+
+    def committed(self, ranges: Iterable[OffsetRange]) -> None:
+        """Note that the sink has just committed these ranges; ``batch`` does so by itself."""
+        self.reached(ranges)
+        now = self._clock()
+        with self._lock:
+            self._change(last_commit_at=now, progress_at=now)
+
+    def reached(self, ranges: Iterable[OffsetRange]) -> None:
+        """Note that the sink has the records up to the ends of these ranges."""
+        with self._lock:
+            for span in ranges:
+                self._read[span.topic, span.partition] = span.end
+                self._committed[span.topic, span.partition] = span.end
+
+    def tick(self, *, stops: bool = False) -> None:
+        """Note that the driver's loop turns; ask for the tasks of a batch that takes long.
+
+        Args:
+            stops: whether the feed ends after the current batch.
+        """
+        now = self._clock()
+        with self._lock:
+            running = self._progress.running
+            self._change(alive_at=now, **({"state": "stopping"} if stops else {}))
+            if running is None or running.seconds(now) < TASKS_AFTER_SECONDS:
+                return
+            if now - self._asked_at < TASKS_EVERY_SECONDS:
+                return
+            self._asked_at = now
+        counts = self._count_tasks()
+        with self._lock:
+            if counts is None or self._progress.running != running:
+                return
+            moved = counts.done != running.tasks_done or counts.records != (running.records or 0)
+            found = replace(
+                running,
+                tasks_done=counts.done,
+                tasks=counts.total,
+                # The next job of a batch begins with no records again.
+                records=max(counts.records, running.records or 0) or None,
+                phase=self.stopwatch.current,
+            )
+            self._change(running=found, **({"progress_at": now} if moved else {}))
+
+    def restarted(self) -> None:
+        """Note that the query starts again within the run, as after a change of the schema."""
+        with self._lock:
+            self._change(restarts=self._progress.restarts + 1, running=None, state="waiting")
+
+    def paused(self, sinks: Mapping[str, str]) -> None:
+        """Note which sinks wait after a failure, and why."""
+        with self._lock:
+            self._change(paused_sinks=dict(sinks))
+
+    @contextmanager
+    def until_end(self) -> Iterator[None]:
+        """Note the end of the run in this block, and the error that ends it."""
+        try:
+            yield
+        except BaseException as error:
+            self.ended(error)
+            raise
+        self.ended()
+
+    def ended(self, error: BaseException | None = None) -> None:
+        """Note the end of the run, and the error that has ended it."""
+        with self._lock:
+            if error is None:
+                self._change(state="ended", running=None)
+                return
+            self._change(state="failed", running=None, last_error=failure_of(error, at=self._clock()))
+
+    def failed(self, error: LakefeedError) -> None:
+        """Note an error that does not end the feed, as of one table of many."""
+        with self._lock:
+            self._change(last_error=failure_of(error, at=self._clock()))
+
+    def snapshot(self) -> FeedProgress:
+        """Return the progress of this moment; cheap enough for several views a second."""
+        with self._lock:
+            now = self._clock()
+            return replace(self._progress, taken_at=now, partitions=self._partitions(now))
+
+    def rate(self, seconds: float = 60.0) -> float | None:
+        """Return the records a second over the last seconds; None without a batch in them."""
+        with self._lock:
+            return self.history.rate(seconds, now=self._clock())
+
+    def points(self, *, since: float = 0.0, most: int = 500) -> list[Point]:
+        """Return the history as points: see ``points_of``."""
+        with self._lock:
+            blocks = self.history.blocks()
+        return points_of(blocks, since=since, most=most)
+
+    def batches(self) -> tuple[FinishedBatch, ...]:
+        """Return the newest batches whole, oldest first."""
+        with self._lock:
+            return tuple(self.history.newest)
+
+    @property
+    def _after_batch(self) -> State:
+        return "stopping" if self._progress.state == "stopping" else "waiting"
+
+    def _change(self, **changes: object) -> None:
+        self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
+
+    def _observe(self, ends: Mapping[Partition, int]) -> None:
+        now = self._clock()
+        for partition, end in ends.items():
+            self._ends.setdefault(partition, EndTimes()).observe(end, at=now)
+            self._latest[partition] = end
+
+    def _age(self, batch: FinishedBatch) -> float | None:
+        """Return the age of the oldest record that the batch has left unread."""
+        if not batch.lag:
+            return None if batch.lag is None else 0.0
+        now = self._clock()
+        ages = [
+            self._ends[partition].age(self._read[partition], now=now)
+            for partition, end in self._latest.items()
+            if end > self._read.get(partition, end)
+        ]
+        return None if not ages or None in ages else max(age for age in ages if age is not None)
+
+    def _partitions(self, now: float) -> tuple[PartitionLag, ...]:
+        return tuple(self._partition(key, now) for key in sorted({*self._read, *self._latest}))
+
+    def _partition(self, key: Partition, now: float) -> PartitionLag:
+        read, committed, ends = self._read.get(key), self._committed.get(key), self._ends.get(key)
+        end = self._latest.get(key)
+        if end is not None and read is not None:
+            end = max(end, read)
+        return PartitionLag(
+            topic=key[0],
+            partition=key[1],
+            end=end,
+            read=read,
+            committed=committed,
+            unread_seconds=ends.age(read, now=now) if ends and read is not None else None,
+            uncommitted_seconds=ends.age(committed, now=now) if ends and committed is not None else None,
+        )
+
+
+def failure_of(error: BaseException, *, at: float) -> Failure:
+    """Return an error's parts; of one that is not lakefeed's the class alone, its text may have values of records."""
+    if isinstance(error, LakefeedError):
+        return Failure(error=type(error).__name__, what=error.what, where=error.where, hint=error.hint, at=at)
+    return Failure(error=type(error).__name__, what=type(error).__name__, where=None, hint=None, at=at)
+
+
+def this_driver() -> Driver:
+    """Return this process."""
+    try:
+        own = version("lakefeed")
+    except PackageNotFoundError:
+        own = ""
+    return Driver(host=socket.gethostname(), pid=os.getpid(), started=process_start(os.getpid()), version=own)

@@ -1,0 +1,1 @@
+"""A running feed in a terminal or a log: a live panel, a line for each batch, or structured lines."""

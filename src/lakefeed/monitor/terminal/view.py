@@ -1,0 +1,176 @@
+"""Shows a run while it runs: a panel in a terminal; else a line for each batch, as text or as JSON.
+
+Without a terminal a feed that finishes no batch for a minute writes a heartbeat: that it is idle, or how far its batch
+is. So an empty log means that the driver does not run.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Literal, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from lakefeed.errors import LakefeedError
+from lakefeed.messages.printable import printable
+from lakefeed.messages.redaction import redacted
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import FinishedBatch
+from lakefeed.monitor.terminal.lines import batch_line, heartbeat_line
+from lakefeed.monitor.terminal.panel import FeedPanel
+from lakefeed.monitor.text import json_line, one_line, shortened
+
+LogFormat = Literal["text", "json"]
+
+HEARTBEAT_SECONDS = 60.0
+REFRESH_PER_SECOND = 2
+MOST_OFFSETS = 100
+"""Partitions whose offsets one structured line names."""
+
+LONGEST_NOTE = 10_000
+_RECORD = re.compile(r"\btopic ([A-Za-z0-9._-]{1,249}), partition (\d+), offset (\d+)")
+
+
+class RunView:
+    """Shows the batches, notes and errors of one run. Use it as a context manager around the run."""
+
+    def __init__(
+        self,
+        monitor: FeedMonitor,
+        *,
+        log_format: LogFormat = "text",
+        console: Console | None = None,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.monitor = monitor
+        self._console = console or Console(file=sys.stderr, highlight=False)
+        self._is_json = log_format == "json"
+        self._is_live = self._console.is_terminal and not self._is_json
+        self._live = Live(
+            get_renderable=lambda: FeedPanel(monitor),
+            console=self._console,
+            refresh_per_second=REFRESH_PER_SECOND,
+            transient=True,
+        )
+        self._heartbeat_seconds = heartbeat_seconds
+        self._clock = clock
+        self._written_at = clock()
+        self._ends = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._beat, name="lakefeed-heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._is_live:
+            self._live.start()
+        else:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ends.set()
+        if self._is_live:
+            self._live.stop()
+        else:
+            self._thread.join()
+
+    def note(self, text: str) -> None:
+        """Print a message that stays."""
+        if self._is_json:
+            self.log("note", message=shortened(text, most=LONGEST_NOTE))
+        else:
+            self._print(f"{self.monitor.feed}: {shortened(text, most=LONGEST_NOTE)}")
+
+    def batch(self, batch: FinishedBatch, *, notes: Iterable[str] = ()) -> None:
+        """Print one line for a finished batch, and before it one for each note."""
+        for note in notes:
+            self.note(note)
+        if self._is_json:
+            self.log("batch", **batch_fields(batch))
+            return
+        total = self.monitor.snapshot().totals.records if self._is_live else None
+        self._print(f"{self.monitor.feed}: {batch_line(batch, total=total)}")
+
+    @contextmanager
+    def logging_errors(self, *, exit_with: Callable[[int], object] | None = None) -> Iterator[None]:
+        """Log the error that ends this block as a structured line; as text the command prints it itself.
+
+        Args:
+            exit_with: called with the error's exit status once it is logged; else the error is raised.
+        """
+        try:
+            yield
+        except LakefeedError as error:
+            if self._is_json:
+                self.log("error", level="error", **{**error.as_dict(), **record_of(error.what)})
+                if exit_with is not None:
+                    exit_with(error.exit_status)
+            raise
+
+    def heartbeat(self) -> None:
+        """Print what the feed does, if nothing was printed for a while."""
+        if self._clock() - self._written_at < self._heartbeat_seconds:
+            return
+        progress = self.monitor.snapshot()
+        if not self._is_json:
+            self._print(f"{self.monitor.feed}: {heartbeat_line(progress)}")
+            return
+        running = progress.running.as_dict(progress.taken_at) if progress.running else None
+        last = progress.last_batch
+        self.log(
+            "heartbeat",
+            state=progress.state,
+            batch=running["batch"] if running else last.batch_id if last else None,
+            running=running,
+            lag=progress.lag,
+            records=progress.totals.records,
+        )
+
+    def log(self, event: str, *, level: str = "info", **fields: Any) -> None:
+        """Write one structured line."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        document = {"time": now, "level": level, "event": event, "feed": self.monitor.feed, **fields}
+        self._write(json_line(document))
+
+    def _print(self, text: str) -> None:
+        self._write(printable(redacted(text), keep="\n\t"))
+
+    def _write(self, text: str) -> None:
+        with self._lock:
+            self._written_at = self._clock()
+            self._console.print(Text(text), soft_wrap=True, highlight=False)
+
+    def _beat(self) -> None:
+        while not self._ends.wait(min(1.0, self._heartbeat_seconds)):
+            try:
+                self.heartbeat()
+            except OSError:  # The other end of the pipe has gone: that is for the main thread to notice.
+                return
+
+
+def batch_fields(batch: FinishedBatch) -> dict[str, Any]:
+    """Return what a structured line says of a batch: its figures, and the offsets of each partition that has any."""
+    document = batch.as_dict()
+    document.pop("ranges")
+    moved = [span for span in batch.ranges if span.records]
+    document["offsets_read"] = [
+        {"topic": span.topic, "partition": span.partition, "start": span.start, "end": span.end}
+        for span in moved[:MOST_OFFSETS]
+    ]
+    if len(moved) > MOST_OFFSETS:
+        document["partitions_left_out"] = len(moved) - MOST_OFFSETS
+    return document
+
+
+def record_of(text: str) -> dict[str, Any]:
+    """Return topic, partition and offset of the record that a message names; nothing if it names none."""
+    match = _RECORD.search(one_line(text, most=LONGEST_NOTE))
+    return {} if match is None else {"topic": match[1], "partition": int(match[2]), "offset": int(match[3])}

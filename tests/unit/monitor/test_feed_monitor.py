@@ -1,0 +1,230 @@
+"""The progress of a feed, as its threads report it and its views read it."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from lakefeed.errors import ErrorBudgetExceeded
+from lakefeed.monitor.feed_monitor import FeedMonitor, TaskCounts, timed
+from lakefeed.monitor.model import HANGS_AFTER_SECONDS, DeadLetterReason, FinishedBatch, RunningBatch
+from lakefeed.offsets.ranges import OffsetRange
+
+
+class Clock:
+    now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def monitor_at(clock: Clock) -> FeedMonitor:
+    return FeedMonitor("taxi", clock=clock)
+
+
+def finished(number: int, clock: Clock, **figures: object) -> FinishedBatch:
+    known: dict[str, object] = {
+        "batch_id": number,
+        "finished_at": clock.now,
+        "seconds": 1.0,
+        "records": 100,
+        "rows": 100,
+    }
+    return FinishedBatch(**{**known, **figures})  # type: ignore[arg-type]
+
+
+def test_lag_is_split_into_unread_and_read_but_not_committed() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    monitor.begin(sink="iceberg lake.a.b", fence="3 abc", position=[OffsetRange("t", 0, 50, 100)])
+    monitor.observe_ends({("t", 0): 500})
+    with monitor.batch(7, [OffsetRange("t", 0, 100, 300)]):
+        [part] = monitor.snapshot().partitions
+        assert (part.committed, part.read, part.end) == (100, 300, 500)
+        assert (part.uncommitted, part.unread, part.lag) == (200, 200, 400)
+        assert monitor.snapshot().state == "working"
+    [part] = monitor.snapshot().partitions
+    assert (part.uncommitted, part.unread) == (0, 200)
+    assert monitor.snapshot().last_commit_at == clock.now
+    assert monitor.snapshot().state == "waiting"
+
+
+def test_a_batch_that_fails_has_committed_nothing() -> None:
+    monitor = monitor_at(Clock())
+    monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 100)])
+    monitor.observe_ends({("t", 0): 500})
+
+    def fail() -> None:
+        with monitor.batch(7, [OffsetRange("t", 0, 100, 300)]):
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    progress = monitor.snapshot()
+    assert (progress.running, progress.last_commit_at, progress.lag) == (None, None, 400)
+
+
+def test_a_finished_batch_has_the_age_of_what_it_left() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 100)])
+    monitor.observe_ends({("t", 0): 100})
+    clock.now += 10
+    with monitor.batch(1, [OffsetRange("t", 0, 100, 150)]):
+        clock.now += 20
+    done = monitor.finish(finished(1, clock, lag=50), ends={("t", 0): 200})
+    assert done.lag_seconds == pytest.approx(15, abs=1)
+    assert monitor.snapshot().lag_seconds == pytest.approx(15, abs=1)
+    assert monitor.batches() == (done,)
+
+
+def test_phases_are_measured_within_a_batch_only() -> None:
+    monitor = monitor_at(Clock())
+    with timed("write"):
+        pass
+    with monitor.batch(1) as stopwatch:
+        with timed("write"), timed("write sink"):
+            assert stopwatch.current == "write sink"
+        with timed("write"):
+            pass
+    with timed("write"):
+        pass
+    assert list(stopwatch.seconds) == ["write sink", "write"]
+
+
+def test_tasks_are_asked_for_only_in_a_long_batch_and_once_a_second() -> None:
+    clock, asked = Clock(), []
+    monitor = monitor_at(clock)
+
+    def count() -> TaskCounts:
+        asked.append(clock.now)
+        return TaskCounts(10, 40, 500)
+
+    monitor.count_tasks_by(count)
+    with monitor.batch(1, [OffsetRange("t", 0, 0, 2000)]):
+        monitor.tick()
+        assert not asked
+        for _ in range(12):
+            clock.now += 0.25
+            monitor.tick()
+        running = monitor.snapshot().running
+        assert running is not None
+        assert (running.tasks_done, running.tasks, running.records, running.offsets) == (10, 40, 500, 2000)
+        assert running.seconds_left(clock.now) == pytest.approx(9.0)
+        assert len(asked) == 2
+    assert monitor.snapshot().running is None
+
+
+def test_a_second_job_of_a_batch_does_not_count_its_records_back() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    counts = iter([TaskCounts(1, 2, 500), TaskCounts(0, 8, 0)])
+    monitor.count_tasks_by(lambda: next(counts))
+    with monitor.batch(1):
+        for _ in range(2):
+            clock.now += 3
+            monitor.tick()
+        assert (monitor.snapshot().running or RunningBatch(batch_id=0, began_at=0)).records == 500
+
+
+def test_a_loop_that_does_not_turn_hangs() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    clock.now += 10 * HANGS_AFTER_SECONDS
+    assert not monitor.snapshot().hangs  # It starts: the loop has not begun.
+    monitor.tick()
+    clock.now += HANGS_AFTER_SECONDS - 1
+    assert not monitor.snapshot().hangs
+    clock.now += 2
+    assert monitor.snapshot().hangs
+    monitor.ended()
+    assert not monitor.snapshot().hangs
+
+
+def test_the_last_error_has_its_hint_and_a_foreign_error_no_text() -> None:
+    monitor = monitor_at(Clock())
+
+    def fail(error: Exception) -> None:
+        with monitor.until_end():
+            raise error
+
+    with pytest.raises(ErrorBudgetExceeded):
+        fail(ErrorBudgetExceeded("too many", where="feed taxi", hint="allow more"))
+    progress = monitor.snapshot()
+    assert progress.state == "failed"
+    assert progress.last_error is not None
+    assert (progress.last_error.what, progress.last_error.hint) == ("too many", "allow more")
+    with pytest.raises(ValueError, match="secret"):
+        fail(ValueError("secret value"))
+    assert "secret" not in json.dumps(monitor.snapshot().as_dict())
+
+
+def test_the_last_dead_letters_stay_until_there_are_others() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    monitor.finish(finished(0, clock, dead_letters=2, reasons=(DeadLetterReason("not JSON", 2),)))
+    monitor.finish(finished(1, clock))
+    assert [reason.text for reason in monitor.snapshot().last_dead_letters] == ["not JSON"]
+    totals = monitor.snapshot().totals
+    assert (totals.batches, totals.records, totals.dead_letters) == (2, 200, 2)
+
+
+def test_a_stop_is_shown_while_the_batch_ends() -> None:
+    monitor = monitor_at(Clock())
+    with monitor.batch(1):
+        monitor.tick(stops=True)
+    assert monitor.snapshot().state == "stopping"
+
+
+def test_the_document_is_json_and_its_keys_are_these() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    monitor.begin(sink="iceberg a.b.c", fence="1 x", position=[OffsetRange("t", 0, 0, 5)])
+    monitor.finish(finished(0, clock), ends={("t", 0): 9})
+    with monitor.batch(1, [OffsetRange("t", 0, 5, 9)]):
+        document = json.loads(json.dumps(monitor.snapshot().as_dict()))
+    assert list(document) == [
+        "feed", "sink", "state", "hangs", "driver", "taken_at", "started_at", "alive_at", "progress_at", "fence",
+        "restarts", "last_commit_at", "last_error", "lag", "unread", "lag_seconds", "last_batch", "running",
+        "partitions", "last_dead_letters", "paused_sinks", "totals",
+    ]  # fmt: skip
+    assert list(document["partitions"][0]) == [
+        "topic", "partition", "end", "read", "committed", "unread", "uncommitted", "lag", "unread_seconds",
+        "uncommitted_seconds",
+    ]  # fmt: skip
+    assert list(document["last_batch"]) == [
+        "batch", "finished_at", "seconds", "records", "rows", "offsets", "input_rate", "processing_rate", "lag",
+        "lag_seconds", "dead_letters", "skipped", "reasons", "phases", "requests", "state", "schema_id", "replayed",
+        "ranges", "notes",
+    ]  # fmt: skip
+    assert document["taken_at"] == "2027-01-15T08:00:00.000Z"
+
+
+def test_readers_and_writers_may_be_many_threads() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    ends, failures = threading.Event(), []
+
+    def read() -> None:
+        try:
+            while not ends.is_set():
+                monitor.snapshot().as_dict()
+                monitor.points()
+                monitor.rate()
+        except Exception as error:
+            failures.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(300):
+        with monitor.batch(number, [OffsetRange("t", part, number, number + 1) for part in range(5)]):
+            monitor.tick()
+        monitor.finish(finished(number, clock), ends={("t", part): number + 5 for part in range(5)})
+    ends.set()
+    for reader in readers:
+        reader.join()
+    assert not failures
+    assert monitor.snapshot().totals.batches == 300

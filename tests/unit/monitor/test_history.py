@@ -1,0 +1,104 @@
+"""A day of batches in a few megabytes."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.history import MOST_ROWS, WHOLE_BATCHES, BatchHistory, points_of
+from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch
+from lakefeed.offsets.ranges import OffsetRange
+
+DAY = 24 * 3600
+
+
+def batch(number: int, *, at: float, records: int = 1000, lag: int | None = 0) -> FinishedBatch:
+    return FinishedBatch(
+        batch_id=number,
+        finished_at=at,
+        seconds=0.5,
+        records=records,
+        rows=records,
+        offsets=records,
+        lag=lag,
+        phases={"plan": 0.1, "check": 0.01, "write": 0.3, "add": 0.31, "log": 0.05},
+        requests=BatchRequests(total=12, by_class={"data": 4, "metadata": 6, "offsets": 1, "commits": 1}),
+        reasons=(DeadLetterReason("not JSON", 2, "not JSON at 5"),),
+        ranges=tuple(OffsetRange("trips", part, number * 100, number * 100 + 100) for part in range(10)),
+    )
+
+
+def test_a_day_at_a_batch_a_second_stays_under_50_megabytes() -> None:
+    seconds = DAY + 5000  # The first ones are forgotten.
+    gc.collect()
+    tracemalloc.start()
+    try:
+        monitor = FeedMonitor("taxi")
+        first = batch(0, at=1_800_000_000.0)
+        for second in range(seconds):
+            # Numbers of their own, as each batch brings them.
+            monitor.history.add(replace(first, batch_id=second, finished_at=first.finished_at + second))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 50_000_000
+    assert DAY <= len(monitor.history) <= DAY + 1024
+    points = monitor.points(most=500)
+    assert len(points) <= 500
+    assert points[-1].batch == seconds - 1
+
+
+def test_more_batches_than_seconds_are_added_up() -> None:
+    history = BatchHistory()
+    for number in range(1000):
+        history.add(batch(number, at=100.0 + number / 100))
+    assert len(history) == 10
+    points = points_of(history.blocks())
+    assert [point.batches for point in points] == [100] * 10
+    assert sum(point.records for point in points) == 1_000_000
+    assert sum(point.requests or 0 for point in points) == 12_000
+    assert len(history.newest) == WHOLE_BATCHES
+
+
+@given(st.lists(st.tuples(st.floats(0.05, 30), st.integers(0, 10**9)), max_size=300), st.integers(1, 50))
+def test_points_lose_no_record_and_are_as_many_as_requested(steps: list[tuple[float, int]], most: int) -> None:
+    history, at = BatchHistory(), 1000.0
+    for number, (seconds, records) in enumerate(steps):
+        at += seconds
+        history.add(batch(number, at=at, records=records))
+    points = points_of(history.blocks(), most=most)
+    assert len(points) <= most
+    assert sum(point.records for point in points) == sum(records for _, records in steps)
+    assert sum(point.batches for point in points) == len(steps)
+    assert [point.at for point in points] == sorted(point.at for point in points)
+
+
+def test_what_is_unknown_stays_unknown() -> None:
+    history = BatchHistory()
+    history.add(FinishedBatch(batch_id=0, finished_at=1.0, seconds=1.0, records=5))
+    [point] = points_of(history.blocks())
+    assert (point.rows, point.lag, point.lag_seconds, point.requests, point.state_rows) == (None,) * 5
+    assert (point.records, point.rate) == (5, 5.0)
+
+
+def test_old_batches_are_forgotten_and_rows_are_bounded() -> None:
+    history = BatchHistory(seconds=1e9, most_rows=2000)
+    for number in range(10_000):
+        history.add(batch(number, at=float(number)))
+    assert len(history) <= 2000 + 2 * 1024
+    assert points_of(history.blocks(), since=9_990.0)[0].batch == 9_990
+    assert MOST_ROWS == DAY
+
+
+def test_the_rate_counts_the_time_between_batches() -> None:
+    history = BatchHistory()
+    assert history.rate(60, now=100.0) is None
+    for number in range(10):
+        history.add(batch(number, at=100.0 + 10 * number))
+    assert history.rate(1000, now=190.0) == 10_000 / 90.5
+    assert history.rate(5, now=200.0) is None

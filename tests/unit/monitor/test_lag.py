@@ -1,0 +1,92 @@
+"""Lag of a partition, and how old its oldest record is."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefeed.monitor.lag import MOST_MARKS, EndTimes, PartitionLag, difference, longest, total
+
+OFFSETS = st.integers(0, 2**40) | st.none()
+
+
+def test_records_that_were_read_and_are_not_committed_are_counted_apart() -> None:
+    part = PartitionLag(topic="t", partition=0, end=100, read=80, committed=70)
+    assert (part.unread, part.uncommitted, part.lag) == (20, 10, 30)
+
+
+def test_a_group_has_committed_offsets_alone() -> None:
+    part = PartitionLag(topic="t", partition=0, end=100, committed=70, uncommitted_seconds=4.0)
+    assert (part.unread, part.uncommitted, part.lag, part.seconds) == (30, None, 30, 4.0)
+
+
+def test_nothing_known_is_no_lag_of_zero() -> None:
+    part = PartitionLag(topic="t", partition=0, end=100)
+    assert (part.unread, part.lag, part.seconds) == (None, None, None)
+
+
+@given(OFFSETS, OFFSETS, OFFSETS)
+def test_a_lag_is_never_negative_and_its_parts_make_the_whole(
+    end: int | None, read: int | None, committed: int | None
+) -> None:
+    part = PartitionLag(topic="t", partition=0, end=end, read=read, committed=committed)
+    assert all(number is None or number >= 0 for number in (part.unread, part.uncommitted, part.lag))
+    if end is not None and read is not None and committed is not None and committed <= read <= end:
+        assert part.lag == (part.unread or 0) + (part.uncommitted or 0)
+
+
+@given(st.lists(OFFSETS))
+def test_one_unknown_makes_the_sum_unknown(lags: list[int | None]) -> None:
+    assert total(lags) == (None if None in lags else sum(lag or 0 for lag in lags))
+
+
+def test_differences_and_ages() -> None:
+    assert (difference(5, 7), difference(None, 7), difference(7, 5)) == (0, None, 2)
+    assert longest([None, 2.0, 3.0]) == 3.0
+    assert longest([None]) is None
+
+
+def test_the_age_is_the_time_since_the_topic_had_the_record() -> None:
+    ends = EndTimes()
+    ends.observe(100, at=1000.0)
+    ends.observe(200, at=1010.0)
+    assert ends.age(99, now=1020.0) is None  # There before the first look.
+    assert ends.age(199, now=1020.0) == 10.0
+    assert ends.age(149, now=1020.0) == 15.0
+    assert ends.age(200, now=1020.0) == 0.0  # Not there yet.
+
+
+def test_a_record_after_a_quiet_time_is_not_taken_for_an_old_one() -> None:
+    ends = EndTimes()
+    for at in range(0, 1000, 10):
+        ends.observe(100, at=float(at))
+    ends.observe(101, at=1000.0)
+    age = ends.age(100, now=1005.0)
+    assert age is not None
+    assert age <= 15.0
+
+
+def test_a_recreated_topic_starts_over() -> None:
+    ends = EndTimes()
+    ends.observe(1000, at=1.0)
+    ends.observe(10, at=2.0)
+    ends.observe(20, at=3.0)
+    assert ends.age(15, now=4.0) is not None
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.floats(0.1, 5)), min_size=2, max_size=400), st.floats(0, 1))
+def test_ages_are_bounded_by_what_was_observed(steps: list[tuple[int, float]], share: float) -> None:
+    ends, end, at = EndTimes(), 0, 0.0
+    for grown, seconds in steps:
+        end, at = end + grown, at + seconds
+        ends.observe(end, at=at)
+    first = steps[0][0]
+    if end > first:
+        offset = first + int(share * (end - first - 1))
+        age = ends.age(offset, now=at)
+        assert age is not None
+        assert 0 <= age <= at - steps[0][1]
+        later = ends.age(min(end - 1, offset + 1), now=at)
+        assert later is not None
+        assert later <= age
+    assert len(ends._ends) <= MOST_MARKS + 1
