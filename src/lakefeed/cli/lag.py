@@ -1,0 +1,102 @@
+"""``lakefeed lag``: how far a feed or a consumer group is behind, without a running job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from lakefeed.cli.options import FILE, bootstrap_option, bootstrap_servers_of, output_option, parts_of
+from lakefeed.cli.output import figure
+from lakefeed.cli.watch import Shown, every_option, show, watch_option
+from lakefeed.config.base import validated
+from lakefeed.config.sources import KafkaSource
+from lakefeed.messages.printable import aligned
+from lakefeed.monitor.text import duration
+from lakefeed.operations.lag import Lag, feed_lag, group_lag
+from lakefeed.pipeline import Pipeline
+
+
+@click.command()
+@click.argument("pipeline", type=FILE, required=False)
+@click.option("--group", metavar="NAME", help="A consumer group, of any client, instead of the feed.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic.  [default: all]")
+@bootstrap_option
+@watch_option
+@every_option
+@output_option
+@click.pass_context
+def lag(
+    context: click.Context,
+    pipeline: Path | None,
+    group: str | None,
+    topics: tuple[str, ...],
+    bootstrap_servers: str | None,
+    watch: bool,
+    every: float,
+    output: str,
+) -> None:
+    """Show how many records PIPELINE, or a consumer group, is behind its topics, and how old the oldest of them is.
+
+    A feed's position comes from its table or database, a group's from the broker: no job has to run. The age is that of
+    the record at the position, which is read for it. With PIPELINE and --group, the file says how to reach the broker.
+    """
+    if pipeline is None and group is None:
+        raise click.UsageError("name a pipeline file, or a consumer group by --group", context)
+    if pipeline is not None and bootstrap_servers is not None:
+        raise click.UsageError("--bootstrap-servers is for --group without a pipeline file", context)
+    declared = Pipeline.from_file(pipeline) if pipeline is not None else None
+
+    def look() -> Shown:
+        if group is not None:
+            if declared is not None:
+                source = declared.config.kafka
+            else:
+                servers = bootstrap_servers_of(bootstrap_servers)
+                source = validated(KafkaSource, "--bootstrap-servers", bootstrap_servers=servers, topics_pattern=".*")
+            found = [group_lag(source, group, topics=topics or None)]
+        else:
+            assert declared is not None  # The usage was checked.
+            parts = [part for topic in topics or (None,) for part in _parts(declared, topic)]
+            found = [
+                feed_lag(part.config, connections=part.connections, folder=part.feed.folder)
+                for part in dict.fromkeys(parts)
+            ]
+            found = [_only(part, topics) for part in found]
+        many = group is None and declared is not None and declared.config.has_many_tables
+        documents = [part.as_dict() for part in found]
+        return {"feeds": documents} if many else documents[0], lag_lines(found), 0
+
+    context.exit(show(look, output=output, watch=watch, every=every))
+
+
+def _parts(declared: Pipeline, topic: str | None) -> list[Pipeline]:
+    return parts_of(declared, topic if declared.config.has_many_tables else None)
+
+
+def _only(found: Lag, topics: Sequence[str]) -> Lag:
+    kept = tuple(part for part in found.partitions if not topics or part.topic in topics)
+    return Lag(name=found.name, kind=found.kind, partitions=kept, is_known=found.is_known)
+
+
+def lag_lines(found: Sequence[Lag]) -> list[str]:
+    """Return the lines for people: a table of partitions below each feed or group."""
+    lines: list[str] = []
+    for shown in found:
+        age = "" if not shown.records or shown.seconds is None else f", the oldest {duration(shown.seconds)} old"
+        begun = "" if shown.is_known else " (it has not begun)"
+        lines.append(f"{shown.name}: lag {figure(shown.records)}{age}{begun}")
+        lines += partition_lines(shown)
+    return lines
+
+
+def partition_lines(found: Lag) -> list[str]:
+    """Return a table of partitions."""
+    rows = [("partition", "committed", "end", "lag", "oldest")]
+    for part in found.partitions:
+        age = "-" if part.seconds is None else duration(part.seconds) if part.lag else "0 s"
+        committed = "-" if part.committed is None else str(part.committed)
+        end = "-" if part.end is None else str(part.end)
+        rows.append((f"{part.topic}-{part.partition}", committed, end, figure(part.lag), age))
+    return [f"  {line}" for line in aligned(rows, left=1)]

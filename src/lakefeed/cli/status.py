@@ -1,0 +1,165 @@
+"""``lakefeed status``: whether feeds run, since when, by which driver, and how they do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakefeed.cli.options import FILE, output_option, parts_of, topic_option
+from lakefeed.cli.output import figure
+from lakefeed.cli.watch import Shown, every_option, show, watch_option
+from lakefeed.errors import Unreachable
+from lakefeed.messages.printable import aligned
+from lakefeed.monitor.drivers import DriverFile, all_drivers
+from lakefeed.monitor.endpoint import ask
+from lakefeed.monitor.text import duration, one_line
+from lakefeed.operations.lag import Lag
+from lakefeed.operations.live_status import LiveStatus, identity_of, live_status
+from lakefeed.pipeline import Pipeline
+
+
+@click.command()
+@click.argument("pipeline", type=FILE, required=False)
+@topic_option
+@click.option("--partitions", is_flag=True, help="Show each partition.")
+@watch_option
+@every_option
+@output_option
+@click.pass_context
+def status(
+    context: click.Context,
+    pipeline: Path | None,
+    topic: str | None,
+    partitions: bool,
+    watch: bool,
+    every: float,
+    output: str,
+) -> None:
+    """Show whether PIPELINE runs, since when, by which driver, its position, rate, lag, last commit and last error.
+
+    Works while the feed runs and while it does not, from any machine that reaches its table and its topics; a driver on
+    this machine is asked as well. Without PIPELINE: the drivers on this machine.
+
+    Exit status: 0 if all feeds run, or probably do; 1 if not.
+    """
+    if pipeline is None:
+        if topic is not None:
+            raise click.UsageError("--topic belongs to a pipeline file", context)
+        context.exit(show(_look_at_drivers, output=output, watch=watch, every=every))
+    declared = Pipeline.from_file(pipeline)
+
+    def look() -> Shown:
+        identity = identity_of(declared.config)
+        found = [
+            live_status(part.config, connections=part.connections, folder=part.feed.folder, identity=identity)
+            for part in parts_of(declared, topic)
+        ]
+        documents = [feed.as_dict() for feed in found]
+        many = declared.config.has_many_tables and topic is None
+        lines = [line for feed in found for line in status_lines(feed, partitions=partitions)]
+        document = {"feeds": documents} if many else documents[0]
+        return document, lines, 0 if all(feed.is_well for feed in found) else 1
+
+    context.exit(show(look, output=output, watch=watch, every=every))
+
+
+def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
+    """Return the lines for people."""
+    rows: list[tuple[str, str]] = [("state", f"{feed.state}: {'; '.join(feed.evidence)}")]
+    if feed.driver is not None:
+        since = datetime.fromtimestamp(feed.driver.since, UTC)
+        up = duration(max(0.0, feed.taken_at - feed.driver.since))
+        rows.append(
+            ("driver", f"process {feed.driver.pid} on {feed.driver.host}, since {since:%Y-%m-%d %H:%M:%S} UTC ({up})")
+        )
+    if feed.ledger.fence is not None:
+        rows.append(("fence", feed.ledger.fence))
+    if feed.ledger.commits:
+        newest = feed.ledger.commits[0]
+        age = duration(max(0.0, feed.taken_at - newest.committed_at))
+        rows.append(("last commit", f"batch {newest.batch_id}, {age} ago, {newest.rows:,} rows"))
+    rows.append(("rate", "unknown" if feed.rate is None else f"{feed.rate:,.0f} records/s over the newest commits"))
+    if feed.lag is not None:
+        rows.append(("lag", _lag_text(feed.lag)))
+    rows += _driver_rows(feed.progress or {})
+    lines = [f"{feed.feed} into {feed.sink}", *(f"  {line}" for line in aligned(rows, left=2))]
+    if partitions and feed.lag is not None:
+        from lakefeed.cli.lag import partition_lines
+
+        lines += partition_lines(feed.lag)
+    return [one_line(line, most=2000) if not line.startswith(" ") else line for line in lines]
+
+
+def _lag_text(lag: Lag) -> str:
+    if not lag.is_known:
+        return f"{figure(lag.records)}; the feed has committed nothing yet"
+    age = "" if not lag.records or lag.seconds is None else f", the oldest {duration(lag.seconds)} old"
+    return f"{'unknown' if lag.records is None else figure(lag.records)}{age}"
+
+
+def _driver_rows(progress: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what only the driver knows: its batch, its dead letters, its sinks that wait, its last error."""
+    rows = []
+    if running := progress.get("running"):
+        left = running.get("seconds_left")
+        tasks = f", {running['tasks_done']:,} of {running['tasks']:,} tasks" if running.get("tasks") else ""
+        rows.append(
+            (
+                "running",
+                f"batch {running['batch']} for {duration(running['seconds'])}{tasks}"
+                + (f", {duration(left)} left" if left else ""),
+            )
+        )
+    if restarts := progress.get("restarts"):
+        rows.append(("restarts", f"{restarts:,} within the run"))
+    for reason in progress.get("last_dead_letters") or ():
+        rows.append(("dead letters", f"{reason['count']:,} times {one_line(reason['reason'])}"))
+    for sink, why in (progress.get("paused_sinks") or {}).items():
+        rows.append(("waits", f"the sink {one_line(sink)}: {one_line(why)}"))
+    if error := progress.get("last_error"):
+        rows.append(("last error", one_line(error["what"])))
+        if error.get("hint"):
+            rows.append(("next", one_line(error["hint"])))
+    return rows
+
+
+def _look_at_drivers() -> Shown:
+    """Show the drivers on this machine, without asking tables or topics."""
+    documents, rows = [], [("feed", "state", "process", "up", "lag", "last batch")]
+    is_well = True
+    for driver in all_drivers():
+        state, progress = _driver_state(driver)
+        is_well = is_well and state == "running"
+        document = {"feed": driver.feed, "state": state, "host": driver.host, "pid": driver.pid, "progress": progress}
+        documents.append(document)
+        batch = (progress or {}).get("last_batch") or {}
+        up = duration(max(0.0, datetime.now(UTC).timestamp() - driver.since))
+        rows.append(
+            (
+                one_line(driver.feed),
+                state,
+                str(driver.pid),
+                up,
+                figure((progress or {}).get("lag")),
+                figure(batch.get("batch")),
+            )
+        )
+    lines: Sequence[str] = aligned(rows, left=2) if documents else ["no driver is known on this machine"]
+    return {"drivers": documents}, lines, 0 if is_well else 1
+
+
+def _driver_state(driver: DriverFile) -> tuple[str, Mapping[str, Any] | None]:
+    if not driver.is_running:
+        return "killed", None
+    if driver.url is None or driver.token is None:
+        return "running", None
+    try:
+        progress = ask(driver.url, driver.token)
+    except Unreachable:
+        return "hangs", None
+    state = str(progress.get("state"))
+    return "hangs" if progress.get("hangs") else state if state in ("failed", "ended") else "running", progress

@@ -1,0 +1,94 @@
+"""Positions of consumer groups, and the times of records at positions: what a lag is computed from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from lakefeed.clients.kafka.librdkafka import SILENCE, client_settings, error_of, isolation_level, open_consumer
+from lakefeed.clients.kafka.scan import TIMEOUT_SECONDS
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import LakefeedError, Unreachable
+from lakefeed.offsets.ranges import Partition
+
+LONGEST_SECONDS = 10.0
+
+# One record of each partition is needed: little is read ahead, however many partitions there are.
+_SMALL_READS = {
+    "fetch.message.max.bytes": 16_384,
+    "fetch.max.bytes": 1_000_000,
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 1024,
+    "fetch.wait.max.ms": 50,
+    "auto.offset.reset": "earliest",
+}
+
+
+def group_offsets(source: KafkaSource, group: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    """Return the offsets that a consumer group has committed, of these partitions; does not join the group."""
+    requested = [TopicPartition(*partition) for partition in partitions]
+    # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
+    # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
+    settings = {**client_settings(source), "group.id": group, "enable.auto.commit": False}
+    consumer = Consumer(settings, logger=SILENCE)
+    try:
+        answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
+    except KafkaException as error:
+        raise _group_error(error, source, group) from None
+    finally:
+        consumer.close()
+    return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
+
+
+def group_names(source: KafkaSource) -> list[str]:
+    """Return the names of the cluster's consumer groups, sorted; none if the broker does not say."""
+    admin = AdminClient(client_settings(source), logger=SILENCE)
+    try:
+        listed = admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result(TIMEOUT_SECONDS + 2)
+    except (KafkaException, TimeoutError):
+        return []
+    return sorted(str(group.group_id) for group in listed.valid)
+
+
+def record_times(
+    source: KafkaSource, offsets: Mapping[Partition, int], *, seconds: float = LONGEST_SECONDS
+) -> dict[Partition, float | None]:
+    """Return the time of the first record from each offset on, in seconds since 1970.
+
+    None where there is no record, its topic keeps no times, or none came within ``seconds`` for all together.
+    """
+    found: dict[Partition, float | None] = dict.fromkeys(offsets)
+    left = set(offsets)
+    until = time.monotonic() + seconds
+    settings = {"isolation.level": isolation_level(source), **_SMALL_READS}
+    with open_consumer(source, "lakefeed-lag", settings) as consumer:
+        try:
+            consumer.assign([TopicPartition(*key, offset) for key, offset in sorted(offsets.items())])
+            while left and (wait := until - time.monotonic()) > 0:
+                message: Any = consumer.poll(wait)
+                if message is None:
+                    break
+                key = (message.topic(), message.partition())
+                if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                if key not in left:
+                    continue
+                if error is None:
+                    kind, milliseconds = message.timestamp()
+                    found[key] = None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1000
+                left.discard(key)
+                consumer.incremental_unassign([TopicPartition(*key)])
+        except KafkaException as error:
+            raise error_of(error, servers=source.bootstrap_servers, topic=None) from None
+    return found
+
+
+def _group_error(error: KafkaException, source: KafkaSource, group: str) -> LakefeedError:
+    known = error_of(error, servers=source.bootstrap_servers, topic=None)
+    if isinstance(known, Unreachable):
+        return known
+    return type(known)(known.what, where=f"group {group} at {source.bootstrap_servers}", hint=known.hint)

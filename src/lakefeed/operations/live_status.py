@@ -1,0 +1,340 @@
+"""Reads whether a feed runs, and how: from its ledger, its topics, and its driver where that can be reached.
+
+The ledger knows of commits only: a feed without new records commits nothing, as one that has stopped. So a driver that
+can be asked decides; without it the age of the newest commit and the lag say what is likely, and the status says that
+it is no more than that. docs/decisions/0260-a-driver-is-asked-not-inferred.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing, Unreachable
+from lakefeed.feed.recovery import ends
+from lakefeed.ledger.checkpoint import Owner
+from lakefeed.ledger.outcomes import total
+from lakefeed.ledger.snapshot_summary import FEED as FEED_KEY
+from lakefeed.ledger.snapshot_summary import FENCE, RANGES, Commit
+from lakefeed.ledger.snapshots import ancestors, position_in
+from lakefeed.monitor import drivers
+from lakefeed.monitor.drivers import DriverFile
+from lakefeed.monitor.endpoint import Endpoint, ask, serving
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import iso
+from lakefeed.monitor.text import duration
+from lakefeed.offsets.ranges import Partition
+from lakefeed.operations.lag import Lag, committed_offsets, lag_of
+from lakefeed.records.sources.kafka import SourceTopics
+from lakefeed.sinks.factory import sink_of
+
+RunState = Literal[
+    "running", "hangs", "replaced", "killed", "ended", "failed", "probably running", "probably stopped", "unknown"
+]
+IS_WELL: tuple[RunState, ...] = ("running", "probably running")
+
+RECENT_SECONDS = 60.0
+SILENT_SECONDS = 600.0
+"""With records to read, a feed that has committed nothing for so long has probably stopped."""
+NEWEST_COMMITS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerFacts:
+    """The part of a feed's ledger that shows whether it runs.
+
+    Attributes:
+        commits: its newest, newest first, without moves; empty for a sink that keeps none.
+        fence: of the driver that may commit.
+    """
+
+    position: Mapping[Partition, int] | None = None
+    commits: Sequence[Commit] = ()
+    fence: str | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Records a second from the oldest of these commits to the newest, of the newest driver's."""
+        newest = self.commits[0] if self.commits else None
+        own = [commit for commit in self.commits if newest is not None and commit.fence == newest.fence]
+        if len(own) < 2 or own[0].committed_at <= own[-1].committed_at:
+            return None
+        records = sum(total(commit.counts).records or commit.ranges.records for commit in own[:-1])
+        return records / (own[0].committed_at - own[-1].committed_at)
+
+    @property
+    def interval(self) -> float | None:
+        """The longest time between two of these commits of the newest driver."""
+        own = [commit for commit in self.commits if commit.fence == self.commits[0].fence]
+        gaps = [newer.committed_at - older.committed_at for newer, older in pairwise(own)]
+        return max(gaps, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveStatus:
+    """The status of a feed from outside.
+
+    Attributes:
+        evidence: why the state is taken to be so, as sentences.
+        driver: the driver's file on this machine; None if there is none.
+        progress: what the driver answers: ``FeedProgress.as_dict``; None if it does not.
+    """
+
+    feed: str
+    sink: str
+    state: RunState
+    evidence: tuple[str, ...]
+    lag: Lag | None
+    ledger: LedgerFacts
+    driver: DriverFile | None
+    progress: Mapping[str, Any] | None
+    taken_at: float
+
+    @property
+    def is_well(self) -> bool:
+        return self.state in IS_WELL
+
+    @property
+    def last_commit_at(self) -> float | None:
+        return self.ledger.commits[0].committed_at if self.ledger.commits else None
+
+    @property
+    def rate(self) -> float | None:
+        """Records a second: by the newest commits in the ledger."""
+        return self.ledger.rate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of ``--output json``: docs/monitor.md lists the keys."""
+        newest = self.ledger.commits[0] if self.ledger.commits else None
+        driver = self.driver
+        return {
+            "feed": self.feed,
+            "sink": self.sink,
+            "state": self.state,
+            "evidence": list(self.evidence),
+            "taken_at": iso(self.taken_at),
+            "driver": {"host": driver.host, "pid": driver.pid, "since": iso(driver.since)} if driver else None,
+            "fence": self.ledger.fence,
+            "last_commit_at": iso(self.last_commit_at),
+            "last_batch": newest.batch_id if newest else None,
+            "rate": None if self.rate is None else round(self.rate, 3),
+            "last_error": self.progress.get("last_error") if self.progress else None,
+            "lag": self.lag.as_dict() if self.lag else None,
+            "progress": self.progress,
+        }
+
+
+def live_status(
+    config: PipelineConfig,
+    *,
+    connections: Connections,
+    folder: Path | None = None,
+    identity: str | None = None,
+    with_seconds: bool = True,
+) -> LiveStatus:
+    """Return whether a feed runs, where it stands, and how far it is behind; changes nothing.
+
+    Args:
+        config: the pipeline; of one topic, where each has a table of its own.
+        connections: store and catalogs.
+        folder: of the pipeline file.
+        identity: of the pipeline whose driver runs the feed; for one topic's feed that of the whole pipeline.
+        with_seconds: read the records at the feed's position for the age of its lag.
+
+    Raises:
+        Unreachable: broker, catalog or store do not answer.
+    """
+    driver = drivers.find(identity or identity_of(config))
+    progress, unanswered = _ask(driver)
+    ledger, unknown = _ledger(config, connections, folder)
+    lag = None
+    if config.source.kafka is not None:
+        source = config.kafka
+        times: dict[str, Any] = {} if with_seconds else {"times": lambda source, offsets: {}}
+        partitions = lag_of(
+            ledger.position or {}, SourceTopics(source).describe(), start=source.start, source=source, **times
+        )
+        lag = Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.position is not None)
+    now = time.time()
+    state, evidence = judge(
+        ledger, driver=driver, progress=progress, unanswered=unanswered, lag=lag.records if lag else None, now=now
+    )
+    return LiveStatus(
+        feed=config.name,
+        sink=Owner.of(config).sink,
+        state=state,
+        evidence=(*evidence, *unknown),
+        lag=lag,
+        ledger=ledger,
+        driver=driver,
+        progress=progress,
+        taken_at=now,
+    )
+
+
+def identity_of(config: PipelineConfig) -> str:
+    """Return what makes a feed this one on a machine: its name, its sink, and its checkpoint."""
+    return "\n".join((config.name, Owner.of(config).sink, config.checkpoint or ""))
+
+
+@contextmanager
+def reachable(config: PipelineConfig, monitor: FeedMonitor, *, port: int | None = 0) -> Iterator[Endpoint | None]:
+    """Let ``live_status`` find this process within this block, as the driver of a feed.
+
+    Args:
+        port: of its endpoint on this machine, 0 for a free one; None for no endpoint.
+    """
+    progress = monitor.snapshot()
+    with ExitStack() as stack:
+        endpoint = None if port is None else stack.enter_context(serving(monitor, port=port))
+        note_fence = stack.enter_context(
+            drivers.announced(
+                progress.driver,
+                feed=config.name,
+                identity=identity_of(config),
+                since=progress.started_at,
+                url=endpoint.url if endpoint else None,
+                token=endpoint.token if endpoint else None,
+            )
+        )
+        monitor.note_fence_by(note_fence)
+        yield endpoint
+
+
+def judge(
+    ledger: LedgerFacts,
+    *,
+    driver: DriverFile | None,
+    progress: Mapping[str, Any] | None,
+    unanswered: str | None,
+    lag: int | None,
+    now: float,
+    host: str | None = None,
+) -> tuple[RunState, tuple[str, ...]]:
+    """Decide whether a feed runs, and say why.
+
+    Args:
+        ledger: its newest commits and its fence.
+        driver: the file that its driver has left on this machine.
+        progress: the driver's answer.
+        unanswered: why there is none although it should.
+        lag: offsets that are not committed; None if unknown.
+        now: in seconds since 1970.
+        host: this machine's name.
+    """
+    if progress is not None and driver is not None:
+        return _by_answer(ledger, driver, progress)
+    if driver is not None and driver.host == (host or socket.gethostname()):
+        who = f"its driver, process {driver.pid} on this machine,"
+        if driver.is_running:
+            return "hangs", (f"{who} runs, and {unanswered or 'has no endpoint that could be asked'}",)
+        gone = f"{who} has gone without ending its run"
+        state, evidence = _by_commits(ledger, lag=lag, now=now)
+        if _is_taken_over(ledger, driver) and state == "probably running":
+            return state, (gone, *evidence)
+        return "killed", (gone,)
+    return _by_commits(ledger, lag=lag, now=now)
+
+
+def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
+    """Check that the newest commits are another driver's."""
+    if not driver.has_begun:
+        return bool(ledger.commits) and ledger.commits[0].committed_at > driver.since
+    return None not in (driver.fence, ledger.fence) and driver.fence != ledger.fence
+
+
+def _by_answer(
+    ledger: LedgerFacts, driver: DriverFile, progress: Mapping[str, Any]
+) -> tuple[RunState, tuple[str, ...]]:
+    who = f"process {driver.pid} on {driver.host} answers"
+    fence = progress.get("fence")
+    if fence is not None and ledger.fence is not None and fence != ledger.fence:
+        return "replaced", (f"{who}, and another driver has taken the feed over: the fence is {ledger.fence}",)
+    if progress.get("hangs"):
+        return "hangs", (f"{who}, and its loop has not turned since {progress.get('alive_at')}",)
+    state = progress.get("state")
+    if state == "failed":
+        return "failed", (f"{who}: the run has failed",)
+    return ("ended", (f"{who}: the run has ended",)) if state == "ended" else ("running", (who,))
+
+
+def _by_commits(ledger: LedgerFacts, *, lag: int | None, now: float) -> tuple[RunState, tuple[str, ...]]:
+    nothing = "no driver of it is known on this machine"
+    if not ledger.commits:
+        return "unknown", (nothing, "its sink shows no commit")
+    age = max(0.0, now - ledger.commits[0].committed_at)
+    commit = f"its newest commit came {duration(age)} ago"
+    if age <= _recent(ledger):
+        return "probably running", (nothing, commit)
+    if lag and age > max(SILENT_SECONDS, 3 * (ledger.interval or 0.0)):
+        return "probably stopped", (nothing, f"{commit}, and {lag:,} offsets wait")
+    if lag == 0:
+        return "unknown", (nothing, f"{commit}, and nothing waits: idle or stopped")
+    return "unknown", (nothing, commit)
+
+
+def _recent(ledger: LedgerFacts) -> float:
+    return max(RECENT_SECONDS, min(SILENT_SECONDS, 2 * (ledger.interval or 0.0)))
+
+
+def _ask(driver: DriverFile | None) -> tuple[Mapping[str, Any] | None, str | None]:
+    """Ask the driver's endpoint; returns its answer, or why there is none."""
+    if driver is None or driver.url is None or driver.token is None:
+        return None, None
+    if driver.host != socket.gethostname() or not driver.is_running:
+        return None, None
+    try:
+        return ask(driver.url, driver.token), None
+    except Unreachable as error:
+        return None, error.what
+
+
+def _ledger(
+    config: PipelineConfig, connections: Connections, folder: Path | None
+) -> tuple[LedgerFacts, tuple[str, ...]]:
+    """Read the ledger; returns why its position is unknown, if it is."""
+    try:
+        if (table := config.sink.chosen.snapshot_table) is not None:
+            return _iceberg_facts(table, config.name, connections), ()
+        position = committed_offsets(config, connections=connections, folder=folder)
+        try:
+            with sink_of(config, connections, folder=folder).history() as history:
+                commits = tuple(_batches(reversed(history.commits)))
+                return LedgerFacts(position=position, commits=commits, fence=history.fence), ()
+        except (ConfigError, ResourceMissing):
+            return LedgerFacts(position=position), ()
+    except CheckpointMismatch as unknown:
+        return LedgerFacts(), (unknown.what,)
+
+
+def _iceberg_facts(name: str, feed: str, connections: Connections) -> LedgerFacts:
+    try:
+        table = open_table(name, connections=connections)
+    except ResourceMissing:
+        return LedgerFacts()
+
+    def commits() -> Iterator[Commit]:
+        for snapshot in reversed(ancestors(table)[0]):
+            summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+            if summary.get(FEED_KEY) == feed and RANGES in summary:
+                yield Commit.of(snapshot.snapshot_id, summary, committed_at=snapshot.timestamp_ms / 1000)
+
+    position = position_in(table, feed, where=name)
+    return LedgerFacts(
+        position=None if position is None else ends(position),
+        commits=tuple(_batches(commits())),
+        fence=table.properties.get(f"{FENCE}.{feed}"),
+    )
+
+
+def _batches(commits: Iterator[Commit]) -> Iterator[Commit]:
+    return islice((commit for commit in commits if commit.move is None), NEWEST_COMMITS)

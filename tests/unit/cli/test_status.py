@@ -1,0 +1,126 @@
+"""``lakefeed status`` and ``lakefeed lag``: usage, --watch, and their lines, without servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed.cli.main import root
+from lakefeed.cli.status import status_lines
+from lakefeed.cli.watch import Shown, show
+from lakefeed.errors import ConfigError, Unreachable
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.monitor.drivers import DriverFile, announced
+from lakefeed.monitor.endpoint import serving
+from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
+from lakefeed.monitor.lag import PartitionLag
+from lakefeed.monitor.model import FinishedBatch
+from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.operations.lag import Lag
+from lakefeed.operations.live_status import LedgerFacts, LiveStatus
+
+HOSTILE = "\x1b]0;pwned\x07\x1b[2J\u202egnp.exe"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["lag"], ["lag", "file.yaml", "--bootstrap-servers", "a:1"], ["status", "--topic", "t"], ["lag", "--every", "0"]],
+)
+def test_wrong_usage_is_refused_before_anything_is_asked(arguments: list[str]) -> None:
+    assert CliRunner().invoke(root, arguments).exit_code == 2
+
+
+class Looks:
+    """Gives answers one after the other, and Ctrl-C at their end."""
+
+    def __init__(self, *answers: Shown | Exception) -> None:
+        self._answers = iter(answers)
+
+    def __call__(self) -> Shown:
+        answer = next(self._answers, None)
+        if answer is None:
+            raise KeyboardInterrupt
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_watching_continues_while_the_world_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    looks = Looks(({"lag": 1}, ["lag 1"], 0), Unreachable("no broker answers"), ({"lag": 2}, ["lag 2"], 1))
+    assert show(looks, output="json", watch=True, every=0.0) == 1
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [document.get("lag") or document["what"] for document in documents] == [1, "no broker answers", 2]
+    looks = Looks(({}, [f"lag {HOSTILE}"], 0))
+    assert show(looks, output="text", watch=True, every=0.0) == 0
+    assert capsys.readouterr().out == "lag \\x1b]0;pwned\\x07\\x1b[2J\\u202egnp.exe\n"
+
+
+def test_a_mistake_of_the_user_ends_watching() -> None:
+    with pytest.raises(ConfigError):
+        show(Looks(ConfigError("no")), output="text", watch=True, every=0.0)
+
+
+def test_the_lines_of_a_status_show_all_that_is_known() -> None:
+    now = 10_000.0
+    partitions = (PartitionLag(topic="t", partition=0, end=50, committed=40, uncommitted_seconds=5.0),)
+    found = LiveStatus(
+        feed="taxi",
+        sink="iceberg lake.nyc.trips",
+        state="running",
+        evidence=("process 7 on here answers",),
+        lag=Lag(name="taxi", kind="feed", partitions=partitions),
+        ledger=LedgerFacts(
+            fence="7 abc",
+            commits=(Commit("taxi", 12, OffsetRanges(()), rows=990, committed_at=now - 3),),
+        ),
+        driver=DriverFile(feed="taxi", identity="x", host="here", pid=7, started="1", since=now - 3700),
+        progress={
+            "running": {"batch": 13, "seconds": 65.0, "tasks_done": 3, "tasks": 8, "seconds_left": 100.0},
+            "restarts": 1,
+            "last_dead_letters": [{"reason": HOSTILE, "count": 1200, "sample": ""}],
+            "paused_sinks": {"side": "away"},
+            "last_error": {"what": "it broke", "hint": "fix it"},
+        },
+        taken_at=now,
+    )
+    lines = status_lines(found, partitions=True)
+    assert [" ".join(line.split()) for line in lines] == [
+        "taxi into iceberg lake.nyc.trips",
+        "state running: process 7 on here answers",
+        "driver process 7 on here, since 1970-01-01 01:45:00 UTC (1 h 01 min)",
+        "fence 7 abc",
+        "last commit batch 12, 3 s ago, 990 rows",
+        "rate unknown",
+        "lag 10, the oldest 5 s old",
+        "running batch 13 for 1 min 05 s, 3 of 8 tasks, 1 min 40 s left",
+        "restarts 1 within the run",
+        "dead letters 1,200 times \\x1b]0;pwned\\x07\\x1b[2J\\u202egnp.exe",
+        "waits the sink side: away",
+        "last error it broke",
+        "next fix it",
+        "partition committed end lag oldest",
+        "t-0 40 50 10 5 s",
+    ]
+
+
+def test_without_a_file_the_drivers_of_this_machine_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
+    nothing = CliRunner().invoke(root, ["status"])
+    assert (nothing.exit_code, nothing.output) == (0, "no driver is known on this machine\n")
+    monitor = FeedMonitor("taxi")
+    monitor.begin(sink="", fence=None)
+    monitor.finish(FinishedBatch(batch_id=41, finished_at=1.0, seconds=1.0, records=1))
+    with (
+        serving(monitor) as endpoint,
+        announced(this_driver(), feed="taxi", identity="taxi", since=1.0, url=endpoint.url, token=endpoint.token),
+    ):
+        shown = CliRunner().invoke(root, ["status", "--output", "json"])
+        [driver] = json.loads(shown.output)["drivers"]
+        assert (shown.exit_code, driver["state"], driver["progress"]["last_batch"]["batch"]) == (0, "running", 41)
+        assert endpoint.token not in shown.output
+        assert "41" in CliRunner().invoke(root, ["status"]).output
+        monitor.ended(ValueError())
+        assert CliRunner().invoke(root, ["status"]).exit_code == 1

@@ -1,0 +1,122 @@
+"""Whether a feed runs, by what is known of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lakefeed.clients.environment import process_start
+from lakefeed.ledger.outcomes import Counts
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.monitor.drivers import DriverFile
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.live_status import LedgerFacts, RunState, judge
+
+NOW = 10_000.0
+
+
+def ledger(*ages: float, fence: str = "1 a", records: int = 100) -> LedgerFacts:
+    """The ledger of a feed whose commits came so long ago, newest first."""
+    ranges = OffsetRanges((OffsetRange("t", 0, 0, records),))
+    commits = tuple(
+        Commit(
+            "taxi",
+            len(ages) - number,
+            ranges,
+            fence=fence,
+            counts={("t", 0): Counts(records)},
+            committed_at=NOW - age,
+        )
+        for number, age in enumerate(ages)
+    )
+    return LedgerFacts(position={("t", 0): records}, commits=commits, fence=fence)
+
+
+def driver(*, alive: bool = True, host: str = "here", fence: str | None = "1 a", begun: bool = True) -> DriverFile:
+    return DriverFile(
+        feed="taxi",
+        identity="taxi",
+        host=host,
+        pid=os.getpid(),
+        started=process_start(os.getpid()) if alive else "another",
+        since=NOW - 100,
+        fence=fence,
+        has_begun=begun,
+    )
+
+
+def state_of(
+    facts: LedgerFacts,
+    *,
+    process: DriverFile | None = None,
+    progress: Mapping[str, Any] | None = None,
+    lag: int | None = 0,
+) -> RunState:
+    state, evidence = judge(facts, driver=process, progress=progress, unanswered=None, lag=lag, now=NOW, host="here")
+    assert evidence
+    return state
+
+
+ANSWER = {"state": "waiting", "hangs": False, "fence": "1 a"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (ANSWER, "running"),
+        ({**ANSWER, "hangs": True}, "hangs"),
+        ({**ANSWER, "state": "failed"}, "failed"),
+        ({**ANSWER, "state": "ended"}, "ended"),
+        ({**ANSWER, "fence": "0 b"}, "replaced"),
+        ({**ANSWER, "fence": None}, "running"),
+    ],
+)
+def test_a_driver_that_answers_decides(answer: Mapping[str, Any], expected: RunState) -> None:
+    assert state_of(ledger(9000), process=driver(), progress=answer, lag=5) == expected
+
+
+def test_a_driver_on_this_machine_is_a_process() -> None:
+    assert state_of(ledger(10), process=driver()) == "hangs"
+    assert state_of(ledger(500), process=driver(alive=False)) == "killed"
+
+
+def test_a_feed_that_another_machine_runs_after_a_kill_here_is_not_killed() -> None:
+    assert state_of(ledger(5), process=driver(alive=False)) == "killed"  # Its own commit, a moment ago.
+    assert state_of(ledger(5), process=driver(alive=False, fence=None)) == "killed"
+    assert state_of(ledger(5, fence="2 b"), process=driver(alive=False)) == "probably running"
+    assert state_of(ledger(4000, fence="2 b"), process=driver(alive=False)) == "killed"
+    early = driver(alive=False, fence=None, begun=False)
+    assert state_of(ledger(5, fence="2 b"), process=early) == "probably running"
+    assert state_of(ledger(500), process=early) == "killed"
+
+
+@pytest.mark.parametrize(
+    ("ages", "lag", "expected"),
+    [
+        ((5.0,), 0, "probably running"),
+        ((5.0,), 500, "probably running"),
+        ((300.0, 600.0, 900.0), 500, "probably running"),  # It commits every five minutes.
+        ((700.0, 705.0, 710.0), 500, "probably stopped"),
+        ((700.0, 705.0, 710.0), 0, "unknown"),  # Idle or stopped: the ledger cannot say.
+        ((300.0, 301.0), 500, "unknown"),
+        ((700.0,), None, "unknown"),
+        ((), 500, "unknown"),
+    ],
+)
+def test_without_a_driver_the_commits_say_what_is_likely(
+    ages: tuple[float, ...], lag: int | None, expected: RunState
+) -> None:
+    assert state_of(ledger(*ages), lag=lag) == expected
+    # The file of a driver on another machine, in a home that is shared, says nothing of this one's processes.
+    assert state_of(ledger(*ages), process=driver(alive=False, host="there"), lag=lag) == expected
+
+
+def test_the_rate_is_that_of_the_newest_driver() -> None:
+    assert ledger(0, 10, 20).rate == 10.0
+    assert ledger(5).rate is None
+    assert ledger().rate is None
+    mixed = LedgerFacts(commits=(*ledger(0, 10, fence="2 b").commits, *ledger(5000).commits))
+    assert mixed.rate == 10.0
