@@ -30,6 +30,7 @@ from lakefeed.feed.multi_table.scheduler import run_multi_table
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.feed.streaming import BatchSummary, run_bounded, run_stream
+from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
 from lakefeed.operations.plan.plan import Plans, plan_run
@@ -184,6 +185,7 @@ class Pipeline:
         on_batch: Callable[[BatchProgress], None] | None = None,
         on_note: Callable[[str], None] | None = None,
         accept_loss: bool = False,
+        monitor: FeedMonitor | None = None,
     ) -> RunSummary:
         """Run until stopped, or with ``once`` until all records that the topics have now are committed.
 
@@ -195,16 +197,19 @@ class Pipeline:
             on_note: called with each message for the user, such as a recreated checkpoint.
             accept_loss: resume although records are lost that were not read yet, or a topic was recreated; the gap is
                 recorded in the table's ledger. Without it such a start is refused.
+            monitor: keeps the run's progress, for other threads to read.
         """
         spark = spark or self.session()
+        monitor = monitor or FeedMonitor(self.config.name)
         options = RunOptions(
             once=once,
             stop=stop or threading.Event(),
             on_batch=on_batch or (lambda progress: None),
             on_note=on_note or (lambda note: None),
             accept_loss=accept_loss,
+            monitor=monitor,
         )
-        with translating():
+        with monitor.until_end(), translating():
             if self.config.has_many_tables:
                 return run_multi_table(self.feed, spark, options)
             if self.config.checkpoint:

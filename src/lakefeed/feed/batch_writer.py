@@ -26,6 +26,7 @@ from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import is_landed_unlogged, without_batches
+from lakefeed.monitor.feed_monitor import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import coalesce_small
@@ -48,6 +49,8 @@ class BatchResult:
         rows: rows that the sink has written; where changes are merged, rows that were inserted, changed or deleted.
         replayed: whether the sink had the batch already, from before a restart.
         counts: the outcomes of its records; empty if it was replayed.
+        reasons: the kinds of its dead letters.
+        schema_id: the newest writers' schema that its rows cover; None for formats without ids.
     """
 
     batch_id: int
@@ -55,6 +58,8 @@ class BatchResult:
     replayed: bool
     counts: Counts = ZERO
     notes: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    schema_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -169,11 +174,14 @@ class BatchWriter:
         """
         commit = Commit(self.feed, batch_id, ranges, fence=self.fence)
         try:
-            if self.counting.is_committed(batch, commit):
+            with timed("check"):
+                is_committed = self.counting.is_committed(batch, commit)
+            if is_committed:
                 return BatchResult(batch_id, rows=0, replayed=True)
             if self.most_records is not None:
                 batch = coalesce_small(batch, ranges, most=self.most_records)
-            committed = self.commit_rows(batch, commit)
+            with timed("write"):
+                committed = self.commit_rows(batch, commit)
             if committed.rows is None:
                 # The sink's log has the batch, from before a crash.
                 self._complete(batch, commit)
@@ -181,8 +189,17 @@ class BatchWriter:
             counts = committed.outcomes.counts
             if self.dead_letters is not None and counts.dead_letters:
                 spans = committed.outcomes.dead_ranges
-                self.dead_letters.write(self.rows.classify, commit, spans=spans, expected=counts.dead_letters)
-            return BatchResult(batch_id, committed.rows, replayed=False, counts=counts, notes=self.rows.notes())
+                with timed("dead_letters"):
+                    self.dead_letters.write(self.rows.classify, commit, spans=spans, expected=counts.dead_letters)
+            return BatchResult(
+                batch_id,
+                committed.rows,
+                replayed=False,
+                counts=counts,
+                notes=self.rows.notes(),
+                reasons=tuple(committed.outcomes.reasons) if counts.dead_letters else (),
+                schema_id=max(self.rows.schema.covered_ids or (), default=None),
+            )
         finally:
             self.counting.end_batch()
 

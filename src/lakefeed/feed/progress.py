@@ -16,6 +16,7 @@ from rich.text import Text
 from lakefeed.clients.spark.jvm import java
 from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
+from lakefeed.monitor.text import duration as duration
 from lakefeed.offsets.ranges import offset_number
 
 if TYPE_CHECKING:
@@ -371,13 +372,3 @@ class ProgressView(LiveLine):
             f"total {self._records:,}" if self.lives else "",
         )
         return " · ".join(part for part in parts if part)
-
-
-def duration(seconds: float) -> str:
-    """Format seconds for people: ``12 s``, ``3 min 05 s``, ``2 h 10 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -14,8 +14,10 @@ from lakefeed.clients.spark.errors import translate
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.observe import POLL_TURNS, QueryObserver
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports
 from lakefeed.ledger.outcomes import Counts
+from lakefeed.monitor.feed_monitor import FeedMonitor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,6 +35,7 @@ class RunOptions:
     on_batch: Callable[[BatchProgress], None]
     on_note: Callable[[str], None]
     accept_loss: bool
+    monitor: FeedMonitor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,22 +147,28 @@ def watch(
     on_batch: Callable[[BatchProgress], None],
     requests: FeedRequests | None = None,
     request_budget: int | None = None,
+    observer: QueryObserver | None = None,
 ) -> None:
     """Wait for the end of a query, report its batches, and stop it on request.
 
     Counts the query's ``batches``. ``requests`` counts those of each batch to S3, of which it should make at most
-    ``request_budget``. A query that fails is a LakefeedError.
+    ``request_budget``. ``observer`` brings Spark's reports as they are made, and keeps the feed's progress. A query
+    that fails is a LakefeedError.
     """
     from pyspark.errors import StreamingQueryException
 
-    newest = -1
+    newest, turns = -1, 0
     waits = True
 
-    def report() -> bool:
+    def report(*, is_end: bool = False) -> bool:
         """Report the batches that have finished since the last call; returns whether there is one."""
         nonlocal newest
         before = newest
-        for finished in new_reports(query, after=before):
+        if observer is None or is_end or not observer.hears or turns % POLL_TURNS == 0:
+            reports = new_reports(query, after=before)
+        else:
+            reports = observer.reports(before)
+        for finished in reports:
             newest = int(finished["batchId"])
             progress = BatchProgress.of(
                 finished,
@@ -171,6 +180,8 @@ def watch(
             batches.over_budget += progress.over_budget
             batches.records += progress.records
             batches.sent += max(0, int(finished.get("sink", {}).get("numOutputRows", 0)))
+            if observer is not None:
+                observer.finish(finished, progress, batches.of_batch(newest))
             on_batch(progress)
         return newest > before
 
@@ -178,12 +189,17 @@ def watch(
         ended = False
         while not ended:
             ended = bool(query.awaitTermination(POLL_SECONDS))  # type: ignore[arg-type]
-            batch_finished = report()
+            turns += 1
+            batch_finished = report(is_end=ended)
+            if observer is not None:
+                observer.monitor.tick(stops=batches.stop.is_set())
             if batches.stop.is_set() and not ended and (batch_finished or not query.status["isTriggerActive"]):
                 query.stop()
                 ended = True
+                # Its last report may be on its way.
+                report(is_end=True)
     except StreamingQueryException as error:
-        report()
+        report(is_end=True)
         if not (batches.stop.is_set() and batches.failure is None):
             raise (batches.failure or translate(error)) from error
     except KeyboardInterrupt:

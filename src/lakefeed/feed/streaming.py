@@ -20,13 +20,15 @@ from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter, PlannedRestart
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import upkeep_beside_feed
+from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, s3_requests
 from lakefeed.feed.recovery import ends
 from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, trigger_of, watch
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
-from lakefeed.ledger.stateful_batches import with_batch
+from lakefeed.ledger.stateful_batches import with_batch, without_batches
+from lakefeed.monitor.feed_monitor import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
@@ -91,6 +93,7 @@ class StreamRun:
             is_numbered=self.topics is not None,
             accept_loss=options.accept_loss,
         )
+        self.observer = QueryObserver(options.monitor, spark)
         self._group: MonitoringGroup | None = None
 
     def begin_writer(self) -> BatchWriter:
@@ -111,6 +114,8 @@ class StreamRun:
         kafka = feed.config.source.kafka
         if kafka is not None and kafka.monitoring_group is not None:
             self._group = MonitoringGroup(kafka, kafka.monitoring_group)
+        position = without_batches(start.position.ranges).ranges if start.position else ()
+        self.options.monitor.begin(sink=feed.identity.owner.sink, fence=writer.fence, position=position)
         return writer
 
     def run_queries(
@@ -120,11 +125,21 @@ class StreamRun:
         budget = self.feed.config.budget.s3_requests_per_batch if self.feed.config.budget else None
         while True:
             try:
-                query = self.start_query(writer)
-                watch(query, self.batches, on_batch=on_batch, requests=requests, request_budget=budget)
+                with self.observer:
+                    query = self.start_query(writer)
+                    self.observer.follow(query)
+                    watch(
+                        query,
+                        self.batches,
+                        on_batch=on_batch,
+                        requests=requests,
+                        request_budget=budget,
+                        observer=self.observer,
+                    )
                 return
             except PlannedRestart as restart:
                 self.batches.failure = None
+                self.options.monitor.restarted()
                 self.options.on_note("; ".join((restart.what, *writer.rows.notes())))
 
     def start_query(self, writer: BatchWriter) -> StreamingQuery:
@@ -156,8 +171,11 @@ class StreamRun:
         committed = ranges
         if self.stateful:
             committed = with_batch(ranges, batch_id=batch_id, query_id=query_id(self.spark, name))
-        result = writer.write(batch, committed, batch_id)
-        note = self._group.publish(ranges.ranges) if self._group is not None else None
+        with self.observer.batch(batch_id, ranges.ranges):
+            result = writer.write(batch, committed, batch_id)
+            with timed("publish"):
+                note = self._group.publish(ranges.ranges) if self._group is not None else None
+        self.options.monitor.paused(self.sink.lagging())
         return result if note is None else replace(result, notes=(*result.notes, note))
 
     def summary(
@@ -229,8 +247,11 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     gateway: Any = spark._jvm
     # PySpark 4.1 has no word for this trigger.
     writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
-    query: StreamingQuery = writer.start()
-    watch(query, batches, on_batch=options.on_batch)
+    options.monitor.begin(sink=feed.identity.owner.sink, fence=None)
+    with QueryObserver(options.monitor, spark) as observer:
+        query: StreamingQuery = writer.start()
+        observer.follow(query)
+        watch(query, batches, on_batch=options.on_batch, observer=observer)
     requests = s3_requests(spark) - before
     return RunSummary(
         batches=batches.finished,

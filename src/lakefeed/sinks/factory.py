@@ -28,6 +28,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
+from lakefeed.monitor.feed_monitor import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
@@ -242,12 +243,15 @@ class FanOutSink(BaseSink):
         assert isinstance(commit, Commit)  # Batches alone come here: see Pipeline.
         kept = rows.persist()
         try:
-            kept.count()
+            with timed("rows"):
+                kept.count()
             jvm.java(rows.sparkSession).commit.Outcomes.of(commit_id).check()
             for side in self._sides:
                 if side.is_due():
-                    self._try(side, partial(side.land, kept, commit, commit_id=commit_id, again=self._again))
-            return self._main.land(kept, commit, commit_id=commit_id)
+                    with timed(f"write {side.name}"):
+                        self._try(side, partial(side.land, kept, commit, commit_id=commit_id, again=self._again))
+            with timed("write sink"):
+                return self._main.land(kept, commit, commit_id=commit_id)
         finally:
             kept.unpersist()
 

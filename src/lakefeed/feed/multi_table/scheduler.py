@@ -12,10 +12,10 @@ each, too: so there are as many as write at the same time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakefeed.clients.kafka.librdkafka import isolation_level
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
@@ -27,6 +27,7 @@ from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.multi_table.table import TableTask, Taken, shares_a_table
+from lakefeed.feed.observe import batch_of
 from lakefeed.feed.progress import BatchProgress, s3_requests
 from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.ledger.outcomes import ZERO
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 LOOK_FOR_TOPICS_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
 PAUSE_SECONDS = 1.0
+TICK_SECONDS = 1.0
+
+T = TypeVar("T")
 
 
 def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
@@ -104,8 +108,10 @@ class MultiTableScheduler:
                 name = f"tables-{number}"
                 thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=activate, initargs=(session,))
                 self._threads.append(threads.enter_context(thread))
+            self._options.monitor.begin(sink=self._feed.identity.owner.sink, fence=None)
             while not stop.is_set():
                 began = time.monotonic()
+                self._options.monitor.tick()
                 topics = self._describe()
                 if topics is None:
                     stop.wait(PAUSE_SECONDS)
@@ -175,7 +181,7 @@ class MultiTableScheduler:
         due = self._due(topics)
         begun = [self._threads[number % len(self._threads)].submit(step, table) for number, table in due]
         try:
-            steps = [future.result() for future in begun]
+            steps = [self._result_of(future) for future in begun]
         finally:
             # Where one has failed for all, what has not begun does not begin.
             for future in begun:
@@ -199,8 +205,28 @@ class MultiTableScheduler:
             )
             self.done += bool(results)
             self.over_budget += progress.over_budget
+            self._observe(progress, [table for _, table in due], topics)
             on_batch(progress)
         return results
+
+    def _result_of(self, future: Future[T]) -> T:
+        """Wait for a table; the driver lives while it waits."""
+        while not wait([future], timeout=TICK_SECONDS).done:
+            self._options.monitor.tick()
+        return future.result()
+
+    def _observe(
+        self, progress: BatchProgress, tables: Sequence[TableTask], topics: Mapping[str, TopicDescription]
+    ) -> None:
+        """Add a round to the progress of the run."""
+        monitor = self._options.monitor
+        for table in tables:
+            if table.failure is None:
+                monitor.committed(table.reached.ranges)
+            else:
+                monitor.failed(table.failure)
+        ends = {(name, part.id): part.end_offset for name, topic in topics.items() for part in topic.partitions}
+        monitor.finish(batch_of(progress, None), ends=ends)
 
 
 def _copy(spark: SparkSession) -> SparkSession:

@@ -135,6 +135,11 @@ class TableTask:
     def table(self) -> str:
         return self.feed.config.sink.ledger_table
 
+    @property
+    def reached(self) -> OffsetRanges:
+        """The ranges of the newest batch; empty before the first one."""
+        return self._reached
+
     def is_due(self, topic: TopicDescription) -> bool:
         """Check that there are records to write, and the table does not wait after a failure."""
         if self.failure is not None and (self.on_failure == "stop" or time.monotonic() < self._retry_at):

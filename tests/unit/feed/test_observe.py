@@ -1,0 +1,57 @@
+"""A finished batch for the progress model, from Spark's report, the meter and the writer."""
+
+from __future__ import annotations
+
+import math
+
+from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.observe import batch_of
+from lakefeed.feed.progress import BatchProgress, S3Requests
+from lakefeed.ledger.outcomes import Counts, Reason
+from lakefeed.offsets.ranges import OffsetRange
+
+REPORT = {
+    "batchId": 3,
+    "numInputRows": 1000,
+    "inputRowsPerSecond": 250.0,
+    "durationMs": {"triggerExecution": 2000, "addBatch": 1500, "walCommit": 100},
+    "sources": [{"latestOffset": {"t": {"0": 150, "1": 60}}, "endOffset": {"t": {"0": 100, "1": 60}}}],
+}
+METER = (
+    "PutObject\tdata\tlake/t\t4\t300\t0\t0\nUploadPart\tdata\tlake/t\t9\t900\t0\t0\n"
+    "CompleteMultipartUpload\tdata\tlake/t\t1\t10\t0\t0\nPutObject\tmetadata\tlake/t\t2\t50\t0\t0\n"
+)
+
+
+def test_a_batch_has_the_figures_of_all_three() -> None:
+    reasons = (Reason("rare", 1, "x"), Reason("frequent", 9, "y" * 1_000_000))
+    result = BatchResult(
+        3, rows=990, replayed=False, counts=Counts(1000, 10), reasons=reasons, schema_id=7, notes=("a note",)
+    )
+    progress = BatchProgress.of(REPORT, landed=result, requests=S3Requests.parse(METER), request_budget=12)
+    ranges = (OffsetRange("t", 0, 0, 100),)
+    batch = batch_of(progress, result, report=REPORT, phases={"write": 1.2}, ranges=ranges)
+    assert (batch.batch_id, batch.records, batch.rows, batch.lag) == (3, 1000, 990, 50)
+    assert (batch.input_rate, batch.processing_rate, batch.output_rate) == (250.0, 500.0, 495.0)
+    assert batch.phases == {"write": 1.2, "add": 1.5, "log": 0.1}
+    assert batch.requests is not None
+    assert (batch.requests.total, batch.requests.data_files, batch.requests.over_budget) == (16, 5, True)
+    assert [reason.text for reason in batch.reasons] == ["frequent", "rare"]
+    assert len(batch.reasons[0].sample) < 1000
+    assert (batch.schema_id, batch.ranges, batch.notes) == (7, ranges, ("a note",))
+
+
+def test_a_round_of_many_tables_has_no_report() -> None:
+    batch = batch_of(BatchProgress(0, 10, 10, 1.0, 0), None)
+    assert (batch.records, batch.phases, batch.requests, batch.replayed, batch.input_rate) == (
+        10,
+        {},
+        None,
+        False,
+        None,
+    )
+
+
+def test_a_rate_that_is_no_number_is_unknown() -> None:
+    report = {**REPORT, "inputRowsPerSecond": math.inf}
+    assert batch_of(BatchProgress.of(report, landed=None), None, report=report).input_rate is None
