@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.exceptions import Exit
 
+import lakefeed
 from lakefeed.cli.options import FILE, bootstrap_option, bootstrap_servers_of, output_option, parts_of
 from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
-from lakefeed.config.base import validated
-from lakefeed.config.sources import KafkaSource
 from lakefeed.messages.printable import aligned
 from lakefeed.monitor.text import duration
-from lakefeed.operations.lag import Lag, feed_lag, group_lag
-from lakefeed.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from lakefeed.operations.lag import Lag
 
 
 @click.command()
@@ -26,16 +29,13 @@ from lakefeed.pipeline import Pipeline
 @watch_option
 @every_option
 @output_option
-@click.pass_context
 def lag(
-    context: click.Context,
     pipeline: Path | None,
     group: str | None,
     topics: tuple[str, ...],
     bootstrap_servers: str | None,
     watch: bool,
     every: float,
-    output: str,
 ) -> None:
     """Show how many records PIPELINE, or a consumer group, is behind its topics, and how old the oldest of them is.
 
@@ -43,10 +43,14 @@ def lag(
     the record at the position, which is read for it. With PIPELINE and --group, the file says how to reach the broker.
     """
     if pipeline is None and group is None:
-        raise click.UsageError("name a pipeline file, or a consumer group by --group", context)
+        raise click.UsageError("name a pipeline file, or a consumer group by --group")
     if pipeline is not None and bootstrap_servers is not None:
-        raise click.UsageError("--bootstrap-servers is for --group without a pipeline file", context)
-    declared = Pipeline.from_file(pipeline) if pipeline is not None else None
+        raise click.UsageError("--bootstrap-servers is for --group without a pipeline file")
+    from lakefeed.config.base import validated
+    from lakefeed.config.sources import KafkaSource
+    from lakefeed.operations.lag import feed_lag, group_lag
+
+    declared = lakefeed.Pipeline.from_file(pipeline) if pipeline is not None else None
 
     def look() -> Shown:
         if group is not None:
@@ -68,16 +72,16 @@ def lag(
         documents = [part.as_dict() for part in found]
         return {"feeds": documents} if many else documents[0], lag_lines(found), 0
 
-    context.exit(show(look, output=output, watch=watch, every=every))
+    raise Exit(show(look, watch=watch, every=every))
 
 
-def _parts(declared: Pipeline, topic: str | None) -> list[Pipeline]:
+def _parts(declared: lakefeed.Pipeline, topic: str | None) -> list[lakefeed.Pipeline]:
     return parts_of(declared, topic if declared.config.has_many_tables else None)
 
 
 def _only(found: Lag, topics: Sequence[str]) -> Lag:
     kept = tuple(part for part in found.partitions if not topics or part.topic in topics)
-    return Lag(name=found.name, kind=found.kind, partitions=kept, is_known=found.is_known)
+    return replace(found, partitions=kept)
 
 
 def lag_lines(found: Sequence[Lag]) -> list[str]:

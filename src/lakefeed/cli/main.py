@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
     "plan": ("plan", "Tell what a run would do, before it does it: DDL, offsets, files, requests, time."),
     "run": ("run", "Run a pipeline: topics in, table out."),
+    "status": ("status", "Show whether feeds run, since when, by which driver, and how they do."),
+    "lag": ("lag", "Show how far a feed or any consumer group is behind, in records and seconds."),
     "read": ("read", "Read chosen records once: to look at, into files or into a table."),
     "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),
     "verify": ("verify", "Prove that each record has landed once, or list what is missing or double."),

@@ -11,12 +11,13 @@ from click.exceptions import Exit
 
 import lakefeed
 from lakefeed.cli.options import master_option, output_option, pipeline_argument
-from lakefeed.cli.output import echo, emit
+from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 
 if TYPE_CHECKING:
     from lakefeed.feed.streaming import BatchSummary
+    from lakefeed.monitor.terminal.view import LogFormat
 
 
 @click.command()
@@ -37,6 +38,19 @@ if TYPE_CHECKING:
 @click.option(
     "--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.  [default: logs/ in the cache]"
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines on stderr: text for people, json for log collectors.",
+)
+@click.option(
+    "--endpoint/--no-endpoint",
+    default=True,
+    help="Answer lakefeed status on this machine, to this user alone.  [default: endpoint]",
+)
+@click.option("--endpoint-port", type=click.IntRange(0, 65535), default=0, help="Its port.  [default: a free one]")
 @output_option
 def run(
     pipeline: Path,
@@ -48,38 +62,63 @@ def run(
     until: str | None,
     master: str | None,
     log_file: Path | None,
+    log_format: LogFormat,
+    endpoint: bool,
+    endpoint_port: int,
 ) -> None:
     """Run a pipeline: topics in, table out.
 
     SIGTERM, SIGHUP and Ctrl-C finish the current batch and end with status 0; a second Ctrl-C ends at once, with 130.
     --batch has one batch, which they cut off: nothing has landed then, and the status is 143, 129 or 130. Where each
     topic has a table of its own, the status is 1 if one of them has failed at the end.
+
+    In a terminal a panel shows rate, lag and the batch at work, below a line for each finished batch; elsewhere each
+    batch is a line, and a feed that finishes none for a minute says so in one.
     """
     if batch and (once or accept_loss):
         raise click.UsageError("--batch is a run of its own: without --once and --accept-loss")
     if not batch and (since or until):
         raise click.UsageError("--since and --until belong to --batch")
-    from lakefeed.feed.progress import ProgressView
+    from lakefeed.monitor.feed_monitor import FeedMonitor
+    from lakefeed.monitor.terminal.view import RunView
+    from lakefeed.operations.live_status import reachable
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     name = declared.config.name
     log_file = log_file or log_path(name)
-    with ProgressView(name) as view:
+    monitor = FeedMonitor(name)
+    with (
+        RunView(monitor, log_format=log_format) as view,
+        reachable(declared.config, monitor, port=endpoint_port if endpoint else None),
+        # Else the error would stand a second time among the structured lines, as text.
+        view.logging_errors(exit_with=None if is_json() else _exit),
+    ):
         view.note(f"starting; Spark's log is {log_file}")
         spark = declared.session(master=master, log_file=log_file)
         if batch:
             begin_work()
-            landed = declared.run_batch(spark=spark, since=since, until=until)
+            with monitor.until_end(), monitor.batch(0):
+                landed = declared.run_batch(spark=spark, since=since, until=until)
             for note in landed.notes:
                 view.note(note)
             emit(asdict(landed), _batch_text(name, landed))
             return
         with stop_on_signals(view.note) as stop:
             summary = declared.run(
-                spark=spark, once=once, stop=stop, on_batch=view.batch, on_note=view.note, accept_loss=accept_loss
+                spark=spark,
+                once=once,
+                stop=stop,
+                on_batch=lambda progress: view.batch(monitor.batches()[-1], notes=progress.notes),
+                on_note=view.note,
+                accept_loss=accept_loss,
+                monitor=monitor,
             )
     emit(summary.as_dict(), lambda: _print(name, summary))
     raise Exit(1 if any(table.failure for table in summary.tables) or summary.paused else 0)
+
+
+def _exit(status: int) -> None:
+    raise Exit(status)
 
 
 def _print(name: str, summary: lakefeed.RunSummary) -> None:

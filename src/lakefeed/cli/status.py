@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 
+import lakefeed
 from lakefeed.cli.options import FILE, output_option, parts_of, topic_option
 from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
@@ -17,9 +19,10 @@ from lakefeed.messages.printable import aligned
 from lakefeed.monitor.drivers import DriverFile, all_drivers
 from lakefeed.monitor.endpoint import ask
 from lakefeed.monitor.text import duration, one_line
-from lakefeed.operations.lag import Lag
-from lakefeed.operations.live_status import LiveStatus, identity_of, live_status
-from lakefeed.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from lakefeed.operations.lag import Lag
+    from lakefeed.operations.live_status import LiveStatus
 
 
 @click.command()
@@ -29,15 +32,12 @@ from lakefeed.pipeline import Pipeline
 @watch_option
 @every_option
 @output_option
-@click.pass_context
 def status(
-    context: click.Context,
     pipeline: Path | None,
     topic: str | None,
     partitions: bool,
     watch: bool,
     every: float,
-    output: str,
 ) -> None:
     """Show whether PIPELINE runs, since when, by which driver, its position, rate, lag, last commit and last error.
 
@@ -48,9 +48,11 @@ def status(
     """
     if pipeline is None:
         if topic is not None:
-            raise click.UsageError("--topic belongs to a pipeline file", context)
-        context.exit(show(_look_at_drivers, output=output, watch=watch, every=every))
-    declared = Pipeline.from_file(pipeline)
+            raise click.UsageError("--topic belongs to a pipeline file")
+        raise Exit(show(_look_at_drivers, watch=watch, every=every))
+    from lakefeed.operations.live_status import identity_of, live_status
+
+    declared = lakefeed.Pipeline.from_file(pipeline)
 
     def look() -> Shown:
         identity = identity_of(declared.config)
@@ -64,7 +66,7 @@ def status(
         document = {"feeds": documents} if many else documents[0]
         return document, lines, 0 if all(feed.is_well for feed in found) else 1
 
-    context.exit(show(look, output=output, watch=watch, every=every))
+    raise Exit(show(look, watch=watch, every=every))
 
 
 def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lakefeed.cli.output import echo, emit
+from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.errors import WorldError
 from lakefeed.messages.printable import printable, printable_json
 
@@ -22,14 +22,14 @@ Shown = tuple[Any, Sequence[str], int]
 """The document, the lines for people, and the exit status."""
 
 
-def show(look: Callable[[], Shown], *, output: str, watch: bool, every: float) -> int:
+def show(look: Callable[[], Shown], *, watch: bool, every: float) -> int:
     """Show once, or repeatedly; return the last exit status.
 
     With ``--watch`` an error of the world is shown, and the next look may succeed. JSON is then a document a line.
     """
     if not watch:
         document, lines, status = look()
-        emit(output, document, "\n".join(lines))
+        emit(document, "\n".join(lines))
         return status
     from rich.console import Console
     from rich.live import Live
@@ -37,7 +37,7 @@ def show(look: Callable[[], Shown], *, output: str, watch: bool, every: float) -
 
     console = Console(highlight=False)
     status = 0
-    live = Live(console=console, auto_refresh=False) if console.is_terminal and output == "text" else None
+    live = Live(console=console, auto_refresh=False) if console.is_terminal and not is_json() else None
     if live is not None:
         live.start()
     try:
@@ -46,7 +46,7 @@ def show(look: Callable[[], Shown], *, output: str, watch: bool, every: float) -
                 document, lines, status = look()
             except WorldError as error:
                 document, lines, status = error.as_dict(), str(error).splitlines(), error.exit_status
-            if output == "json":
+            if is_json():
                 click.echo(printable_json(json.dumps(document, default=str, ensure_ascii=False)))
             elif live is not None:
                 live.update(Text("\n".join(printable(line) for line in lines)), refresh=True)

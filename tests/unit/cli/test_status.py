@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -48,19 +51,29 @@ class Looks:
         return answer
 
 
+@contextmanager
+def command(output: str) -> Iterator[None]:
+    """Runs as a command does that has --output."""
+    with click.Context(click.Command("status")) as context:
+        context.meta["output"] = output
+        yield
+
+
 def test_watching_continues_while_the_world_fails(capsys: pytest.CaptureFixture[str]) -> None:
     looks = Looks(({"lag": 1}, ["lag 1"], 0), Unreachable("no broker answers"), ({"lag": 2}, ["lag 2"], 1))
-    assert show(looks, output="json", watch=True, every=0.0) == 1
+    with command("json"):
+        assert show(looks, watch=True, every=0.0) == 1
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [document.get("lag") or document["what"] for document in documents] == [1, "no broker answers", 2]
     looks = Looks(({}, [f"lag {HOSTILE}"], 0))
-    assert show(looks, output="text", watch=True, every=0.0) == 0
+    with command("text"):
+        assert show(looks, watch=True, every=0.0) == 0
     assert capsys.readouterr().out == "lag \\x1b]0;pwned\\x07\\x1b[2J\\u202egnp.exe\n"
 
 
 def test_a_mistake_of_the_user_ends_watching() -> None:
-    with pytest.raises(ConfigError):
-        show(Looks(ConfigError("no")), output="text", watch=True, every=0.0)
+    with command("text"), pytest.raises(ConfigError):
+        show(Looks(ConfigError("no")), watch=True, every=0.0)
 
 
 def test_the_lines_of_a_status_show_all_that_is_known() -> None:
