@@ -1,0 +1,292 @@
+"""The progress of a feed on real servers: the model, status and lag from outside, and their agreement with Kafka."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.config.base import validated
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import LakefeedError, ResourceMissing
+from lakefeed.feed.progress import BatchProgress
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import FinishedBatch, RunningBatch
+from lakefeed.operations.lag import feed_lag, group_lag
+from lakefeed.operations.live_status import LiveStatus, live_status
+from lakefeed.pipeline import Pipeline
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
+
+
+def records(count: int, *, first: int = 0) -> list[bytes]:
+    return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
+
+
+def source(feed: Feed, **settings: Any) -> dict[str, Any]:
+    return {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **settings}}
+
+
+@contextmanager
+def running(pipeline: Pipeline, spark: SparkSession, monitor: FeedMonitor) -> Iterator[list[BatchProgress]]:
+    """Runs a pipeline in a thread until the block ends."""
+    stop, batches, failures = threading.Event(), list[BatchProgress](), list[LakefeedError]()
+
+    def run() -> None:
+        try:
+            pipeline.run(spark=spark, stop=stop, on_batch=batches.append, monitor=monitor)
+        except LakefeedError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield batches
+    finally:
+        stop.set()
+        thread.join(120)
+    assert not failures
+
+
+def until(condition: Any, *, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def look(pipeline: Pipeline) -> LiveStatus:
+    return live_status(pipeline.config, connections=pipeline.connections)
+
+
+@pytest.mark.quick
+def test_the_model_has_the_figures_of_each_batch(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    feed.send([*records(290), *[b"not json"] * 10])
+    monitor = FeedMonitor(feed.name)
+    seen: list[FinishedBatch] = []
+    pipeline = feed.pipeline(
+        source=source(feed, max_records_per_batch=100, monitoring_group=f"{feed.name}-group"),
+        decode=JSON_ROWS,
+        dead_letters={"table": f"lake.{feed.name}.letters"},
+    )
+    summary = pipeline.run(
+        spark=lake, once=True, monitor=monitor, on_batch=lambda progress: seen.append(monitor.batches()[-1])
+    )
+    progress, batches = monitor.snapshot(), monitor.batches()
+    assert seen == list(batches)
+    assert summary.batches == len(batches) == progress.totals.batches
+    assert (progress.totals.records, progress.totals.rows, progress.totals.dead_letters) == (300, 290, 10)
+    assert sum(reason.count for batch in batches for reason in batch.reasons) == 10
+    assert progress.last_dead_letters
+    assert (progress.state, progress.lag, progress.unread, progress.lag_seconds) == ("ended", 0, 0, 0.0)
+    assert progress.fence is not None
+    assert progress.sink == f"iceberg {feed.table}"
+    assert progress.last_commit_at is not None
+    for batch in batches:
+        assert {"plan", "check", "write", "publish", "add", "log"} <= batch.phases.keys()
+        assert batch.phases["write"] <= batch.phases["add"] + 0.1 <= batch.seconds + 0.2
+        assert batch.requests is not None
+        assert batch.requests.data_files >= bool(batch.rows)
+        assert sum(span.records for span in batch.ranges) == batch.records
+    assert sum(batch.requests.total for batch in batches if batch.requests) <= summary.requests.total
+    committed = {(part.topic, part.partition): part.committed for part in progress.partitions}
+    assert committed == {(part.topic, part.partition): part.table for part in pipeline.status().partitions}
+    json.dumps(progress.as_dict())
+
+
+@pytest.mark.quick
+def test_lag_agrees_with_the_broker_while_nothing_runs(lake: SparkSession, feed: Feed) -> None:
+    """Feed, its monitoring group, ``offsets show`` and the broker's own numbers, in records and in seconds."""
+    feed.create_topic(partitions=3)
+    feed.send(records(100))
+    group = f"{feed.name}-group"
+    pipeline = feed.pipeline(source=source(feed, monitoring_group=group), decode=JSON_ROWS)
+    pipeline.run(spark=lake, once=True)
+    at_rest = feed_lag(pipeline.config, connections=pipeline.connections)
+    assert (at_rest.records, at_rest.seconds) == (0, 0.0)
+    sent_at = time.time()
+    feed.send(records(50, first=100))
+    of_feed = feed_lag(pipeline.config, connections=pipeline.connections)
+    of_group = group_lag(pipeline.config.kafka, group)
+    assert of_feed.records == of_group.records == 50
+    shown = {(part.topic, part.partition): part.lag for part in pipeline.status().partitions}
+    for lag in (of_feed, of_group):
+        assert {(part.topic, part.partition): part.lag for part in lag.partitions} == shown
+        assert lag.seconds is not None
+        assert abs(lag.seconds - (time.time() - sent_at)) < 5
+
+
+def test_a_feed_that_has_not_begun_lags_by_its_whole_topic(feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    feed.send(records(20))
+    pipeline = feed.pipeline(decode=JSON_ROWS)
+    lag = feed_lag(pipeline.config, connections=pipeline.connections)
+    assert (lag.records, lag.is_known) == (20, False)
+    latest = feed.pipeline(source=source(feed, start="latest"), decode=JSON_ROWS)
+    assert feed_lag(latest.config, connections=latest.connections).records is None
+    status = look(pipeline)
+    assert (status.state, status.is_well) == ("unknown", False)
+
+
+def test_the_lag_of_any_group_is_that_of_its_committed_offsets(feed: Feed) -> None:
+    """A client's own group, with a value of 1 MB at its position, and a partition that it has not begun."""
+    feed.create_topic(partitions=2)
+    feed.send([b"x" * 900_000] * 3, partition=0)
+    feed.send(records(5), partition=1)
+    cluster = validated(KafkaSource, "test", bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
+    client = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": feed.name, "enable.auto.commit": False}
+    )
+    client.commit(offsets=[TopicPartition(feed.topic, 0, 1)], asynchronous=False)
+    client.close()
+    lag = group_lag(cluster, feed.name)
+    assert [(part.partition, part.committed, part.lag) for part in lag.partitions] == [(0, 1, 2), (1, None, None)]
+    assert lag.partitions[0].seconds is not None
+    with pytest.raises(ResourceMissing, match="has committed no offsets") as missing:
+        group_lag(cluster, f"{feed.name}x", topics=[feed.topic])
+    assert feed.name in str(missing.value.hint)
+
+
+def test_the_next_record_decides_where_retention_has_removed_some(feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(10), partition=0)
+    cluster = validated(KafkaSource, "test", bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
+    client = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": feed.name, "enable.auto.commit": False}
+    )
+    client.commit(offsets=[TopicPartition(feed.topic, 0, 2)], asynchronous=False)
+    client.close()
+    _delete_records(feed, before=6)
+    [part] = group_lag(cluster, feed.name, topics=[feed.topic]).partitions
+    assert (part.committed, part.end, part.lag) == (2, 10, 8)
+    assert part.seconds is not None
+
+
+def _delete_records(feed: Feed, *, before: int) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
+    for answer in admin.delete_records([TopicPartition(feed.topic, 0, before)]).values():
+        answer.result(10)
+    until(lambda: Topics(feed.stack.bootstrap_servers).describe(feed.topic).partitions[0].start_offset == before)
+
+
+def test_from_the_ledger_alone_a_feed_is_likely_to_run_while_it_commits(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(10))
+    pipeline = feed.pipeline(decode=JSON_ROWS)
+    monitor = FeedMonitor(feed.name)
+    with running(pipeline, lake, monitor) as batches:
+        until(lambda: len(batches) == 1)
+        feed.send(records(10, first=10))
+        until(lambda: len(batches) == 2)
+        until(lambda: monitor.snapshot().state == "waiting")
+        status = look(pipeline)
+    assert (status.state, status.is_well) == ("probably running", True)
+    assert status.ledger.fence == monitor.snapshot().fence
+    assert status.lag is not None
+    assert status.lag.records == 0
+    assert status.rate is not None
+    assert status.last_commit_at is not None
+    assert abs(status.last_commit_at - (monitor.snapshot().last_commit_at or 0)) < 10
+    document: Mapping[str, Any] = json.loads(json.dumps(status.as_dict()))
+    assert (document["feed"], document["last_batch"], document["progress"]) == (feed.name, 1, None)
+
+
+def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed) -> None:
+    """Four tasks of 50,000 records, which sleep for seconds each, on two threads."""
+    feed.create_topic(partitions=4)
+    for partition in range(4):
+        feed.send(records(50_000), partition=partition)
+    sleeps = "CASE WHEN id % 5000 = 0 THEN reflect('java.lang.Thread', 'sleep', 600L) IS NULL ELSE true END"
+    sql = f"SELECT * FROM {feed.name} WHERE {sleeps}"
+    pipeline = feed.pipeline(source=source(feed), decode=JSON_ROWS, transform={"sql": sql})
+    monitor, seen = FeedMonitor(feed.name), list[RunningBatch]()
+    with running(pipeline, lake, monitor) as batches:
+        end = time.monotonic() + 120
+        while not batches and time.monotonic() < end:
+            if (now := monitor.snapshot().running) is not None:
+                seen.append(now)
+            time.sleep(0.2)
+    assert {now.offsets for now in seen} == {200_000}
+    assert 4 in {now.tasks for now in seen}
+    halfway = [now for now in seen if 0 < now.tasks_done < 4 and now.records]
+    assert halfway, [(now.tasks_done, now.tasks, now.records) for now in seen]
+    assert all(0 < (now.records or 0) < 200_000 for now in halfway)
+    assert all(now.seconds_left(time.time()) for now in halfway)
+    assert monitor.snapshot().running is None
+
+
+def test_a_table_for_each_topic_is_one_feed_in_rounds(lake: SparkSession, feed: Feed) -> None:
+    topics = [f"{feed.topic}-{letter}" for letter in "ab"]
+    for topic in topics:
+        feed.create_topic(partitions=1, topic=topic)
+        feed.send(records(10), topic=topic)
+    pipeline = feed.pipeline(
+        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": topics}},
+        decode=JSON_ROWS,
+        sink={"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
+        checkpoint="",
+    )
+    monitor = FeedMonitor(feed.name)
+    pipeline.run(spark=lake, once=True, monitor=monitor)
+    progress = monitor.snapshot()
+    assert (progress.state, progress.lag, progress.totals.records) == ("ended", 0, 20)
+    assert progress.last_commit_at is not None
+    assert {part.topic for part in progress.partitions} == set(topics)
+
+
+def test_a_sink_without_a_ledger_stands_where_its_checkpoint_does(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(10))
+    path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
+    pipeline = feed.pipeline(sink={"parquet": {"path": path}}, decode=JSON_ROWS)
+    pipeline.run(spark=lake, once=True)
+    feed.send(records(5, first=10))
+    assert feed_lag(pipeline.config, connections=pipeline.connections).records == 5
+    status = look(pipeline)
+    assert (status.state, status.lag.records if status.lag else None) == ("unknown", 5)
+
+
+def test_each_of_several_sinks_is_measured(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(10))
+    pipeline = feed.pipeline(sinks={"copy": {"iceberg": {"table": f"lake.{feed.name}.copy"}}}, decode=JSON_ROWS)
+    monitor = FeedMonitor(feed.name)
+    pipeline.run(spark=lake, once=True, monitor=monitor)
+    [batch] = monitor.batches()
+    parts = [batch.phases[name] for name in ("rows", "write copy", "write sink")]
+    assert all(seconds > 0 for seconds in parts)
+    assert sum(parts) <= batch.phases["write"]
+
+
+def test_a_query_with_state_shows_its_state(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(10))
+    sql = f"SELECT id % 3 AS rest, count(*) AS n FROM {feed.name} GROUP BY id % 3"
+    pipeline = feed.pipeline(
+        decode=JSON_ROWS,
+        transform={"sql": sql, "output_mode": "update"},
+        sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["rest"]}},
+    )
+    monitor = FeedMonitor(feed.name)
+    pipeline.run(spark=lake, once=True, monitor=monitor)
+    progress = monitor.snapshot()
+    assert progress.last_batch is not None
+    assert progress.last_batch.state.rows == 3
+    # The log of a query's own batches is in the ledger as a topic; it is none.
+    assert {part.topic for part in progress.partitions} == {feed.topic}
+    assert progress.lag == 0
+    assert feed_lag(pipeline.config, connections=pipeline.connections).records == 0
