@@ -1,0 +1,136 @@
+"""A feed as another shell sees it: running, hanging, killed; and hostile records in its log and its terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakefeed.monitor.drivers import read
+from tests.support.cli import COMMAND, Running, lakefeed
+from tests.support.feed import Feed
+
+JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
+HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066 <script>alert(1)</script>"
+
+
+@pytest.fixture
+def environment(feed: Feed, tmp_path: Path) -> dict[str, str]:
+    return {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
+
+
+def status(path: Path, environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    done = lakefeed("status", path, "--output", "json", environment=environment)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def until(look: Callable[[], bool], *, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+@pytest.mark.quick
+def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([json.dumps({"id": number}).encode() for number in range(100)])
+    path = feed.write_file(decode=JSON_ROWS)
+    running = Running(["run", path, "--log-format", "json"], environment, tmp_path / "log")
+    try:
+        running.wait_until_it_says('"event":"batch"')
+        code, document = status(path, environment)
+        assert (code, document["state"]) == (0, "running"), document
+        assert document["driver"]["pid"] == running.process.pid
+        assert document["fence"] == document["progress"]["fence"]
+        assert (document["lag"]["lag"], document["progress"]["totals"]["records"]) == (0, 100)
+        [file] = (tmp_path / "home" / "run" / "drivers").iterdir()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        driver = read(file)
+        assert driver is not None
+        assert driver.token
+        for secret in (driver.token, environment["AWS_SECRET_ACCESS_KEY"]):
+            assert secret not in running.said() + json.dumps(document)
+        everything = lakefeed("status", environment=environment)
+        assert (everything.returncode, "running" in everything.stdout) == (0, True)
+
+        os.kill(running.process.pid, signal.SIGSTOP)
+        code, document = status(path, environment)
+        assert (code, document["state"]) == (1, "hangs"), document
+        os.kill(running.process.pid, signal.SIGCONT)
+        until(lambda: status(path, environment)[1]["state"] == "running")
+        # Of another machine, which has no driver's file, the ledger says what is likely.
+        elsewhere = {**environment, "LAKEFEED_HOME": str(tmp_path / "elsewhere")}
+        assert status(path, elsewhere)[1]["state"] in ("probably running", "unknown")
+    finally:
+        running.kill()
+    code, document = status(path, environment)
+    assert (code, document["state"]) == (1, "killed"), document
+    for line in running.said().splitlines():
+        event = json.loads(line)
+        assert event["feed"] == feed.name
+        assert {"time", "level", "event"} <= event.keys()
+    [batch] = [event for line in running.said().splitlines() if (event := json.loads(line))["event"] == "batch"]
+    assert batch["offsets_read"] == [{"topic": feed.topic, "partition": 0, "start": 0, "end": 100}]
+
+
+def in_terminal(arguments: list[str], environment: dict[str, str], *, seconds: float = 240) -> bytes:
+    """Runs a command in a terminal of its own, and returns what it has shown there."""
+    main, other = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdin=other,
+        stdout=other,
+        stderr=other,
+        env={**os.environ, **environment, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"},
+        start_new_session=True,
+    )
+    os.close(other)
+    shown, end = b"", time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            try:
+                part = os.read(main, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            shown += part
+        assert process.wait(30) == 0, shown.decode(errors="replace")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        os.close(main)
+    return shown
+
+
+def test_hostile_records_and_secrets_do_nothing_in_a_terminal(feed: Feed, environment: dict[str, str]) -> None:
+    """Control characters, marks of direction and 1 MB as keys and values that become dead letters."""
+    feed.create_topic(partitions=1)
+    feed.send([b'{"id": 1}', HOSTILE.encode(), HOSTILE.encode() + b"x" * 900_000, b"\xff\xfe\x1b[31m"])
+    path = feed.write_file(
+        decode=JSON_ROWS,
+        dead_letters={"table": f"lake.{feed.name}.letters"},
+        expect={"hostile": {"rule": "id < 0", "on_violation": "dead_letter"}},
+    )
+    shown = in_terminal(["run", str(path), "--once"], environment)
+    text = shown.decode("utf-8")
+    assert f"{feed.name}: batch 0 · in 4" in text
+    assert "dead letters 4" in text
+    secret = environment["AWS_SECRET_ACCESS_KEY"]
+    for bad in ("\x1b]0;", "\x1b[2J", "\x07", "\x9b", "\u202e", "\u2066", secret):
+        assert bad not in text
+    assert len(shown) < 200_000
+    assert "\x1b[3" in text  # It has colours,
+    plain = in_terminal(["run", str(path), "--once"], {**environment, "NO_COLOR": "1"}).decode("utf-8")
+    assert "\x1b[3" not in plain  # and without them if requested.
