@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import asdict
 
 import click
 from click.exceptions import Exit
@@ -47,7 +46,9 @@ def list_(groups: tuple[str, ...]) -> None:
     """List the locked jars: coordinate, groups, size. Reads nothing but the lock."""
     artifacts = _locked(groups)
     lines = [f"{jar.size / 1e6:8.2f} MB  {','.join(jar.groups):15} {jar.coordinate}" for jar in artifacts]
-    emit([{**asdict(jar), "path": str(jar.path)} for jar in artifacts], "\n".join(lines))
+    keys = ("coordinate", "groups", "size", "sha256")
+    document = [{**{key: getattr(jar, key) for key in keys}, "path": str(jar.path)} for jar in artifacts]
+    emit(document, "\n".join(lines))
 
 
 @jars.command()

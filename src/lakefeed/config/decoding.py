@@ -41,9 +41,10 @@ class AvroDecode(Model):
     def _contradictions(self) -> Iterator[str]:
         if self.registry is None and self.schema_file is None:
             yield "avro requires a registry (framed values) or a schema_file (values without header)"
-        for name in ("subject", "subjects"):
-            if self.registry is None and getattr(self, name):
-                yield f"{name} requires a registry"
+        if self.registry is None and self.subject is not None:
+            yield "subject requires a registry"
+        if self.registry is None and self.subjects:
+            yield "subjects requires a registry"
 
 
 class ProtobufDecode(Model):

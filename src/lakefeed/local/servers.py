@@ -202,7 +202,7 @@ def _unpack_registry() -> Path:
         return target
     (archive,) = jars.fetch(["registry"])
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-") as temporary:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
         with tarfile.open(archive) as tar:
             tar.extractall(unpacked := Path(temporary, target.name), filter="data")
         try:
