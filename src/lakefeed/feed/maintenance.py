@@ -80,12 +80,16 @@ def repeat_upkeep(
 
 @contextmanager
 def upkeep_beside_feed(
-    feed: Feed, spark: SparkSession, *, tables: Callable[[], Sequence[str]] | None = None
+    feed: Feed,
+    spark: SparkSession,
+    *,
+    tables: Callable[[], Sequence[str]] | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> Iterator[Callable[[OnBatch], OnBatch]]:
     """Look after a feed's tables in a thread while it runs, one after the other; gives what adds notes to its batches.
 
     A failure here becomes a note of the next batch, and never stops the feed. Without an ``upkeep`` block nothing is
-    done. ``tables`` is called at each look, where the number of tables grows.
+    done. ``tables`` is called at each look, where the number of tables grows; ``tick`` each second of the end.
     """
     settings, connections, stop, notes = feed.config.upkeep, feed.connections, threading.Event(), deque[str]()
     tables = tables or (lambda: tables_of(feed.config))
@@ -129,6 +133,7 @@ def upkeep_beside_feed(
         yield add_notes
     finally:
         stop.set()
-        if thread.is_alive():
-            # After the current piece, which is bounded by upkeep.compact.group_mb.
-            thread.join()
+        while thread.is_alive():
+            # Until the current piece has ended, which is bounded by upkeep.compact.group_mb.
+            thread.join(1.0)
+            tick()

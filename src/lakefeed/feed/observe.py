@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,8 @@ from lakefeed.offsets.ranges import OffsetRange
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger(__name__)
 
 POLL_TURNS = 20
 """Each so many turns Spark itself is asked for its reports: a listener that was lost must not hide a batch."""
@@ -69,14 +72,22 @@ class QueryObserver:
         with self.monitor.batch(batch_id, ranges) as stopwatch:
             yield
         self._written[batch_id] = stopwatch.seconds, ranges
-        while len(self._written) > KEPT_OUTCOMES:
-            self._written.pop(next(iter(self._written)))
+        for old in list(self._written)[:-KEPT_OUTCOMES]:
+            self._written.pop(old, None)
 
     def finish(self, report: Mapping[str, Any], progress: BatchProgress, result: BatchResult | None) -> None:
-        """Add a finished batch to the model."""
-        phases, ranges = self._written.pop(progress.batch_id, ({}, ()))
-        batch = batch_of(progress, result, report=report, phases=phases, ranges=ranges)
-        self.monitor.finish(batch, ends=ends_of(report, "latestOffset"))
+        """Add a finished batch to the model; what it cannot take from the report is no reason to stop a feed."""
+        try:
+            phases, ranges = self._written.pop(progress.batch_id, ({}, ()))
+            batch = batch_of(progress, result, report=report, phases=phases, ranges=ranges)
+            if result is None:
+                # Spark's own sink has written it, as in real time.
+                reached = ends_of(report, "endOffset").items()
+                self.monitor.committed(OffsetRange(*key, end, end) for key, end in reached)
+            self.monitor.finish(batch, ends=ends_of(report, "latestOffset"))
+        except Exception:
+            _log.warning("the report of batch %s was not understood", progress.batch_id, exc_info=True)
+            self.monitor.finish(batch_of(progress, result))
 
 
 def batch_of(

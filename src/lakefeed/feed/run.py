@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.errors import translate
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS = 0.25
+KEPT_REASONS = 100
+"""Batches whose reasons of dead letters are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +113,7 @@ class MicroBatches:
         landed: results of the batches that a function of ``guarded`` has written.
         finished: how many batches Spark has reported; ``records`` and ``over_budget`` are of these.
         sent: how many rows Spark's own sinks have written; of other sinks ``landed`` has them.
+        is_writing: whether a batch is being written, which a stop waits for.
     """
 
     def __init__(self, stop: threading.Event) -> None:
@@ -121,18 +124,28 @@ class MicroBatches:
         self.sent = 0
         self.over_budget = 0
         self.failure: LakefeedError | None = None
+        self.is_writing = False
 
     def guarded(self, write: Callable[[DataFrame, int], BatchResult]) -> Callable[[DataFrame, int], None]:
         """Return the ``foreachBatch`` function: it begins no batch after a stop, and keeps results and errors."""
 
         def write_guarded(batch: DataFrame, batch_id: int) -> None:
-            if self.stop.is_set():
-                raise StopRequested
+            self.is_writing = True
             try:
+                if self.stop.is_set():
+                    raise StopRequested
                 self.landed.append(write(batch, batch_id))
+                if len(self.landed) > KEPT_REASONS:
+                    # The progress model has taken them.
+                    old = len(self.landed) - KEPT_REASONS - 1
+                    self.landed[old] = replace(self.landed[old], reasons=())
+            except StopRequested:
+                raise
             except Exception as error:
                 self.failure = translate(error)
                 raise
+            finally:
+                self.is_writing = False
 
         return write_guarded
 
@@ -165,9 +178,13 @@ def watch(
         nonlocal newest
         before = newest
         if observer is None or is_end or not observer.hears or turns % POLL_TURNS == 0:
-            reports = new_reports(query, after=before)
+            reports = list(new_reports(query, after=before))
         else:
-            reports = observer.reports(before)
+            reports = list(observer.reports(before))
+            ids = [int(finished["batchId"]) for finished in reports]
+            if ids != list(range(before + 1, before + 1 + len(ids))):
+                # Spark drops events of a listener that is behind, or this is the first batch of a query that resumes.
+                reports = list(new_reports(query, after=before))
         for finished in reports:
             newest = int(finished["batchId"])
             progress = BatchProgress.of(
@@ -193,7 +210,8 @@ def watch(
             batch_finished = report(is_end=ended)
             if observer is not None:
                 observer.monitor.tick(stops=batches.stop.is_set())
-            if batches.stop.is_set() and not ended and (batch_finished or not query.status["isTriggerActive"]):
+            stops = batches.stop.is_set() and not ended and not batches.is_writing
+            if stops and (batch_finished or not query.status["isTriggerActive"]):
                 query.stop()
                 ended = True
                 # Its last report may be on its way.

@@ -51,7 +51,7 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     writer = run.begin_writer()
     with (
         FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=run.sink.location(), since=before) as requests,
-        upkeep_beside_feed(feed, spark) as add_notes,
+        upkeep_beside_feed(feed, spark, tick=options.monitor.tick) as add_notes,
     ):
         began = time.monotonic()
         run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lakefeed.clients.spark import jvm
@@ -160,7 +161,9 @@ class BatchOutcomes:
 
     @property
     def reasons(self) -> list[Reason]:
-        return [Reason(str(each.text()), int(each.count()), str(each.sample())) for each in self._outcomes.reasons()]
+        """The most frequent reasons of dead letters."""
+        found = islice(self._outcomes.reasons(), MOST_REASONS)
+        return [Reason(str(kind.text()), int(kind.count()), str(kind.sample())[:LONGEST_SAMPLE]) for kind in found]
 
     @property
     def dead_ranges(self) -> list[OffsetRange]:
@@ -168,6 +171,10 @@ class BatchOutcomes:
         bounds = by_partition(json.loads(str(self._outcomes.deadRanges())))
         return [OffsetRange(*key, start, end) for key, (start, end) in bounds.items()]
 
+
+MOST_REASONS = 20
+"""Reasons that are read of one batch: a call into the JVM for each part of each."""
+LONGEST_SAMPLE = 2000
 
 RECORD = "_lakefeed"
 """Column beside the rows' own: ``struct<record, schema_id, reason, verdict>``."""

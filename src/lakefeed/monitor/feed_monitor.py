@@ -121,9 +121,12 @@ class FeedMonitor:
         self._count_tasks = count
 
     def observe_ends(self, ends: Mapping[Partition, int]) -> None:
-        """Note how far the topics reach now."""
+        """Note how far all topics reach now; one that is not among them was deleted."""
         with self._lock:
             self._observe(ends)
+            for gone in {*self._read, *self._committed} - ends.keys():
+                self._read.pop(gone, None)
+                self._committed.pop(gone, None)
 
     @contextmanager
     def batch(self, batch_id: int, ranges: Iterable[OffsetRange] = ()) -> Iterator[Stopwatch]:
@@ -133,7 +136,8 @@ class FeedMonitor:
         with self._lock:
             for span in spans:
                 self._read[span.topic, span.partition] = span.end
-                self._committed.setdefault((span.topic, span.partition), span.start)
+                # Another place than the last end after a move, or of a topic that was recreated.
+                self._committed[span.topic, span.partition] = span.start
             offsets = sum(span.records for span in spans) if spans else None
             running = RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets)
             self._asked_at = now
@@ -157,7 +161,7 @@ class FeedMonitor:
         """Add a finished batch, with how far the topics reached when it was planned; returns it with its lag's age."""
         with self._lock:
             if ends:
-                self._observe(ends)
+                self._observe(ends, at=max(0.0, batch.finished_at - batch.seconds))
             batch = replace(batch, lag_seconds=self._age(batch))
             self.history.add(batch)
             reasons = batch.reasons[:MOST_REASONS] or self._progress.last_dead_letters
@@ -182,6 +186,13 @@ class FeedMonitor:
             for span in ranges:
                 self._read[span.topic, span.partition] = span.end
                 self._committed[span.topic, span.partition] = span.end
+
+    def starts_at(self, position: Mapping[Partition, int]) -> None:
+        """Note where partitions begin of which no record was read yet."""
+        with self._lock:
+            for partition, start in position.items():
+                self._read.setdefault(partition, start)
+                self._committed.setdefault(partition, start)
 
     def tick(self, *, stops: bool = False) -> None:
         """Note that the driver's loop turns; ask for the tasks of a batch that takes long.
@@ -275,21 +286,23 @@ class FeedMonitor:
     def _change(self, **changes: object) -> None:
         self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
 
-    def _observe(self, ends: Mapping[Partition, int]) -> None:
-        now = self._clock()
+    def _observe(self, ends: Mapping[Partition, int], *, at: float | None = None) -> None:
+        at = self._clock() if at is None else at
         for partition, end in ends.items():
-            self._ends.setdefault(partition, EndTimes()).observe(end, at=now)
-            self._latest[partition] = end
+            self._ends.setdefault(partition, EndTimes()).observe(end, at=at)
+        self._latest = dict(ends)
 
     def _age(self, batch: FinishedBatch) -> float | None:
         """Return the age of the oldest record that the batch has left unread."""
         if not batch.lag:
             return None if batch.lag is None else 0.0
         now = self._clock()
+        # The next batch may have begun, and read further.
+        read = {**self._read, **{span.key: span.end for span in batch.ranges}}
         ages = [
-            self._ends[partition].age(self._read[partition], now=now)
+            self._ends[partition].age(read[partition], now=now)
             for partition, end in self._latest.items()
-            if end > self._read.get(partition, end)
+            if end > read.get(partition, end)
         ]
         return None if not ages or None in ages else max(age for age in ages if age is not None)
 

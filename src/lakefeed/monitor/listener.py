@@ -32,9 +32,8 @@ class QueryReports:
     that too, now and then and at the end of a query.
     """
 
-    def __init__(self, spark: SparkSession, *, on_idle: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
-        self._on_idle = on_idle
         self._lock = threading.Lock()
         self._waiting: deque[Mapping[str, Any]] = deque(maxlen=MOST_REPORTS)
         self._wrapper: Any = None
@@ -42,9 +41,9 @@ class QueryReports:
     def __enter__(self) -> Self:
         from pyspark.java_gateway import ensure_callback_server_started
 
-        gateway = self._spark.sparkContext._gateway
-        streaming = gateway.jvm.org.apache.spark.sql.streaming
         try:
+            gateway = self._spark.sparkContext._gateway
+            streaming = gateway.jvm.org.apache.spark.sql.streaming
             ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
             wrapper = streaming.PythonStreamingQueryListenerWrapper(_Events(self))
             self._spark._jsparkSession.streams().addListener(wrapper)
@@ -86,9 +85,6 @@ class QueryReports:
         with self._lock:
             self._waiting.append(report)
 
-    def idle(self) -> None:
-        self._on_idle()
-
 
 class _Events:
     """Implements Spark's interface for listeners in Python."""
@@ -103,7 +99,7 @@ class _Events:
         self._reports.take(str(event.progress().json()))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        self._reports.idle()
+        """Do nothing: the run counts its own turns."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Do nothing: the query is waited for."""

@@ -72,6 +72,6 @@ def ends_of(report: Mapping[str, Any], key: str) -> dict[Partition, int]:
                 continue
             for partition, offset in offsets.items():
                 number = offset.get("at") if isinstance(offset, Mapping) else offset
-                if isinstance(number, int) and str(partition).isdecimal():
+                if isinstance(number, int) and 0 <= number < 2**63 and str(partition).isdecimal():
                     found[str(topic), int(partition)] = number
     return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any, cast
 
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.observe import batch_of
+from lakefeed.feed.observe import QueryObserver, batch_of
 from lakefeed.feed.progress import BatchProgress, S3Requests
 from lakefeed.ledger.outcomes import Counts, Reason
+from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 
 REPORT = {
@@ -55,3 +57,19 @@ def test_a_round_of_many_tables_has_no_report() -> None:
 def test_a_rate_that_is_no_number_is_unknown() -> None:
     report = {**REPORT, "inputRowsPerSecond": math.inf}
     assert batch_of(BatchProgress.of(report, landed=None), None, report=report).input_rate is None
+
+
+def test_a_report_that_is_not_understood_stops_no_feed() -> None:
+    monitor = FeedMonitor("taxi")
+    observer = QueryObserver(monitor, cast("Any", None))
+    report = {**REPORT, "eventTime": "not a mapping", "sources": [{"latestOffset": {"t": {"0": 2**70}}}]}
+    observer.finish(report, BatchProgress.of(REPORT, landed=None), None)
+    assert [batch.batch_id for batch in monitor.batches()] == [3]
+
+
+def test_a_batch_of_sparks_own_sink_is_committed_up_to_its_end() -> None:
+    monitor = FeedMonitor("taxi")
+    QueryObserver(monitor, cast("Any", None)).finish(REPORT, BatchProgress.of(REPORT, landed=None), None)
+    snapshot = monitor.snapshot()
+    assert {part.partition: (part.committed, part.end) for part in snapshot.partitions} == {0: (100, 150), 1: (60, 60)}
+    assert snapshot.last_commit_at is not None

@@ -228,3 +228,42 @@ def test_readers_and_writers_may_be_many_threads() -> None:
         reader.join()
     assert not failures
     assert monitor.snapshot().totals.batches == 300
+
+
+def test_the_age_of_lag_counts_from_when_the_batch_was_planned() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 0)])
+    monitor.finish(finished(0, clock, lag=0), ends={("t", 0): 0})
+    clock.now += 10
+    with monitor.batch(1, [OffsetRange("t", 0, 0, 999)]):
+        clock.now += 600
+    batch = monitor.finish(
+        finished(1, clock, seconds=600.0, lag=1, ranges=(OffsetRange("t", 0, 0, 999),)), ends={("t", 0): 1000}
+    )
+    assert batch.lag_seconds is not None
+    assert batch.lag_seconds >= 600
+
+
+def test_lag_is_that_of_its_batch_though_the_next_one_has_begun() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    monitor.observe_ends({("t", 0): 0})
+    clock.now += 100
+    ranges = (OffsetRange("t", 0, 0, 100),)
+    with monitor.batch(0, ranges):
+        pass
+    with monitor.batch(1, [OffsetRange("t", 0, 100, 5000)]):
+        batch = monitor.finish(finished(0, clock, lag=4900, ranges=ranges), ends={("t", 0): 5000})
+    assert batch.lag_seconds is not None
+
+
+def test_a_topic_without_records_has_no_lag() -> None:
+    monitor = monitor_at(Clock())
+    monitor.starts_at({("empty", 0): 0, ("t", 0): 7})
+    monitor.reached([OffsetRange("t", 0, 0, 100)])
+    monitor.starts_at({("empty", 0): 0, ("t", 0): 7})
+    monitor.observe_ends({("empty", 0): 0, ("t", 0): 150})
+    assert monitor.snapshot().lag == 50
+    monitor.observe_ends({("t", 0): 150})  # A topic that was deleted.
+    assert monitor.snapshot().lag == 50

@@ -12,7 +12,7 @@ each, too: so there are as many as write at the same time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -48,7 +48,10 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
     before, began = s3_requests(spark), time.monotonic()
     scheduler = MultiTableScheduler(feed, spark, options)
     with upkeep_beside_feed(
-        feed, spark, tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values())))
+        feed,
+        spark,
+        tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values()))),
+        tick=options.monitor.tick,
     ) as add_notes:
         scheduler.run(on_batch=add_notes(options.on_batch))
     tables = tuple(task.summary() for task in scheduler.tables.values())
@@ -124,7 +127,10 @@ class MultiTableScheduler:
                     continue
                 if self._once and not results:
                     return
-                stop.wait(max(0.0, self._seconds - (time.monotonic() - began)))
+                while (left := self._seconds - (time.monotonic() - began)) > 0:
+                    if stop.wait(min(left, TICK_SECONDS)):
+                        break
+                    self._options.monitor.tick()
 
     def _describe(self) -> dict[str, TopicDescription] | None:
         """Describe the topics, and add tasks for new ones; None while no broker answers."""
@@ -189,6 +195,7 @@ class MultiTableScheduler:
         results = [result for _, result, _ in steps if result is not None]
         notes = [f"{topic}: {note}" for topic, _, note in steps if note]
         notes += [f"{topic}: {note}" for topic, result, _ in steps if result is not None for note in result.notes]
+        self._observe({topic: result for topic, result, _ in steps}, topics)
         if results or notes:
             budget = self._feed.config.budget.s3_requests_per_batch if self._feed.config.budget else None
             progress = BatchProgress(
@@ -205,7 +212,7 @@ class MultiTableScheduler:
             )
             self.done += bool(results)
             self.over_budget += progress.over_budget
-            self._observe(progress, [table for _, table in due], topics)
+            self._options.monitor.finish(batch_of(progress, None))
             on_batch(progress)
         return results
 
@@ -215,18 +222,19 @@ class MultiTableScheduler:
             self._options.monitor.tick()
         return future.result()
 
-    def _observe(
-        self, progress: BatchProgress, tables: Sequence[TableTask], topics: Mapping[str, TopicDescription]
-    ) -> None:
-        """Add a round to the progress of the run."""
+    def _observe(self, steps: Mapping[str, BatchResult | None], topics: Mapping[str, TopicDescription]) -> None:
+        """Note the positions of the tables, what those of this round have done, and how far the topics reach."""
         monitor = self._options.monitor
-        for table in tables:
-            if table.failure is None:
+        parts = [(name, part) for name, topic in topics.items() for part in topic.partitions]
+        for name, table in self.tables.items():
+            if steps.get(name) is not None:
                 monitor.committed(table.reached.ranges)
-            else:
+                continue
+            monitor.reached(table.reached.ranges)
+            if name in steps and table.failure is not None:
                 monitor.failed(table.failure)
-        ends = {(name, part.id): part.end_offset for name, topic in topics.items() for part in topic.partitions}
-        monitor.finish(batch_of(progress, None), ends=ends)
+        monitor.starts_at({(name, part.id): part.start_offset for name, part in parts})
+        monitor.observe_ends({(name, part.id): part.end_offset for name, part in parts})
 
 
 def _copy(spark: SparkSession) -> SparkSession:

@@ -1,0 +1,128 @@
+"""The batches that a run reports, from Spark's listener or, where that has lost one, from Spark's own list."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import pytest
+
+from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.observe import QueryObserver
+from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.run import KEPT_REASONS, MicroBatches, StopRequested, watch
+from lakefeed.ledger.outcomes import Reason
+from lakefeed.monitor.feed_monitor import FeedMonitor
+
+
+def report_of(number: int) -> dict[str, Any]:
+    return {"batchId": number, "numInputRows": 10, "durationMs": {"addBatch": 5, "triggerExecution": 9}, "sources": []}
+
+
+class Report(dict[str, Any]):
+    @property
+    def json(self) -> str:
+        return json.dumps(self)
+
+
+class Query:
+    """A query that has made so many batches, and ends after some turns of the driver's loop."""
+
+    isActive = False  # noqa: N815
+    status: Mapping[str, Any] = {"isTriggerActive": False}
+
+    def __init__(self, batches: int, turns: int) -> None:
+        self.recentProgress = [Report(report_of(number)) for number in range(batches)]
+        self.turns = turns
+        self.stopped_at: int | None = None
+
+    @property
+    def lastProgress(self) -> Report:  # noqa: N802
+        return self.recentProgress[-1]
+
+    def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
+        self.turns -= 1
+        return self.turns <= 0
+
+    def stop(self) -> None:
+        self.stopped_at = self.turns
+
+
+class Observer:
+    """An observer whose listener gives these batches, turn by turn."""
+
+    hears = True
+
+    def __init__(self, *turns: list[int]) -> None:
+        self.monitor = FeedMonitor("taxi")
+        self._turns = list(turns)
+        self.finished: list[int] = []
+
+    def reports(self, after: int) -> Iterator[Mapping[str, Any]]:
+        numbers = self._turns.pop(0) if self._turns else []
+        yield from (report_of(number) for number in numbers if number > after)
+
+    def finish(self, report: Mapping[str, Any], progress: BatchProgress, result: BatchResult | None) -> None:
+        self.finished.append(progress.batch_id)
+
+
+def watched(query: Query, observer: Observer, batches: MicroBatches | None = None) -> list[int]:
+    seen: list[int] = []
+    watch(
+        cast("Any", query),
+        batches or MicroBatches(threading.Event()),
+        on_batch=lambda progress: seen.append(progress.batch_id),
+        observer=cast("QueryObserver", observer),
+    )
+    return seen
+
+
+@pytest.mark.parametrize("turns", [([0], [1], [2], [3]), ([0, 1, 2, 3],), ([0], [2], [3]), ([3],), ([], [1]), ()])
+def test_no_batch_is_lost_with_an_event_of_the_listener(turns: tuple[list[int], ...]) -> None:
+    observer = Observer(*turns)
+    assert watched(Query(batches=4, turns=6), observer) == [0, 1, 2, 3] == observer.finished
+
+
+def test_a_stop_waits_for_the_batch_that_is_being_written() -> None:
+    batches = MicroBatches(threading.Event())
+    batches.stop.set()
+    batches.is_writing = True
+    query = Query(batches=1, turns=5)
+    watched(query, Observer([0]), batches)
+    assert query.stopped_at is None
+    batches.is_writing = False
+    watched(query := Query(batches=1, turns=5), Observer([0]), batches)
+    assert query.stopped_at == 4
+
+
+def test_a_batch_is_being_written_until_its_function_ends() -> None:
+    batches = MicroBatches(threading.Event())
+
+    def write(batch: object, batch_id: int) -> BatchResult:
+        assert batches.is_writing
+        if batch_id == 1:
+            raise ValueError("no")
+        return BatchResult(batch_id, rows=1, replayed=False)
+
+    guarded = batches.guarded(cast("Any", write))
+    guarded(cast("Any", None), 0)
+    assert not batches.is_writing
+    with pytest.raises(ValueError, match="no"):
+        guarded(cast("Any", None), 1)
+    assert not batches.is_writing
+    batches.stop.set()
+    with pytest.raises(StopRequested):
+        guarded(cast("Any", None), 2)
+    assert not batches.is_writing
+
+
+def test_reasons_are_kept_of_the_newest_batches_alone() -> None:
+    batches = MicroBatches(threading.Event())
+    reasons = (Reason("age: not a number", 3, "x" * 2000),)
+    write = batches.guarded(lambda batch, batch_id: BatchResult(batch_id, rows=1, replayed=False, reasons=reasons))
+    for number in range(3 * KEPT_REASONS):
+        write(cast("Any", None), number)
+    assert len(batches.landed) == 3 * KEPT_REASONS
+    assert sum(bool(result.reasons) for result in batches.landed) == KEPT_REASONS
