@@ -89,9 +89,9 @@ def run(
     monitor = FeedMonitor(name)
     with (
         RunView(monitor, log_format=log_format) as view,
-        reachable(declared.config, monitor, port=endpoint_port if endpoint else None),
         # Else the error would stand a second time among the structured lines, as text.
         view.logging_errors(exit_with=None if is_json() else _exit),
+        reachable(declared.config, monitor, port=endpoint_port if endpoint else None),
     ):
         view.note(f"starting; Spark's log is {log_file}")
         spark = declared.session(master=master, log_file=log_file)

@@ -71,15 +71,17 @@ def status(
 
 def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
     """Return the lines for people."""
-    rows: list[tuple[str, str]] = [("state", f"{feed.state}: {'; '.join(feed.evidence)}")]
+    rows: list[tuple[str, str]] = [
+        ("state", f"{feed.state}: {'; '.join(one_line(reason, most=2000) for reason in feed.evidence)}")
+    ]
     if feed.driver is not None:
         since = datetime.fromtimestamp(feed.driver.since, UTC)
-        up = duration(max(0.0, feed.taken_at - feed.driver.since))
+        up = duration(max(0.0, (feed.driver.ended_at or feed.taken_at) - feed.driver.since))
         rows.append(
             ("driver", f"process {feed.driver.pid} on {feed.driver.host}, since {since:%Y-%m-%d %H:%M:%S} UTC ({up})")
         )
     if feed.ledger.fence is not None:
-        rows.append(("fence", feed.ledger.fence))
+        rows.append(("fence", one_line(feed.ledger.fence)))
     if feed.ledger.commits:
         newest = feed.ledger.commits[0]
         age = duration(max(0.0, feed.taken_at - newest.committed_at))

@@ -1,7 +1,7 @@
 """The drivers that run on this machine, by files in the user's own folder: who they are, and where they answer.
 
-A driver writes ``drivers/<digest of feed and checkpoint>.json`` when it begins, readable by its user alone, and removes
-it when it ends. The file of one that was killed stays, and shows that it was: its process has gone.
+A driver writes ``drivers/<digest of feed and checkpoint>.json`` when it begins, readable by its user alone, and notes
+there how it ends. The file of one that was killed has no end, and its process has gone.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import contextlib
 import hashlib
 import json
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Literal
 
 from lakefeed.clients.environment import default_home, process_start
 from lakefeed.monitor.model import Driver
@@ -29,6 +32,7 @@ class DriverFile:
         identity: what makes a feed this one: its name and where its position is kept.
         url: of the driver's endpoint, ``token`` what opens it; None without an endpoint.
         fence: the driver's in the ledger, once it ``has_begun`` to write; None where the sink has no fences.
+        ended: how its run has ended, at ``ended_at``; None while it runs, and if it was killed.
     """
 
     feed: str
@@ -41,14 +45,16 @@ class DriverFile:
     token: str | None = None
     fence: str | None = None
     has_begun: bool = False
+    ended: Literal["ended", "failed"] | None = None
+    ended_at: float | None = None
 
     def __repr__(self) -> str:
         return f"DriverFile(feed={self.feed!r}, host={self.host!r}, pid={self.pid})"
 
     @property
     def is_running(self) -> bool:
-        """Check that the process still runs, and is the one that has written the file."""
-        return self.started is not None and process_start(self.pid) == self.started
+        """Check that the process still runs, is the one that has written the file, and has not ended its run."""
+        return self.ended is None and self.started is not None and process_start(self.pid) == self.started
 
 
 def drivers_folder() -> Path:
@@ -74,9 +80,14 @@ def announced(
 ) -> Iterator[Callable[[str | None], None]]:
     """Keep the driver's file within this block; gives what notes the driver's fence there.
 
-    A folder that cannot be written to is no reason to fail.
+    A folder that cannot be written to is no reason to fail, nor is a user without a home. A driver that ends while an
+    earlier one still runs, as one whose start was refused, gives the file back.
     """
-    path = path_of(identity, folder=folder)
+    try:
+        path = path_of(identity, folder=folder)
+    except RuntimeError:  # The user has no home.
+        yield lambda fence: None
+        return
     own = DriverFile(
         feed=feed,
         identity=identity,
@@ -91,14 +102,21 @@ def announced(
     def note(fence: str | None) -> None:
         _write(path, replace(own, fence=fence, has_begun=True))
 
+    earlier = read(path)
     _write(path, own)
+    end: Literal["ended", "failed"] = "failed"
     try:
         yield note
+        end = "ended"
     finally:
         # A driver that has taken the feed over has a file of its own there.
         found = read(path)
         if found is not None and (found.pid, found.since) == (own.pid, own.since):
-            path.unlink(missing_ok=True)
+            others = earlier is not None and (earlier.pid, earlier.since) != (own.pid, own.since)
+            if earlier is not None and others and earlier.host == own.host and earlier.is_running:
+                _write(path, earlier)
+            else:
+                _write(path, replace(found, url=None, token=None, ended=end, ended_at=time.time()))
 
 
 def _write(path: Path, driver: DriverFile) -> None:
@@ -119,17 +137,31 @@ def read(path: Path) -> DriverFile | None:
         if stat.st_uid != os.getuid() or stat.st_mode & 0o077:
             return None
         document = json.loads(path.read_text("utf-8"))
-        return DriverFile(**document)
+        # Another version of lakefeed may write more than this one knows.
+        return DriverFile(
+            **{field.name: document[field.name] for field in fields(DriverFile) if field.name in document}
+        )
     except (OSError, ValueError, TypeError):
         return None
 
 
 def find(identity: str, *, folder: Path | None = None) -> DriverFile | None:
-    """Return the driver that runs a feed on this machine, or that ran it last and was killed."""
-    return read(path_of(identity, folder=folder))
+    """Return the driver that runs a feed on this machine, or that ran it last."""
+    try:
+        return read(path_of(identity, folder=folder))
+    except RuntimeError:  # The user has no home.
+        return None
 
 
 def all_drivers(*, folder: Path | None = None) -> list[DriverFile]:
-    """Return all drivers of this user on this machine, killed ones too, by name of the feed."""
-    found = (read(path) for path in sorted((folder or drivers_folder()).glob("*.json")))
-    return sorted((driver for driver in found if driver is not None), key=lambda driver: driver.feed)
+    """Return all drivers of this user on this machine, killed ones too, by name of the feed.
+
+    Those that have ended are left out, and those of other machines, whose home is shared with this one.
+    """
+    try:
+        found = [read(path) for path in sorted((folder or drivers_folder()).glob("*.json"))]
+    except RuntimeError:  # The user has no home.
+        return []
+    here = socket.gethostname()
+    shown = (driver for driver in found if driver is not None and driver.host == here and driver.ended is None)
+    return sorted(shown, key=lambda driver: driver.feed)

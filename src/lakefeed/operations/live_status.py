@@ -19,7 +19,7 @@ from typing import Any, Literal
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing, Unreachable
+from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra, ResourceMissing, Unreachable, WorldError
 from lakefeed.feed.recovery import ends
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.ledger.outcomes import total
@@ -31,7 +31,7 @@ from lakefeed.monitor.drivers import DriverFile
 from lakefeed.monitor.endpoint import Endpoint, ask, serving
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import iso
-from lakefeed.monitor.text import duration
+from lakefeed.monitor.text import duration, one_line
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.lag import Lag, committed_offsets, lag_of
 from lakefeed.records.sources.kafka import SourceTopics
@@ -46,6 +46,8 @@ RECENT_SECONDS = 60.0
 SILENT_SECONDS = 600.0
 """With records to read, a feed that has committed nothing for so long has probably stopped."""
 NEWEST_COMMITS = 20
+SKEW_SECONDS = 5.0
+"""By so much the clock of a server may be ahead that dates the commits of a driver on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,19 +153,22 @@ def live_status(
         with_seconds: read the records at the feed's position for the age of its lag.
 
     Raises:
-        Unreachable: broker, catalog or store do not answer.
+        Unreachable: broker, catalog or store do not answer, and no driver does.
     """
     driver = drivers.find(identity or identity_of(config))
     progress, unanswered = _ask(driver)
-    ledger, unknown = _ledger(config, connections, folder)
+    # With a driver's answer the rest is worth showing, even if a server that it needs is away.
+    survived = (WorldError, MissingExtra) if progress is not None else ()
     lag = None
-    if config.source.kafka is not None:
-        source = config.kafka
-        times: dict[str, Any] = {} if with_seconds else {"times": lambda source, offsets: {}}
-        partitions = lag_of(
-            ledger.position or {}, SourceTopics(source).describe(), start=source.start, source=source, **times
-        )
-        lag = Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.position is not None)
+    try:
+        ledger, unknown = _ledger(config, connections, folder)
+    except survived as error:
+        ledger, unknown = LedgerFacts(), (f"the ledger is unknown: {error.what}",)
+    else:
+        try:
+            lag = _lag(config, ledger, with_seconds=with_seconds)
+        except survived as error:
+            unknown = (*unknown, f"the lag is unknown: {error.what}")
     now = time.time()
     state, evidence = judge(
         ledger, driver=driver, progress=progress, unanswered=unanswered, lag=lag.records if lag else None, now=now
@@ -181,9 +186,21 @@ def live_status(
     )
 
 
+def _lag(config: PipelineConfig, ledger: LedgerFacts, *, with_seconds: bool) -> Lag | None:
+    if config.source.kafka is None:
+        return None
+    source = config.kafka
+    times: dict[str, Any] = {} if with_seconds else {"times": lambda source, offsets: {}}
+    partitions = lag_of(
+        ledger.position or {}, SourceTopics(source).describe(), start=source.start, source=source, **times
+    )
+    return Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.position is not None)
+
+
 def identity_of(config: PipelineConfig) -> str:
-    """Return what makes a feed this one on a machine: its name, its sink, and its checkpoint."""
-    return "\n".join((config.name, Owner.of(config).sink, config.checkpoint or ""))
+    """Return what makes a feed this one on a machine: its name, its brokers, its sink, and its checkpoint."""
+    brokers = config.source.kafka.bootstrap_servers if config.source.kafka else ""
+    return "\n".join((config.name, brokers, Owner.of(config).sink, config.checkpoint or ""))
 
 
 @contextmanager
@@ -235,18 +252,31 @@ def judge(
         return _by_answer(ledger, driver, progress)
     if driver is not None and driver.host == (host or socket.gethostname()):
         who = f"its driver, process {driver.pid} on this machine,"
+        if driver.is_running and driver.url is None:
+            return "probably running", (f"{who} runs, and has no endpoint that could be asked",)
         if driver.is_running:
-            return "hangs", (f"{who} runs, and {unanswered or 'has no endpoint that could be asked'}",)
-        gone = f"{who} has gone without ending its run"
-        state, evidence = _by_commits(ledger, lag=lag, now=now)
-        if _is_taken_over(ledger, driver) and state == "probably running":
-            return state, (gone, *evidence)
-        return "killed", (gone,)
+            return "hangs", (f"{who} runs, and {unanswered or 'does not answer'}",)
+        state: RunState = driver.ended or "killed"
+        gone = f"{who} {_GONE[state]}"
+        if _is_taken_over(ledger, driver):
+            return _by_commits(ledger, lag=lag, now=now, driver=f"{gone}, and another driver has committed since")
+        return state, (gone,)
     return _by_commits(ledger, lag=lag, now=now)
+
+
+_GONE = {
+    "ended": "has ended its run",
+    "failed": "has ended its run with an error",
+    "killed": "has gone without ending its run",
+}
 
 
 def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
     """Check that the newest commits are another driver's."""
+    if driver.ended_at is not None:
+        # A fence alone may also be an operation's, such as a rewind's. Not each run has one, as that of --batch.
+        is_own = driver.fence is not None and driver.fence == ledger.fence
+        return not is_own and any(commit.committed_at > driver.ended_at + SKEW_SECONDS for commit in ledger.commits)
     if not driver.has_begun:
         return bool(ledger.commits) and ledger.commits[0].committed_at > driver.since
     return None not in (driver.fence, ledger.fence) and driver.fence != ledger.fence
@@ -258,7 +288,8 @@ def _by_answer(
     who = f"process {driver.pid} on {driver.host} answers"
     fence = progress.get("fence")
     if fence is not None and ledger.fence is not None and fence != ledger.fence:
-        return "replaced", (f"{who}, and another driver has taken the feed over: the fence is {ledger.fence}",)
+        taken = f"another driver has taken the feed over: the fence is {one_line(ledger.fence)}"
+        return "replaced", (f"{who}, and {taken}",)
     if progress.get("hangs"):
         return "hangs", (f"{who}, and its loop has not turned since {progress.get('alive_at')}",)
     state = progress.get("state")
@@ -267,19 +298,24 @@ def _by_answer(
     return ("ended", (f"{who}: the run has ended",)) if state == "ended" else ("running", (who,))
 
 
-def _by_commits(ledger: LedgerFacts, *, lag: int | None, now: float) -> tuple[RunState, tuple[str, ...]]:
-    nothing = "no driver of it is known on this machine"
+def _by_commits(
+    ledger: LedgerFacts, *, lag: int | None, now: float, driver: str = "no driver of it is known on this machine"
+) -> tuple[RunState, tuple[str, ...]]:
+    """Say what the age of the newest commit makes likely; ``driver`` is what is known of a driver."""
     if not ledger.commits:
-        return "unknown", (nothing, "its sink shows no commit")
-    age = max(0.0, now - ledger.commits[0].committed_at)
-    commit = f"its newest commit came {duration(age)} ago"
+        return "unknown", (driver, "its sink shows no commit")
+    age = now - ledger.commits[0].committed_at
+    if age < -RECENT_SECONDS:
+        ahead = f"its newest commit is dated {duration(-age)} from now: the clocks of the machines differ"
+        return "unknown", (driver, ahead)
+    commit = f"its newest commit came {duration(max(0.0, age))} ago"
     if age <= _recent(ledger):
-        return "probably running", (nothing, commit)
+        return "probably running", (driver, commit)
     if lag and age > max(SILENT_SECONDS, 3 * (ledger.interval or 0.0)):
-        return "probably stopped", (nothing, f"{commit}, and {lag:,} offsets wait")
+        return "probably stopped", (driver, f"{commit}, and {lag:,} offsets wait")
     if lag == 0:
-        return "unknown", (nothing, f"{commit}, and nothing waits: idle or stopped")
-    return "unknown", (nothing, commit)
+        return "unknown", (driver, f"{commit}, and nothing waits: idle or stopped")
+    return "unknown", (driver, commit)
 
 
 def _recent(ledger: LedgerFacts) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -25,6 +26,13 @@ from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.operations.lag import Lag
 from lakefeed.operations.live_status import LedgerFacts, LiveStatus
 
+PIPELINE = """
+name: taxi
+source: {kafka: {bootstrap_servers: "broker:9092", topics: [taxi]}}
+decode: raw
+sink: {kafka: {topic: out}}
+checkpoint: s3a://lake/taxi
+"""
 HOSTILE = "\x1b]0;pwned\x07\x1b[2J\u202egnp.exe"
 
 
@@ -86,7 +94,7 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
         evidence=("process 7 on here answers",),
         lag=Lag(name="taxi", kind="feed", partitions=partitions),
         ledger=LedgerFacts(
-            fence="7 abc",
+            fence="7 abc\x1b[2J",
             commits=(Commit("taxi", 12, OffsetRanges(()), rows=990, committed_at=now - 3),),
         ),
         driver=DriverFile(feed="taxi", identity="x", host="here", pid=7, started="1", since=now - 3700),
@@ -104,7 +112,7 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
         "taxi into iceberg lake.nyc.trips",
         "state running: process 7 on here answers",
         "driver process 7 on here, since 1970-01-01 01:45:00 UTC (1 h 01 min)",
-        "fence 7 abc",
+        "fence 7 abc\\x1b[2J",
         "last commit batch 12, 3 s ago, 990 rows",
         "rate unknown",
         "lag 10, the oldest 5 s old",
@@ -137,3 +145,23 @@ def test_without_a_file_the_drivers_of_this_machine_are_shown(tmp_path: Path, mo
         assert "41" in CliRunner().invoke(root, ["status"]).output
         monitor.ended(ValueError())
         assert CliRunner().invoke(root, ["status"]).exit_code == 1
+
+
+def test_a_driver_of_another_machine_is_not_shown_as_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
+    there = replace(this_driver(), host="there", started="another")
+    with announced(there, feed="taxi", identity="taxi", since=1.0):
+        shown = CliRunner().invoke(root, ["status"])
+    assert (shown.exit_code, shown.output) == (0, "no driver is known on this machine\n")
+
+
+def test_a_taken_port_is_a_structured_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE)
+    with serving(FeedMonitor("other")) as other:
+        port = other.url.rsplit(":", 1)[1]
+        run = CliRunner().invoke(root, ["run", str(file), "--log-format", "json", "--endpoint-port", port])
+    [line] = run.stderr.splitlines()
+    document = json.loads(line)
+    assert (run.exit_code, document["event"], document["error"]) == (1, "error", "PortTaken")

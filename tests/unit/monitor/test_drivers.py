@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from lakefeed.monitor.drivers import all_drivers, announced, find, path_of
 from lakefeed.monitor.feed_monitor import this_driver
@@ -30,8 +33,64 @@ def test_a_driver_is_found_while_it_runs_and_its_file_is_its_owners(tmp_path: Pa
         assert begun is not None
         assert (begun.fence, begun.has_begun, stat.S_IMODE(path.stat().st_mode)) == ("3 abc", True, 0o600)
         assert [driver.feed for driver in all_drivers(folder=tmp_path)] == ["taxi"]
-    assert find("taxi\nx", folder=tmp_path) is None
-    assert not list(tmp_path.iterdir())
+    over = find("taxi\nx", folder=tmp_path)
+    assert over is not None
+    assert (over.ended, over.url, over.token, over.fence, over.is_running) == ("ended", None, None, "3 abc", False)
+    assert over.ended_at is not None
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert all_drivers(folder=tmp_path) == []
+
+
+def test_a_run_that_an_error_ends_has_failed(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError),  # noqa: PT011
+        announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path),
+    ):
+        raise ValueError
+    found = find("taxi", folder=tmp_path)
+    assert found is not None
+    assert found.ended == "failed"
+
+
+def test_a_start_that_is_refused_gives_the_file_back_to_the_driver_that_runs(tmp_path: Path) -> None:
+    own = this_driver()
+    with announced(own, feed="taxi", identity="taxi", since=1.0, url="u", token="t", folder=tmp_path) as note_fence:
+        note_fence("3 abc")
+        before = find("taxi", folder=tmp_path)
+        with announced(own, feed="taxi", identity="taxi", since=2.0, folder=tmp_path):
+            pass
+        assert find("taxi", folder=tmp_path) == before
+    with announced(own, feed="taxi", identity="taxi", since=3.0, folder=tmp_path):
+        pass
+    found = find("taxi", folder=tmp_path)
+    assert found is not None
+    assert (found.since, found.ended) == (3.0, "ended")
+
+
+def test_a_file_of_a_later_version_is_read(tmp_path: Path) -> None:
+    with announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
+        path = path_of("taxi", folder=tmp_path)
+        path.write_text(json.dumps({**json.loads(path.read_text()), "new": 1}))
+        found = find("taxi", folder=tmp_path)
+        assert found is not None
+        assert found.feed == "taxi"
+
+
+def test_drivers_of_other_machines_are_not_this_ones(tmp_path: Path) -> None:
+    with announced(replace(this_driver(), host="there"), feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
+        assert find("taxi", folder=tmp_path) is not None
+        assert all_drivers(folder=tmp_path) == []
+
+
+def test_a_user_without_a_home_can_run_a_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("lakefeed.monitor.drivers.drivers_folder", fails)
+    with announced(this_driver(), feed="taxi", identity="taxi", since=1.0) as note_fence:
+        note_fence("1 a")
+        assert find("taxi") is None
+        assert all_drivers() == []
 
 
 def test_a_killed_driver_leaves_its_file_and_does_not_run(tmp_path: Path) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 
 from lakefeed.clients.environment import process_start
+from lakefeed.config.connections import Connections
+from lakefeed.errors import LakefeedError, MissingExtra, Unreachable
 from lakefeed.ledger.outcomes import Counts
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.monitor.drivers import DriverFile
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.live_status import LedgerFacts, RunState, judge
+from lakefeed.operations import live_status as room
+from lakefeed.operations.live_status import LedgerFacts, RunState, identity_of, judge, live_status
+from tests.support.pipeline_text import topic_to_topic
 
 NOW = 10_000.0
 
@@ -35,7 +40,15 @@ def ledger(*ages: float, fence: str = "1 a", records: int = 100) -> LedgerFacts:
     return LedgerFacts(position={("t", 0): records}, commits=commits, fence=fence)
 
 
-def driver(*, alive: bool = True, host: str = "here", fence: str | None = "1 a", begun: bool = True) -> DriverFile:
+def driver(
+    *,
+    alive: bool = True,
+    host: str = "here",
+    fence: str | None = "1 a",
+    begun: bool = True,
+    url: str | None = "http://127.0.0.1:1",
+    ended: Literal["ended", "failed"] | None = None,
+) -> DriverFile:
     return DriverFile(
         feed="taxi",
         identity="taxi",
@@ -45,6 +58,9 @@ def driver(*, alive: bool = True, host: str = "here", fence: str | None = "1 a",
         since=NOW - 100,
         fence=fence,
         has_begun=begun,
+        url=url,
+        ended=ended,
+        ended_at=NOW - 50 if ended else None,
     )
 
 
@@ -83,11 +99,73 @@ def test_a_driver_on_this_machine_is_a_process() -> None:
     assert state_of(ledger(500), process=driver(alive=False)) == "killed"
 
 
+def test_a_driver_without_an_endpoint_cannot_hang_for_all_that_is_known() -> None:
+    assert state_of(ledger(9000), process=driver(url=None), lag=5) == "probably running"
+
+
+@pytest.mark.parametrize("alive", [True, False])
+@pytest.mark.parametrize("end", ["ended", "failed"])
+def test_a_run_that_is_over_is_over_although_its_last_commit_is_recent(
+    end: Literal["ended", "failed"], alive: bool
+) -> None:
+    assert state_of(ledger(55), process=driver(ended=end, alive=alive)) == end
+    # A rewind has a fence of its own, and the one run of --batch has none.
+    assert state_of(ledger(55, fence="2 rewind"), process=driver(ended=end, alive=alive)) == end
+    assert state_of(ledger(55), process=driver(ended=end, alive=alive, fence=None, begun=False)) == end
+    assert state_of(ledger(5, fence="2 b"), process=driver(ended=end, alive=alive)) == "probably running"
+    assert state_of(ledger(5), process=driver(ended=end, alive=alive, fence=None)) == "probably running"
+
+
+def test_a_commit_from_the_future_shows_that_clocks_differ() -> None:
+    assert state_of(ledger(-30)) == "probably running"
+    state, evidence = judge(ledger(-3600), driver=None, progress=None, unanswered=None, lag=5, now=NOW)
+    assert (state, "the clocks of the machines differ" in evidence[1]) == ("unknown", True)
+
+
+def test_a_fence_of_strangers_is_one_printable_line() -> None:
+    hostile = replace(ledger(5), fence="9 \x1b[2J\nx")
+    _, [reason] = judge(hostile, driver=driver(), progress=ANSWER, unanswered=None, lag=0, now=NOW)
+    assert reason.isprintable()
+
+
+@pytest.mark.parametrize("error", [Unreachable("no catalog answers"), MissingExtra("no psycopg")])
+def test_a_driver_that_answers_is_shown_although_servers_are_away(
+    monkeypatch: pytest.MonkeyPatch, error: LakefeedError
+) -> None:
+    def fails(*given: object, **options: object) -> Any:
+        raise error
+
+    config = topic_to_topic()
+    connections = Connections()
+    monkeypatch.setattr("lakefeed.monitor.drivers.find", lambda identity: driver())
+    monkeypatch.setattr(room, "_ledger", fails)
+    with pytest.raises(type(error)):
+        live_status(config, connections=connections)
+    monkeypatch.setattr(room, "_ask", lambda driver: (ANSWER, None))
+    found = live_status(config, connections=connections)
+    assert (found.state, found.lag, found.evidence[-1]) == ("running", None, f"the ledger is unknown: {error.what}")
+    monkeypatch.setattr(room, "_ledger", lambda *given: (ledger(5), ()))
+    monkeypatch.setattr(room, "_lag", fails)
+    found = live_status(config, connections=connections)
+    assert (found.state, found.lag, found.evidence[-1]) == ("running", None, f"the lag is unknown: {error.what}")
+    assert found.ledger.commits
+
+
+def test_feeds_of_two_environments_have_drivers_of_their_own() -> None:
+    first, second = (
+        topic_to_topic(source={"kafka": {"bootstrap_servers": f"{name}:9092", "topics": ["hits"]}})
+        for name in ("staging", "production")
+    )
+    assert identity_of(first) != identity_of(second)
+
+
 def test_a_feed_that_another_machine_runs_after_a_kill_here_is_not_killed() -> None:
     assert state_of(ledger(5), process=driver(alive=False)) == "killed"  # Its own commit, a moment ago.
     assert state_of(ledger(5), process=driver(alive=False, fence=None)) == "killed"
     assert state_of(ledger(5, fence="2 b"), process=driver(alive=False)) == "probably running"
-    assert state_of(ledger(4000, fence="2 b"), process=driver(alive=False)) == "killed"
+    # The other driver is idle, or has stopped: the one that was killed here is not the one to look at.
+    assert state_of(ledger(4000, fence="2 b"), process=driver(alive=False)) == "unknown"
+    assert state_of(ledger(4000, fence="2 b"), process=driver(alive=False), lag=5) == "probably stopped"
     early = driver(alive=False, fence=None, begun=False)
     assert state_of(ledger(5, fence="2 b"), process=early) == "probably running"
     assert state_of(ledger(500), process=early) == "killed"
