@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import socket
+from socket import SHUT_RDWR, socket
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,9 +27,11 @@ from lakefeed.messages.redaction import remember
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.text import json_line
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", "localhost")
 MOST_CONNECTIONS = 16
 REQUEST_SECONDS = 5.0
+"""For each read; ``CONNECTION_SECONDS`` for all of them, and the answer."""
+CONNECTION_SECONDS = 10.0
 MOST_POINTS = 2000
 
 
@@ -105,13 +107,22 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
+        deadline = threading.Timer(CONNECTION_SECONDS, _shut, [request])
+        deadline.daemon = True
+        deadline.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            deadline.cancel()
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that has gone is no news, and stderr is the feed's log."""
+
+
+def _shut(connection: socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(SHUT_RDWR)
 
 
 def _handler(monitor: FeedMonitor, token: str) -> type[BaseHTTPRequestHandler]:

@@ -99,6 +99,25 @@ def test_many_silent_connections_are_bounded(endpoint: Endpoint) -> None:
             assert time.monotonic() < until
 
 
+def test_clients_that_send_a_byte_at_a_time_are_cut_off(monkeypatch: pytest.MonkeyPatch, monitor: FeedMonitor) -> None:
+    monkeypatch.setattr("lakefeed.monitor.endpoint.CONNECTION_SECONDS", 0.5)
+    with serving(monitor) as endpoint:
+        parts = urlsplit(endpoint.url)
+        with socket.create_connection((parts.hostname or "", parts.port or 0)) as dripping:
+            dripping.settimeout(0.05)
+            end = time.monotonic() + 4  # Below the time for one read.
+            while time.monotonic() < end:
+                try:
+                    dripping.sendall(b"x")
+                    if dripping.recv(1) == b"":
+                        return
+                except TimeoutError:
+                    continue
+                except OSError:
+                    return
+    pytest.fail("the connection is still open")
+
+
 def test_garbage_is_no_harm(endpoint: Endpoint) -> None:
     parts = urlsplit(endpoint.url)
     with socket.create_connection((parts.hostname or "", parts.port or 0)) as connection:
@@ -114,8 +133,9 @@ def test_the_token_is_a_secret(endpoint: Endpoint) -> None:
 
 
 def test_other_addresses_are_refused_until_there_is_a_login(monitor: FeedMonitor) -> None:
-    with pytest.raises(ConfigError, match="this machine alone"), serving(monitor, host="0.0.0.0"):
-        pass
+    for host in ("0.0.0.0", "::1"):
+        with pytest.raises(ConfigError, match="this machine alone"), serving(monitor, host=host):
+            pass
 
 
 def test_a_taken_port_is_named(monitor: FeedMonitor, endpoint: Endpoint) -> None:
