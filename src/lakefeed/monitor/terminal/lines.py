@@ -49,6 +49,8 @@ def lag_text(lag: int | None, seconds: float | None) -> str:
 def heartbeat_line(progress: FeedProgress) -> str:
     """Describe what a feed does that has finished no batch for a while."""
     now = progress.taken_at
+    if progress.hangs:
+        return f"hangs: the driver's loop has not turned for {duration(now - progress.alive_at)}"
     if progress.running is not None:
         return running_text(progress.running, now)
     if progress.last_batch is None:

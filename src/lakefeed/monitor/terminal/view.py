@@ -6,6 +6,8 @@ is. So an empty log means that the driver does not run.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 import threading
@@ -32,11 +34,20 @@ LogFormat = Literal["text", "json"]
 
 HEARTBEAT_SECONDS = 60.0
 REFRESH_PER_SECOND = 2
+END_SECONDS = 1.0
+"""A heartbeat whose reader does not read is not waited for any longer."""
 MOST_OFFSETS = 100
 """Partitions whose offsets one structured line names."""
 
 LONGEST_NOTE = 10_000
 _RECORD = re.compile(r"\btopic ([A-Za-z0-9._-]{1,249}), partition (\d+), offset (\d+)")
+
+
+class _Console(Console):
+    """A console whose broken pipe is an error for the caller; rich's own ends the process's stdout too."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 class RunView:
@@ -52,7 +63,7 @@ class RunView:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.monitor = monitor
-        self._console = console or Console(file=sys.stderr, highlight=False)
+        self._console = console or _Console(file=sys.stderr, highlight=False)
         self._is_json = log_format == "json"
         self._is_live = self._console.is_terminal and not self._is_json
         self._live = Live(
@@ -80,7 +91,7 @@ class RunView:
         if self._is_live:
             self._live.stop()
         else:
-            self._thread.join()
+            self._thread.join(END_SECONDS)
 
     def note(self, text: str) -> None:
         """Print a message that stays."""
@@ -128,6 +139,7 @@ class RunView:
         self.log(
             "heartbeat",
             state=progress.state,
+            hangs=progress.hangs,
             batch=running["batch"] if running else last.batch_id if last else None,
             running=running,
             lag=progress.lag,

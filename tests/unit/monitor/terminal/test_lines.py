@@ -61,6 +61,17 @@ def test_a_heartbeat_says_what_a_feed_does() -> None:
         assert heartbeat_line(monitor.snapshot()) == "batch 4 has run for 1 min 05 s"
 
 
+def test_a_heartbeat_does_not_call_a_driver_idle_whose_loop_hangs() -> None:
+    now = [1000.0]
+    monitor = FeedMonitor("taxi", clock=lambda: now[0])
+    monitor.begin(sink="", fence=None)
+    monitor.finish(batch(batch_id=3, finished_at=now[0]))
+    now[0] += 1
+    monitor.tick()
+    now[0] += 120
+    assert heartbeat_line(monitor.snapshot()) == "hangs: the driver's loop has not turned for 2 min 00 s"
+
+
 def test_a_long_batch_says_how_far_it_is() -> None:
     running = RunningBatch(batch_id=4, began_at=0.0, offsets=4000, records=1000, tasks_done=3, tasks=8)
     assert running_text(running, 10.0) == (

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 import re
+import sys
+import threading
 import time
 
 import pytest
@@ -76,6 +80,38 @@ def test_heartbeats_come_from_a_thread_of_their_own() -> None:
     assert "taxi: starting for 0 s" in lines_of(out)
 
 
+def test_a_reader_that_has_gone_ends_the_heartbeat_and_leaves_stdout_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    replaced: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "dup2", lambda *given: replaced.append(given))
+    with os.fdopen(theirs, "w") as gone:
+        monkeypatch.setattr(sys, "stderr", gone)
+        view = RunView(FeedMonitor("taxi"), heartbeat_seconds=0.05)
+        with view:
+            view._thread.join(5)
+            assert not view._thread.is_alive()
+            with pytest.raises(BrokenPipeError):
+                view.note("starting")
+        with contextlib.suppress(BrokenPipeError):
+            gone.flush()
+        gone_fd = os.open(os.devnull, os.O_WRONLY)
+        monkeypatch.undo()
+        os.dup2(gone_fd, theirs)
+        os.close(gone_fd)
+    assert replaced == []
+
+
+def test_a_heartbeat_that_cannot_write_does_not_keep_the_run_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = threading.Event()
+    monkeypatch.setattr(RunView, "heartbeat", lambda self: ends.wait(30))
+    began = time.monotonic()
+    with RunView(FeedMonitor("taxi"), console=Console(file=io.StringIO()), heartbeat_seconds=0.01):
+        time.sleep(0.1)
+    assert time.monotonic() - began < 10
+    ends.set()
+
+
 def test_structured_lines_have_feed_batch_topic_partition_and_offset() -> None:
     out, now = io.StringIO(), [0.0]
     monitor = FeedMonitor("taxi")
@@ -95,7 +131,7 @@ def test_structured_lines_have_feed_batch_topic_partition_and_offset() -> None:
         {"topic": "t", "partition": 1, "start": 0, "end": 400},
     ]
     assert done["reasons"][0]["reason"] == HOSTILE
-    assert (beat["event"], beat["state"]) == ("heartbeat", "starting")
+    assert (beat["event"], beat["state"], beat["hangs"]) == ("heartbeat", "starting", False)
     assert (failed["event"], failed["level"], failed["error"], failed["hint"]) == (
         "error",
         "error",
