@@ -206,11 +206,12 @@ def test_from_the_ledger_alone_a_feed_is_likely_to_run_while_it_commits(lake: Sp
 
 
 def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed) -> None:
-    """Four tasks of 50,000 records, which sleep for seconds each, on two threads."""
+    """Four tasks of 50,000 records, each of which sleeps for three seconds more than the one before."""
     feed.create_topic(partitions=4)
     for partition in range(4):
-        feed.send(records(50_000), partition=partition)
-    sleeps = "CASE WHEN id % 5000 = 0 THEN reflect('java.lang.Thread', 'sleep', 600L) IS NULL ELSE true END"
+        feed.send(records(50_000, first=50_000 * partition), partition=partition)
+    naps = "reflect('java.lang.Thread', 'sleep', 300L * (1L + id div 50000L))"
+    sleeps = f"CASE WHEN id % 5000 = 0 THEN {naps} IS NULL ELSE true END"
     sql = f"SELECT * FROM {feed.name} WHERE {sleeps}"
     pipeline = feed.pipeline(source=source(feed), decode=JSON_ROWS, transform={"sql": sql})
     monitor, seen = FeedMonitor(feed.name), list[RunningBatch]()
@@ -219,13 +220,16 @@ def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed
         while not batches and time.monotonic() < end:
             if (now := monitor.snapshot().running) is not None:
                 seen.append(now)
-            time.sleep(0.2)
+            time.sleep(0.05)
     assert {now.offsets for now in seen} == {200_000}
     assert 4 in {now.tasks for now in seen}
+    read = [now.records or 0 for now in seen]
+    assert read == sorted(read)
+    assert read[-1] <= 200_000
     halfway = [now for now in seen if 0 < now.tasks_done < 4 and now.records]
-    assert halfway, [(now.tasks_done, now.tasks, now.records) for now in seen]
-    assert all(0 < (now.records or 0) < 200_000 for now in halfway)
-    assert all(now.seconds_left(time.time()) for now in halfway)
+    assert halfway, sorted({(now.tasks_done, now.tasks, now.records or 0) for now in seen})
+    assert min(now.records or 0 for now in halfway) < 200_000
+    assert all(now.seconds_left(now.began_at + 10) is not None for now in halfway)
     assert monitor.snapshot().running is None
 
 
