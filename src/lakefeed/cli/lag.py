@@ -14,6 +14,7 @@ import lakefeed
 from lakefeed.cli.options import FILE, bootstrap_option, bootstrap_servers_of, output_option, parts_of
 from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
+from lakefeed.errors import ResourceMissing
 from lakefeed.messages.printable import aligned
 from lakefeed.monitor.text import duration
 
@@ -48,9 +49,11 @@ def lag(
         raise click.UsageError("--bootstrap-servers is for --group without a pipeline file")
     from lakefeed.config.base import validated
     from lakefeed.config.sources import KafkaSource
-    from lakefeed.operations.lag import feed_lag, group_lag
+    from lakefeed.operations.lag import feed_lag, group_lag, require_read
 
     declared = lakefeed.Pipeline.from_file(pipeline) if pipeline is not None else None
+    if declared is not None and group is None:
+        require_read(declared.config.kafka, topics, feed=declared.config.name)
 
     def look() -> Shown:
         if group is not None:
@@ -68,6 +71,9 @@ def lag(
                 for part in dict.fromkeys(parts)
             ]
             found = [_only(part, topics) for part in found]
+            shown = {partition.topic for part in found for partition in part.partitions}
+            if missing := [topic for topic in topics if topic not in shown]:
+                raise ResourceMissing(f"there is no topic {missing[0]}", where=declared.config.kafka.bootstrap_servers)
         many = group is None and declared is not None and declared.config.has_many_tables
         documents = [part.as_dict() for part in found]
         return {"feeds": documents} if many else documents[0], lag_lines(found), 0

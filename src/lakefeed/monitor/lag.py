@@ -80,8 +80,9 @@ def total(lags: Iterable[int | None]) -> int | None:
 
 
 def longest(ages: Iterable[float | None]) -> float | None:
-    """Return the greatest of the ages that are known; None if none is."""
-    return max((age for age in ages if age is not None), default=None)
+    """Return the greatest age; None if one of them is unknown, which may be greater, or if there are none."""
+    found = list(ages)
+    return None if None in found else max((age for age in found if age is not None), default=None)
 
 
 def rounded(seconds: float | None) -> float | None:

@@ -28,18 +28,31 @@ def shortened(text: str, *, most: int) -> str:
 
 def json_line(document: Any) -> str:
     """Write a document as one line of JSON: texts are bounded, secrets hidden, and what does not print is escaped."""
-    safe = json.dumps(_bounded(document), ensure_ascii=False, default=str, separators=(",", ":"))
-    return printable_json(redacted(safe))
+    # Not the whole line: a secret that is a number, or a word of JSON, would make it no JSON any more.
+    return printable_json(
+        json.dumps(
+            _bounded(document),
+            ensure_ascii=False,
+            default=lambda value: _bounded(str(value)),
+            separators=(",", ":"),
+        )
+    )
 
 
 def _bounded(value: Any) -> Any:
     if isinstance(value, str):
         return shortened(redacted(value), most=LONGEST_IN_LOG)
     if isinstance(value, dict):
-        return {_bounded(key) if isinstance(key, str) else key: _bounded(entry) for key, entry in value.items()}
+        return {_key(key): _bounded(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_bounded(entry) for entry in value]
     return value
+
+
+def _key(key: Any) -> Any:
+    """Bound a key as any text, but for lakefeed's own, which a secret may look like: names and numbers."""
+    is_own = isinstance(key, str) and (key.isidentifier() or key.isdecimal())
+    return shortened(key, most=LONGEST_IN_LOG) if is_own else _bounded(key)
 
 
 def duration(seconds: float) -> str:

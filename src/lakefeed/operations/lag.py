@@ -9,18 +9,18 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from lakefeed.clients.kafka.lag import group_names, group_offsets, record_times
-from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ResourceMissing
 from lakefeed.feed.recovery import ends
-from lakefeed.ledger.checkpoint import StoredCheckpoint, checkpoint_state
+from lakefeed.ledger.checkpoint import StoredCheckpoint, checkpoint_state, read_note
 from lakefeed.monitor.lag import PartitionLag, longest, rounded, total
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources.kafka import SourceTopics
@@ -44,8 +44,8 @@ class Lag:
 
     @property
     def records(self) -> int | None:
-        """Offsets that are not committed; None if a partition's lag is unknown."""
-        return total(partition.lag for partition in self.partitions)
+        """Offsets that are not committed; None if a partition's lag is unknown, or there are no partitions."""
+        return total(partition.lag for partition in self.partitions) if self.partitions else None
 
     @property
     def seconds(self) -> float | None:
@@ -63,6 +63,19 @@ class Lag:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeedOffsets:
+    """The offsets of a feed, by its ledger or its checkpoint.
+
+    Attributes:
+        offsets: the next one to be committed, by partition.
+        topic_ids: the brokers' ids of the topics that they are in, as far as they are known.
+    """
+
+    offsets: Mapping[Partition, int]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+
 def feed_lag(config: PipelineConfig, *, connections: Connections, folder: Path | None = None) -> Lag:
     """Return the lag of a feed behind its topics; of a table for each topic, the feed of one of them.
 
@@ -72,23 +85,50 @@ def feed_lag(config: PipelineConfig, *, connections: Connections, folder: Path |
         Unreachable: broker, catalog, database or store do not answer.
     """
     source = config.kafka
+    # Before the ends of the topics: a feed that runs would else be ahead of them.
+    position = feed_offsets(config, connections=connections, folder=folder)
+    known = position or FeedOffsets(offsets={})
     topics = SourceTopics(source).describe()
-    position = committed_offsets(config, connections=connections, folder=folder)
-    partitions = lag_of(position or {}, topics, start=source.start, source=source)
+    partitions = lag_of(known.offsets, topics, start=source.start, source=source, topic_ids=known.topic_ids)
     return Lag(name=config.name, kind="feed", partitions=partitions, is_known=position is not None)
+
+
+def require_read(source: KafkaSource, topics: Sequence[str], *, feed: str) -> None:
+    """Refuse a topic that a feed does not read.
+
+    Raises:
+        ResourceMissing: there is one.
+    """
+    for topic in topics:
+        if not source.reads(topic):
+            near = difflib.get_close_matches(topic, source.topics or (), n=3)
+            reads = ", ".join(source.topics) if source.topics else f"topics that match {source.topics_pattern}"
+            hint = f"did you mean {' or '.join(near)}?" if near else f"it reads {reads}"
+            raise ResourceMissing(f"the feed '{feed}' does not read the topic {topic}", hint=hint)
 
 
 def committed_offsets(
     config: PipelineConfig, *, connections: Connections, folder: Path | None = None
 ) -> Mapping[Partition, int] | None:
+    """Return the offsets of ``feed_offsets`` alone."""
+    found = feed_offsets(config, connections=connections, folder=folder)
+    return None if found is None else found.offsets
+
+
+def feed_offsets(config: PipelineConfig, *, connections: Connections, folder: Path | None = None) -> FeedOffsets | None:
     """Return where a feed stands, by its sink's ledger, or else by its checkpoint; None if it has not begun."""
     sink = sink_of(config, connections, folder=folder).state()
     if sink.keeps_ledger:
         position = sink.position()
-        return None if position is None else ends(position)
+        return None if position is None else FeedOffsets(offsets=ends(position), topic_ids=position.ranges.topic_ids)
     if not config.checkpoint:
         return None
-    return checkpoint_state(StoredCheckpoint(config.checkpoint, s3=connections.s3)).position
+    files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
+    offsets = checkpoint_state(files).position
+    if offsets is None:
+        return None
+    note = read_note(files, where=config.checkpoint)
+    return FeedOffsets(offsets=offsets, topic_ids=note.topic_ids if note else {})
 
 
 def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None = None) -> Lag:
@@ -98,12 +138,12 @@ def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None =
         ResourceMissing: the group has committed nothing there, or there is no such topic.
         Unreachable: no broker answers.
     """
+    # Before the ends of the topics: a group that reads would else be ahead of them.
+    position = group_offsets(source, group, topics)
     cluster = Topics(source.bootstrap_servers, options=dict(source.options))
-    descriptions = cluster.describe_all(topics if topics is not None else cluster.list())
+    descriptions = cluster.describe_all(topics if topics is not None else sorted({name for name, _ in position}))
     if missing := [name for name in topics or () if name not in descriptions]:
         raise ResourceMissing(f"there is no topic {missing[0]}", where=source.bootstrap_servers)
-    everywhere = [(name, part.id) for name, topic in descriptions.items() for part in topic.partitions]
-    position = group_offsets(source, group, everywhere)
     if not position:
         near = difflib.get_close_matches(group, group_names(source), n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "lakefeed lag pipeline.yaml shows a feed's"
@@ -119,23 +159,38 @@ def lag_of(
     *,
     start: Literal["earliest", "latest"] | None,
     source: KafkaSource,
+    topic_ids: Mapping[str, str] | None = None,
     times: Times = record_times,
     now: float | None = None,
 ) -> tuple[PartitionLag, ...]:
     """Compare a position with the ends of topics, and ask for the times of the records that come next.
 
+    The lag is unknown where the position is not one of the topic as it is now: the topic was recreated, or ends before
+    it, or is not there. Topics of the position that are not among ``topics`` are not read any more, and left out.
+
     Args:
-        position: the next offset to be committed, by partition.
-        topics: as they are now.
-        start: where partitions without a position begin; None if they have none.
+        position: the next offset to be committed, by partition. It was read before ``topics``.
+        topics: as they are now; None for one that should be there.
+        start: where a feed without any position begins; None for a group, whose beginning is not known.
         source: the cluster, to read from.
+        topic_ids: of the topics that the position is in, as far as they are known.
         times: see ``record_times``.
         now: in seconds since 1970. Default: after the records were read.
     """
-    found = {(name, part.id): part for name, topic in topics.items() if topic for part in topic.partitions}
-    reached: dict[Partition, int] = dict(position)
-    if start == "earliest":
-        reached = {**{key: part.start_offset for key, part in found.items()}, **reached}
+    found = partitions_of(topics)
+    recreated = {
+        name for name, topic in topics.items() if topic and (topic_ids or {}).get(name, "") not in ("", topic.topic_id)
+    }
+    # A feed that has begun reads what is new to it from its first record on: docs/starts.md.
+    begins_at_first = start == "earliest" or (start == "latest" and bool(position))
+    reached = {key: at for key, at in position.items() if key[0] in topics and key[0] not in recreated}
+    for key, part in found.items():
+        if reached.get(key, 0) > part.end_offset:
+            del reached[key]
+        elif key in position or key[0] in recreated:
+            continue
+        elif begins_at_first or part.start_offset == part.end_offset:
+            reached[key] = part.start_offset
     # Retention may have removed records that were not read: the next record is the first that is left.
     behind = {
         key: max(reached[key], part.start_offset)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from lakefeed.cli.main import root
 from lakefeed.cli.status import status_lines
 from lakefeed.cli.watch import Shown, show
-from lakefeed.errors import ConfigError, Unreachable
+from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.monitor.drivers import DriverFile, announced
 from lakefeed.monitor.endpoint import serving
@@ -42,6 +42,21 @@ HOSTILE = "\x1b]0;pwned\x07\x1b[2J\u202egnp.exe"
 )
 def test_wrong_usage_is_refused_before_anything_is_asked(arguments: list[str]) -> None:
     assert CliRunner().invoke(root, arguments).exit_code == 2
+
+
+def test_the_lag_of_a_topic_that_the_feed_does_not_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(
+        "name: f\nsource: {kafka: {bootstrap_servers: 127.0.0.1:1, topics: [orders]}}\n"
+        "decode: {avro: {registry: http://127.0.0.1:1}}\nsink: {iceberg: {table: lake.a.b}}\ncheckpoint: s3a://bucket/path\n"
+        "catalogs: {lake: {type: rest, uri: http://127.0.0.1:1, warehouse: s3://b/w}}\n"
+    )
+    shown = CliRunner().invoke(root, ["lag", str(file), "--topic", "order"])
+    assert isinstance(shown.exception, ResourceMissing)
+    assert (shown.exception.what, shown.exception.hint) == (
+        "the feed 'f' does not read the topic order",
+        "did you mean orders?",
+    )
 
 
 class Looks:

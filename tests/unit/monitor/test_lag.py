@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.lag import MOST_MARKS, EndTimes, PartitionLag, difference, longest, total
 
 OFFSETS = st.integers(0, 2**40) | st.none()
@@ -42,8 +45,17 @@ def test_one_unknown_makes_the_sum_unknown(lags: list[int | None]) -> None:
 
 def test_differences_and_ages() -> None:
     assert (difference(5, 7), difference(None, 7), difference(7, 5)) == (0, None, 2)
-    assert longest([None, 2.0, 3.0]) == 3.0
-    assert longest([None]) is None
+    assert longest([1.0, 3.0, 2.0]) == 3.0
+    assert (longest([None, 2.0, 3.0]), longest([None]), longest([])) == (None, None, None)
+
+
+def test_the_youngest_age_is_not_taken_for_the_oldest() -> None:
+    old = PartitionLag(topic="t", partition=0, end=100, read=50, committed=50)
+    young = PartitionLag(topic="t", partition=1, end=100, read=90, committed=90, uncommitted_seconds=2.0)
+    idle = PartitionLag(topic="t", partition=2, end=100, read=100, committed=100)
+    progress = FeedMonitor("f").snapshot()
+    assert replace(progress, partitions=(old, young, idle)).lag_seconds is None
+    assert replace(progress, partitions=(young, idle)).lag_seconds == 2.0
 
 
 def test_the_age_is_the_time_since_the_topic_had_the_record() -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
+from typing import Literal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.cli.lag import lag_lines
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import ResourceMissing
 from lakefeed.offsets.ranges import Partition
-from lakefeed.operations.lag import Lag, lag_of
+from lakefeed.operations.lag import FeedOffsets, Lag, feed_lag, group_lag, lag_of, require_read
 
 SOURCE = KafkaSource(bootstrap_servers="127.0.0.1:9092", topics=["t"])
+KEY = ("t", 0)
 
 
 def topic(*bounds: tuple[int, int]) -> dict[str, TopicDescription | None]:
@@ -64,6 +71,76 @@ def test_a_topic_that_has_gone_leaves_the_lag_unknown() -> None:
     assert lag_lines([whole])[0] == "f: lag -"
 
 
+def test_a_position_in_another_topic_of_the_name_is_no_lag_of_zero() -> None:
+    times = Times()
+    position = {("t", 0): 50, ("t", 1): 5}
+    ids = {"t": "old"}
+    lags = lag_of(position, topic((0, 30), (0, 0), (0, 9)), start="earliest", source=SOURCE, topic_ids=ids, times=times)
+    assert [(lag.end, lag.lag) for lag in lags] == [(30, None), (0, None), (9, None)]
+    assert not times.asked
+    assert Lag(name="f", kind="feed", partitions=lags).records is None
+    for same in ({"t": "x"}, {"t": ""}, {}, None):
+        [lag] = lag_of({("t", 0): 20}, topic((0, 30)), start="earliest", source=SOURCE, topic_ids=same, times=times)
+        assert lag.lag == 10
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", None])
+def test_a_topic_that_ends_before_the_position_is_not_taken_for_read(start: Literal["earliest", "latest"]) -> None:
+    [lag] = lag_of({("t", 0): 60}, topic((0, 50)), start=start, source=SOURCE, times=Times())
+    assert (lag.end, lag.lag, lag.seconds) == (50, None, None)
+
+
+def test_a_partition_that_is_new_to_a_feed_begins_at_its_first_record() -> None:
+    topics = topic((0, 100), (5, 20))
+    lags = lag_of({("t", 0): 90}, topics, start="latest", source=SOURCE, times=Times(), now=100.0)
+    assert [(lag.committed, lag.lag) for lag in lags] == [(90, 10), (5, 15)]
+
+
+def test_a_topic_that_is_not_read_any_more_is_left_out() -> None:
+    position = {("t", 0): 10, ("removed", 0): 7}
+    [lag] = lag_of(position, topic((0, 50)), start="earliest", source=SOURCE, times=Times())
+    assert (lag.topic, lag.lag) == ("t", 40)
+
+
+def test_a_group_is_not_behind_in_an_empty_partition() -> None:
+    lags = lag_of({("t", 0): 50}, topic((0, 50), (9, 9), (0, 1)), start=None, source=SOURCE, times=Times())
+    assert [lag.lag for lag in lags] == [0, 0, None]
+
+
+def test_without_partitions_a_lag_is_unknown() -> None:
+    lag = Lag(name="f", kind="feed", partitions=())
+    assert (lag.records, lag.seconds, lag_lines([lag])[0]) == (None, None, "f: lag -")
+
+
+def test_the_position_is_read_before_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A feed and a group that commit each record as it comes."""
+    clock = count(10)
+    monkeypatch.setattr(
+        "lakefeed.operations.lag.feed_offsets", lambda *_, **__: FeedOffsets(offsets={KEY: next(clock)})
+    )
+    monkeypatch.setattr("lakefeed.operations.lag.group_offsets", lambda *_: {KEY: next(clock)})
+    monkeypatch.setattr("lakefeed.operations.lag.SourceTopics.describe", lambda _: topic((0, next(clock))))
+    monkeypatch.setattr("lakefeed.operations.lag.Topics.describe_all", lambda *_: topic((0, next(clock))))
+    monkeypatch.setattr("lakefeed.operations.lag.record_times", Times())
+    config = PipelineConfig.model_validate(
+        {
+            "name": "f",
+            "source": {"kafka": SOURCE},
+            "decode": {"avro": {"registry": "http://127.0.0.1:1"}},
+            "sink": {"iceberg": {"table": "lake.a.b"}},
+            "checkpoint": "s3a://bucket/path",
+        }
+    )
+    assert feed_lag(config, connections=Connections()).records == 1
+    assert group_lag(SOURCE, "g").records == 1
+
+
+def test_a_topic_that_the_feed_does_not_read_is_named() -> None:
+    require_read(SOURCE, ["t"], feed="f")
+    with pytest.raises(ResourceMissing, match="'f' does not read the topic typo"):
+        require_read(SOURCE, ["t", "typo"], feed="f")
+
+
 def test_lines_name_partitions_and_ages() -> None:
     lags = lag_of({("t", 0): 40}, topic((0, 50)), start=None, source=SOURCE, times=Times(), now=165.0)
     assert lag_lines([Lag(name="f", kind="group", partitions=lags)]) == [
@@ -86,5 +163,6 @@ def test_the_sum_is_the_sum_of_the_partitions(bounds: list[tuple[int, int]], rea
     expected = sum(
         max(0, start + more - position.get(("t", number), start)) for number, (start, more) in enumerate(bounds)
     )
-    assert Lag(name="f", kind="feed", partitions=lags).records == expected
+    is_beyond = any(position.get(("t", number), 0) > start + more for number, (start, more) in enumerate(bounds))
+    assert Lag(name="f", kind="feed", partitions=lags).records == (None if is_beyond else expected)
     assert all((lag.lag == 0) == (lag.seconds == 0.0) for lag in lags)

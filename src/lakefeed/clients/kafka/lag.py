@@ -28,14 +28,16 @@ _SMALL_READS = {
 }
 
 
-def group_offsets(source: KafkaSource, group: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
-    """Return the offsets that a consumer group has committed, of these partitions; does not join the group."""
-    requested = [TopicPartition(*partition) for partition in partitions]
+def group_offsets(source: KafkaSource, group: str, topics: Sequence[str] | None = None) -> dict[Partition, int]:
+    """Return the offsets that a consumer group has committed, in these topics or all; does not join the group."""
     # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
     # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
     settings = {**client_settings(source), "group.id": group, "enable.auto.commit": False}
     consumer = Consumer(settings, logger=SILENCE)
     try:
+        existing = consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
+        read = [name for name in existing if (not name.startswith("__") if topics is None else name in topics)]
+        requested = [TopicPartition(name, number) for name in read for number in existing[name].partitions]
         answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
     except KafkaException as error:
         raise _group_error(error, source, group) from None
