@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.base import validated
@@ -36,6 +36,20 @@ def records(count: int, *, first: int = 0) -> list[bytes]:
 
 def source(feed: Feed, **settings: Any) -> dict[str, Any]:
     return {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **settings}}
+
+
+def begin_group(feed: Feed, group: str) -> None:
+    """Commit an offset as a group: the coordinator of a new broker refuses its first requests while it loads."""
+    client = Consumer({"bootstrap.servers": feed.stack.bootstrap_servers, "group.id": group})
+    until = time.monotonic() + 60
+    while True:
+        try:
+            client.commit(offsets=[TopicPartition(feed.topic, 0, 0)], asynchronous=False)
+            break
+        except KafkaException:
+            assert time.monotonic() < until
+            time.sleep(0.5)
+    client.close()
 
 
 @contextmanager
@@ -112,6 +126,7 @@ def test_lag_agrees_with_the_broker_while_nothing_runs(lake: SparkSession, feed:
     feed.create_topic(partitions=3)
     feed.send(records(100))
     group = f"{feed.name}-group"
+    begin_group(feed, group)
     pipeline = feed.pipeline(source=source(feed, monitoring_group=group), decode=JSON_ROWS)
     pipeline.run(spark=lake, once=True)
     at_rest = feed_lag(pipeline.config, connections=pipeline.connections)
