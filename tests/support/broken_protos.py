@@ -161,7 +161,9 @@ class BrokenProtos:
         before = text
         while text == before:
             for _ in range(self._chance.choice([1, 1, 1, 2])):
-                text = self._mutation(text)
+                # The first mutation may have cut off all but a few characters.
+                if len(text.split()) > 3:
+                    text = self._mutation(text)
         return text
 
     def _mutation(self, text: str) -> str:
