@@ -16,6 +16,7 @@ from rich.text import Text
 from lakefeed.clients.spark.jvm import java
 from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
+from lakefeed.monitor.lag import per_second, seconds_left
 from lakefeed.monitor.text import duration as duration
 from lakefeed.offsets.ranges import offset_number
 
@@ -223,14 +224,12 @@ class BatchProgress:
     @property
     def input_rate(self) -> float:
         """Records a second."""
-        return self.records / self.seconds if self.seconds > 0 else 0.0
+        return per_second(self.records, self.seconds)
 
     @property
     def output_rate(self) -> float | None:
         """Rows a second."""
-        if self.rows is None:
-            return None
-        return self.rows / self.seconds if self.seconds > 0 else 0.0
+        return None if self.rows is None else per_second(self.rows, self.seconds)
 
     @property
     def seconds_left(self) -> float | None:
@@ -238,10 +237,7 @@ class BatchProgress:
 
         In offsets, as the lag: of a compacted topic, or one with transactions, few of them may be records.
         """
-        if not self.lag:
-            return None if self.lag is None else 0.0
-        done = self.records if self.offsets is None else self.offsets
-        return self.lag * self.seconds / done if done > 0 and self.seconds > 0 else None
+        return seconds_left(self.lag, self.records if self.offsets is None else self.offsets, self.seconds)
 
     @classmethod
     def of(

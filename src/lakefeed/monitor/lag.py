@@ -85,6 +85,18 @@ def longest(ages: Iterable[float | None]) -> float | None:
     return None if None in found else max((age for age in found if age is not None), default=None)
 
 
+def per_second(count: int, seconds: float) -> float:
+    """Return a rate; 0 for what took no time."""
+    return count / seconds if seconds > 0 else 0.0
+
+
+def seconds_left(lag: int | None, done: int, seconds: float) -> float | None:
+    """Return how long a lag takes at the rate of ``done`` offsets in ``seconds``; None if that is unknown."""
+    if not lag:
+        return None if lag is None else 0.0
+    return lag * seconds / done if done > 0 and seconds > 0 else None
+
+
 def rounded(seconds: float | None) -> float | None:
     """Round seconds for JSON to milliseconds."""
     return None if seconds is None else round(seconds, 3)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from lakefeed.monitor.lag import PartitionLag, longest, rounded, total
+from lakefeed.monitor.lag import PartitionLag, longest, per_second, rounded, seconds_left, total
 from lakefeed.offsets.ranges import OffsetRange
 
 State = Literal["starting", "waiting", "working", "stopping", "ended", "failed"]
@@ -122,22 +122,17 @@ class FinishedBatch:
     @property
     def processing_rate(self) -> float:
         """Records a second while the batch ran."""
-        return self.records / self.seconds if self.seconds > 0 else 0.0
+        return per_second(self.records, self.seconds)
 
     @property
     def output_rate(self) -> float | None:
         """Rows a second; None where the sink does not say."""
-        if self.rows is None:
-            return None
-        return self.rows / self.seconds if self.seconds > 0 else 0.0
+        return None if self.rows is None else per_second(self.rows, self.seconds)
 
     @property
     def seconds_left(self) -> float | None:
         """How long the lag takes at this rate, in offsets as the lag; None if that is unknown."""
-        if not self.lag:
-            return None if self.lag is None else 0.0
-        done = self.records if self.offsets is None else self.offsets
-        return self.lag * self.seconds / done if done > 0 and self.seconds > 0 else None
+        return seconds_left(self.lag, self.records if self.offsets is None else self.offsets, self.seconds)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the batch for JSON."""
