@@ -33,6 +33,7 @@ from lakefeed.feed.streaming import BatchSummary, run_bounded, run_stream
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
+from lakefeed.operations.followers import following
 from lakefeed.operations.plan.plan import Plans, plan_run
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.operations.read import BatchRead
@@ -201,15 +202,21 @@ class Pipeline:
         """
         spark = spark or self.session()
         monitor = monitor or FeedMonitor(self.config.name)
+
+        def note(message: str) -> None:
+            monitor.note(message)
+            if on_note is not None:
+                on_note(message)
+
         options = RunOptions(
             once=once,
             stop=stop or threading.Event(),
             on_batch=on_batch or (lambda progress: None),
-            on_note=on_note or (lambda note: None),
+            on_note=note,
             accept_loss=accept_loss,
             monitor=monitor,
         )
-        with monitor.until_end(), translating():
+        with following(self.config, monitor), monitor.until_end(), translating():
             if self.config.has_many_tables:
                 return run_multi_table(self.feed, spark, options)
             if self.config.checkpoint:

@@ -139,8 +139,9 @@ class StreamRun:
                 return
             except PlannedRestart as restart:
                 self.batches.failure = None
-                self.options.monitor.restarted()
-                self.options.on_note("; ".join((restart.what, *writer.rows.notes())))
+                why = "; ".join((restart.what, *writer.rows.notes()))
+                self.options.monitor.restarted(why)
+                self.options.on_note(why)
 
     def start_query(self, writer: BatchWriter) -> StreamingQuery:
         """Start the query where the decision says, or where its checkpoint ends."""

@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from lakefeed.clients.environment import process_start
 from lakefeed.errors import LakefeedError
+from lakefeed.monitor.events import EventLog
 from lakefeed.monitor.history import BatchHistory, Point, points_of
 from lakefeed.monitor.lag import EndTimes, PartitionLag
 from lakefeed.monitor.model import Driver, Failure, FeedProgress, FinishedBatch, RunningBatch, State
@@ -83,6 +84,7 @@ class FeedMonitor:
     def __init__(self, feed: str, *, clock: Callable[[], float] = time.time) -> None:
         self.feed = feed
         self.history = BatchHistory()
+        self.events = EventLog(clock=clock)
         self.stopwatch = Stopwatch()
         self._clock = clock
         self._lock = threading.Lock()
@@ -110,6 +112,7 @@ class FeedMonitor:
         self.reached(position)
         with self._lock:
             self._change(sink=sink, fence=fence, state="waiting")
+        self.events.add("started", f"started into {sink}", fence=fence)
         self._note_fence(fence)
 
     def note_fence_by(self, note: Callable[[str | None], None]) -> None:
@@ -163,6 +166,7 @@ class FeedMonitor:
             if ends:
                 self._observe(ends, at=max(0.0, batch.finished_at - batch.seconds))
             batch = replace(batch, lag_seconds=self._age(batch))
+            before = self._progress.last_batch
             self.history.add(batch)
             reasons = batch.reasons[:MOST_REASONS] or self._progress.last_dead_letters
             self._change(
@@ -171,7 +175,12 @@ class FeedMonitor:
                 totals=self._progress.totals.plus(batch),
                 progress_at=self._clock(),
             )
+        self._note_batch(batch, before)
         return batch
+
+    def note(self, message: str) -> None:
+        """Note a message of the run for its user, such as a recreated checkpoint."""
+        self.events.add("note", message)
 
     def committed(self, ranges: Iterable[OffsetRange]) -> None:
         """Note that the sink has just committed these ranges; ``batch`` does so by itself."""
@@ -224,15 +233,21 @@ class FeedMonitor:
             )
             self._change(running=found, **({"progress_at": now} if moved else {}))
 
-    def restarted(self) -> None:
+    def restarted(self, why: str) -> None:
         """Note that the query starts again within the run, as after a change of the schema."""
         with self._lock:
             self._change(restarts=self._progress.restarts + 1, running=None, state="waiting")
+        self.events.add("restarted", why)
 
     def paused(self, sinks: Mapping[str, str]) -> None:
         """Note which sinks wait after a failure, and why."""
         with self._lock:
+            before = self._progress.paused_sinks
             self._change(paused_sinks=dict(sinks))
+        for name in sorted(sinks.keys() - before.keys()):
+            self.events.add("sink_paused", f"the sink '{name}' waits: {sinks[name]}", sink=name)
+        for name in sorted(before.keys() - sinks.keys()):
+            self.events.add("sink_resumed", f"the sink '{name}' resumes", sink=name)
 
     @contextmanager
     def until_end(self) -> Iterator[None]:
@@ -246,16 +261,22 @@ class FeedMonitor:
 
     def ended(self, error: BaseException | None = None) -> None:
         """Note the end of the run, and the error that has ended it."""
-        with self._lock:
-            if error is None:
+        if error is None:
+            with self._lock:
                 self._change(state="ended", running=None)
-                return
-            self._change(state="failed", running=None, last_error=failure_of(error, at=self._clock()))
+            self.events.add("ended", "the run has ended")
+            return
+        failure = failure_of(error, at=self._clock())
+        with self._lock:
+            self._change(state="failed", running=None, last_error=failure)
+        self.events.add("failed", failure.text, **failure.as_dict())
 
     def failed(self, error: LakefeedError) -> None:
         """Note an error that does not end the feed, as of one table of many."""
+        failure = failure_of(error, at=self._clock())
         with self._lock:
-            self._change(last_error=failure_of(error, at=self._clock()))
+            self._change(last_error=failure)
+        self.events.add("error", failure.text, **failure.as_dict())
 
     def snapshot(self) -> FeedProgress:
         """Return the progress of this moment; cheap enough for several views a second."""
@@ -282,6 +303,35 @@ class FeedMonitor:
     @property
     def _after_batch(self) -> State:
         return "stopping" if self._progress.state == "stopping" else "waiting"
+
+    def _note_batch(self, batch: FinishedBatch, before: FinishedBatch | None) -> None:
+        """Add the events that a finished batch brings."""
+        for message in batch.notes:
+            self.events.add("note", message, batch=batch.batch_id)
+        if batch.dead_letters:
+            reason = f": {batch.reasons[0].text}" if batch.reasons else ""
+            self.events.add(
+                "dead_letters",
+                f"batch {batch.batch_id}: {batch.dead_letters:,} dead letters{reason}",
+                batch=batch.batch_id,
+                count=batch.dead_letters,
+            )
+        if before is not None and batch.schema_id is not None and batch.schema_id != before.schema_id:
+            self.events.add(
+                "schema",
+                f"batch {batch.batch_id} has rows of schema {batch.schema_id}",
+                batch=batch.batch_id,
+                schema_id=batch.schema_id,
+            )
+        requests = batch.requests
+        if requests is not None and requests.budget is not None and requests.total > requests.budget:
+            self.events.add(
+                "over_budget",
+                f"batch {batch.batch_id} made {requests.total} S3 requests, its budget is {requests.budget}",
+                batch=batch.batch_id,
+                requests=requests.total,
+                budget=requests.budget,
+            )
 
     def _change(self, **changes: object) -> None:
         self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]

@@ -238,6 +238,11 @@ class Failure:
     hint: str | None
     at: float
 
+    @property
+    def text(self) -> str:
+        """The error in one sentence, and where it is."""
+        return self.what if self.where is None else f"{self.what} ({self.where})"
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "error": self.error,

@@ -1,0 +1,1 @@
+"""The dashboard: a feed, or many, in a browser; and the actions of its operators."""

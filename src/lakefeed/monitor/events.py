@@ -1,0 +1,83 @@
+"""The events of a run beside its batches: what the log of a feed shows, and what notifications are about.
+
+Whoever follows a run asks for the events after a number, or waits for them. Nobody is called: a slow reader delays no
+batch.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lakefeed.monitor.text import one_line
+
+EventKind = Literal[
+    "started",
+    "note",
+    "dead_letters",
+    "schema",
+    "over_budget",
+    "restarted",
+    "sink_paused",
+    "sink_resumed",
+    "paused",
+    "resumed",
+    "changed",
+    "action",
+    "error",
+    "ended",
+    "failed",
+]
+MOST_EVENTS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One event of a run.
+
+    Attributes:
+        number: counts from 1 in the run, without gaps.
+        at: seconds since 1970.
+        message: one line for people, without secrets and control characters.
+        details: for programs; what is in it depends on the kind.
+    """
+
+    number: int
+    at: float
+    kind: EventKind
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class EventLog:
+    """The newest events of a run; threads may add and read."""
+
+    def __init__(self, *, most: int = MOST_EVENTS, clock: Callable[[], float] = time.time) -> None:
+        self._events: deque[Event] = deque(maxlen=most)
+        self._added = threading.Condition()
+        self._clock = clock
+        self._number = 0
+
+    def add(self, kind: EventKind, message: str, **details: Any) -> Event:
+        """Add an event that happens now."""
+        with self._added:
+            self._number += 1
+            event = Event(number=self._number, at=self._clock(), kind=kind, message=one_line(message), details=details)
+            self._events.append(event)
+            self._added.notify_all()
+        return event
+
+    def after(self, number: int = 0) -> tuple[Event, ...]:
+        """Return the events after this number that are still kept, oldest first."""
+        with self._added:
+            return tuple(event for event in self._events if event.number > number)
+
+    def wait(self, number: int, *, seconds: float) -> tuple[Event, ...]:
+        """Return the events after this number; wait at most so long for the first of them."""
+        with self._added:
+            self._added.wait_for(lambda: self._number > number, timeout=seconds)
+        return self.after(number)
