@@ -17,10 +17,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from lakefeed.clients.environment import process_start
 from lakefeed.errors import LakefeedError
+from lakefeed.monitor.control import FeedControl
 from lakefeed.monitor.events import EventLog
 from lakefeed.monitor.history import BatchHistory, Point, points_of
 from lakefeed.monitor.lag import EndTimes, PartitionLag
-from lakefeed.monitor.model import Driver, Failure, FeedProgress, FinishedBatch, RunningBatch, State
+from lakefeed.monitor.model import Driver, Failure, FeedProgress, FinishedBatch, Pause, RunningBatch, State
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 MOST_REASONS = 5
@@ -85,6 +86,7 @@ class FeedMonitor:
         self.feed = feed
         self.history = BatchHistory()
         self.events = EventLog(clock=clock)
+        self.control = FeedControl(self.events, show=self._show_pause, clock=clock)
         self.stopwatch = Stopwatch()
         self._clock = clock
         self._lock = threading.Lock()
@@ -261,6 +263,7 @@ class FeedMonitor:
 
     def ended(self, error: BaseException | None = None) -> None:
         """Note the end of the run, and the error that has ended it."""
+        self.control.close()
         if error is None:
             with self._lock:
                 self._change(state="ended", running=None)
@@ -332,6 +335,12 @@ class FeedMonitor:
                 requests=requests.total,
                 budget=requests.budget,
             )
+
+    def _show_pause(self, pause: Pause | None) -> None:
+        with self._lock:
+            stops = self._progress.state == "stopping"
+            state: State = "stopping" if stops else "waiting" if pause is None else "paused"
+            self._change(paused=pause, state=state, **({} if pause is None else {"running": None}))
 
     def _change(self, **changes: object) -> None:
         self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]

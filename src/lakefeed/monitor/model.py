@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from lakefeed.monitor.lag import PartitionLag, longest, per_second, rounded, seconds_left, total
+from lakefeed.monitor.text import one_line
 from lakefeed.offsets.ranges import OffsetRange
 
-State = Literal["starting", "waiting", "working", "stopping", "ended", "failed"]
+State = Literal["starting", "waiting", "working", "paused", "stopping", "ended", "failed"]
 
 HANGS_AFTER_SECONDS = 60.0
 """A driver whose loop has not turned for so long hangs: it turns four times a second."""
@@ -228,6 +229,24 @@ class Driver:
         return {"host": self.host, "pid": self.pid, "version": self.version}
 
 
+@dataclass(frozen=True)
+class Pause:
+    """A feed's pause: who asked for it, when, and why."""
+
+    reason: str
+    by: str
+    at: float
+
+    @property
+    def text(self) -> str:
+        """Who has paused the feed, since when and why, in one line."""
+        why = f": {self.reason}" if self.reason else ", without a reason"
+        return one_line(f"paused by {self.by} since {iso(self.at)}{why}", most=2000)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"reason": self.reason, "by": self.by, "at": iso(self.at)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """The newest error of a feed, with what to do next."""
@@ -296,6 +315,7 @@ class FeedProgress:
         partitions: the lag of each partition, as of the last batch that was planned.
         last_dead_letters: reasons of the newest batch that had any.
         fence: the driver's, in the sink's ledger; None where the sink has no fences.
+        paused: the pause that holds; None while there is none.
     """
 
     feed: str
@@ -314,6 +334,7 @@ class FeedProgress:
     running: RunningBatch | None = None
     partitions: tuple[PartitionLag, ...] = ()
     last_dead_letters: tuple[DeadLetterReason, ...] = ()
+    paused: Pause | None = None
     paused_sinks: Mapping[str, str] = field(default_factory=dict)
     totals: RunTotals = field(default_factory=RunTotals)
 
@@ -361,6 +382,7 @@ class FeedProgress:
             "running": self.running.as_dict(self.taken_at) if self.running else None,
             "partitions": [partition.as_dict() for partition in self.partitions],
             "last_dead_letters": [reason.as_dict() for reason in self.last_dead_letters],
+            "paused": self.paused.as_dict() if self.paused else None,
             "paused_sinks": dict(self.paused_sinks),
             "totals": self.totals.as_dict(),
         }

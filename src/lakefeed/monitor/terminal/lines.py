@@ -51,6 +51,8 @@ def heartbeat_line(progress: FeedProgress) -> str:
     now = progress.taken_at
     if progress.hangs:
         return f"hangs: the driver's loop has not turned for {duration(now - progress.alive_at)}"
+    if progress.paused is not None:
+        return joined((progress.paused.text, lag_text(progress.lag, progress.lag_seconds)))
     if progress.running is not None:
         return running_text(progress.running, now)
     if progress.last_batch is None:

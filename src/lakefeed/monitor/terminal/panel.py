@@ -15,7 +15,14 @@ from lakefeed.monitor.text import duration, one_line
 SPARK_WIDTH = 20
 BAR_WIDTH = 20
 RATE_SECONDS = 60.0
-_STYLES = {"working": "green", "waiting": "green", "starting": "yellow", "stopping": "yellow", "failed": "red"}
+_STYLES = {
+    "working": "green",
+    "waiting": "green",
+    "starting": "yellow",
+    "stopping": "yellow",
+    "paused": "yellow",
+    "failed": "red",
+}
 
 
 class FeedPanel:
@@ -54,6 +61,8 @@ def panel_lines(monitor: FeedMonitor) -> Iterator[Text]:
         done, all_ = (running.records, running.offsets) if running.records else (running.tasks_done, running.tasks)
         drawn = f"{bar(done / all_, width=BAR_WIDTH)} " if done and all_ else ""
         yield Text(f"  {drawn}{running_text(running, progress.taken_at)}")
+    elif progress.paused is not None:
+        yield Text(f"  {progress.paused.text}", style="yellow")
     elif progress.last_commit_at is not None:
         yield Text(f"  waiting · last commit {duration(progress.taken_at - progress.last_commit_at)} ago")
     if progress.last_dead_letters:

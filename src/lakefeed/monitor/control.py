@@ -1,0 +1,276 @@
+"""Takes requests to a running feed from other threads, for the driver to carry out between two batches.
+
+A request is checked and queued at once, and logged with who asked; ``FeedMonitor.events`` says when it was carried out.
+Nothing here touches the query: ``lakefeed.feed.steering`` takes the requests.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from lakefeed.config.values import AVAILABLE_NOW, interval_of, require_trigger
+from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.monitor.events import Event, EventLog
+from lakefeed.monitor.model import Pause
+from lakefeed.monitor.text import one_line
+
+Action = Literal["pause", "resume", "stop", "upkeep", "replay", "change"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+Beside = Literal["upkeep", "replay"]
+BESIDE: tuple[Beside, ...] = get_args(Beside)
+"""Actions that run beside the batches, in a thread of their own."""
+LONGEST_REASON = 500
+LONGEST_NAME = 100
+MOST_RECORDS = 2**63 - 1
+STARTS = "the feed is still starting: ask again when it has started"
+ENDED = "the run has ended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request that fits the feed, and waits for the driver."""
+
+    action: Action
+    by: str
+    at: float
+    reason: str = ""
+    trigger: str | None = None
+    max_records_per_batch: int | None = None
+
+    @property
+    def pause(self) -> Pause:
+        return Pause(self.reason, self.by, self.at)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that a change sets."""
+        given = {"trigger": self.trigger, "max_records_per_batch": self.max_records_per_batch}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def text(self) -> str:
+        """The request in one line, for the log of events."""
+        settings = ", ".join(f"{name} = {value}" for name, value in self.changes.items())
+        return "".join(
+            (
+                f"{self.by} requests: {self.action}",
+                f" {settings}" if settings else "",
+                f", reason: {self.reason}" if self.reason else "",
+            )
+        )
+
+
+class FeedControl:
+    """Requests to one running feed. Any thread may ask; the driver's loop carries out.
+
+    Example:
+        >>> monitor.control.request("pause", by="anna", reason="the table is repaired").kind
+        'action'
+    """
+
+    def __init__(
+        self,
+        events: EventLog,
+        *,
+        show: Callable[[Pause | None], None] = lambda pause: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._events, self._show, self._clock = events, show, clock
+        self._changed = threading.Condition()
+        self._queue: deque[Request] = deque()
+        self._pause: Pause | None = None
+        self._stop: threading.Event | None = None
+        self._stops = self._ended = False
+        self._refusals: Mapping[Action, str] = {}
+        self._beside: dict[Beside, Callable[[Request], str]] = {}
+        self._at_work: set[Beside] = set()
+
+    @property
+    def pause(self) -> Pause | None:
+        """The pause that holds; None while the feed is not paused."""
+        with self._changed:
+            return self._pause
+
+    def request(
+        self,
+        action: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        trigger: str | None = None,
+        max_records_per_batch: int | None = None,
+    ) -> Event:
+        """Ask for an action; returns the event that logs it. ``by`` is who asks, for the log.
+
+        Raises:
+            ConfigError: the action does not fit the feed, or its state, or its values are wrong.
+        """
+        request = Request(
+            action=_action(action),
+            by=_text(by, "by", most=LONGEST_NAME),
+            at=self._clock(),
+            reason=_text(reason or "", "reason", most=LONGEST_REASON),
+            trigger=trigger,
+            max_records_per_batch=max_records_per_batch,
+        )
+        _require_values(request)
+        with self._changed:
+            self._require_fit(request)
+            details = {"action": request.action, "by": request.by, "reason": request.reason, **request.changes}
+            event = self._events.add("action", request.text, **details)
+            self._accept(request)
+            self._changed.notify_all()
+        return event
+
+    def refusal(self, action: Action) -> str | None:
+        """Return why the feed has no such action; None if it has."""
+        with self._changed:
+            return self._refusal(action)
+
+    # The driver's side.
+
+    def open(self, stop: threading.Event, *, refusals: Mapping[Action, str] | None = None) -> None:
+        """Accept requests from now on: ``stop`` ends the run, ``refusals`` say what this feed does not have."""
+        with self._changed:
+            self._stop, self._refusals = stop, dict(refusals or {})
+            if self._stops:
+                stop.set()
+
+    def offer(self, action: Beside, perform: Callable[[Request], str]) -> None:
+        """Carry out such requests by this, each in a thread of its own; it returns what has become of it."""
+        with self._changed:
+            self._beside[action] = perform
+
+    def close(self) -> None:
+        """Accept no request any more: the run has ended."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    @property
+    def is_pending(self) -> bool:
+        """Check that a request waits for the end of the query's current batch."""
+        return bool(self._queue)
+
+    def take(self) -> Request | None:
+        """Return the oldest request that waits; None without any."""
+        with self._changed:
+            return self._queue.popleft() if self._queue else None
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a request, at most so long."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._queue), timeout=seconds)
+
+    def paused(self, pause: Pause, *, note: str = "") -> None:
+        """Note that the feed is paused; ``note`` says what a restart does not know of it."""
+        with self._changed:
+            self._pause = pause
+        self._show(pause)
+        self._events.add("paused", pause.text + (f"; {note}" if note else ""), reason=pause.reason, by=pause.by)
+
+    def resumed(self, by: str, *, reason: str = "", note: str = "") -> None:
+        """Note that the feed is paused no more."""
+        with self._changed:
+            self._pause = None
+        self._show(None)
+        why = f": {reason}" if reason else ""
+        self._events.add("resumed", f"resumed by {by}{why}" + (f"; {note}" if note else ""), by=by, reason=reason)
+
+    def changed(self, request: Request) -> None:
+        """Note that a change is in force."""
+        settings = ", ".join(f"{name} = {value}" for name, value in request.changes.items())
+        self._events.add("changed", f"{settings}, until the run ends", by=request.by, **request.changes)
+
+    def _accept(self, request: Request) -> None:
+        if request.action == "stop":
+            self._stops = True
+            if self._stop is not None:
+                self._stop.set()
+        elif request.action in BESIDE:
+            self._at_work.add(request.action)
+            name = f"lakefeed-{request.action}-now"
+            threading.Thread(target=self._perform, args=(request.action, request), name=name, daemon=True).start()
+        else:
+            self._queue.append(request)
+
+    def _perform(self, action: Beside, request: Request) -> None:
+        try:
+            message = self._beside[action](request)
+            self._events.add("note", f"{action}: {message}", action=action, by=request.by)
+        except LakefeedError as error:
+            self._events.add("error", f"{action} failed, the feed continues: {error.what}", **error.as_dict())
+        except Exception as error:
+            # The text may have values of records.
+            self._events.add("error", f"{action} failed, the feed continues: {type(error).__name__}", action=action)
+        finally:
+            with self._changed:
+                self._at_work.discard(action)
+
+    def _refusal(self, action: Action) -> str | None:
+        if self._ended or (self._stops and action != "stop"):
+            return ENDED if self._ended else "the run is stopping"
+        if (refusal := self._refusals.get(action)) is not None:
+            return refusal
+        if action in ("pause", "resume", "stop"):
+            return None
+        if self._stop is None:
+            return STARTS
+        return f"this feed has no {action}" if action in BESIDE and action not in self._beside else None
+
+    def _require_fit(self, request: Request) -> None:
+        if (refusal := self._refusal(request.action)) is not None:
+            raise ConfigError(refusal, where=request.action)
+        waiting = [asked for asked in self._queue if asked.action in ("pause", "resume")]
+        pause = waiting[-1].pause if waiting and waiting[-1].action == "pause" else None if waiting else self._pause
+        if request.action == "pause" and pause is not None:
+            raise ConfigError(f"the feed is already {pause.text}", where="pause", hint="resume it first")
+        if request.action == "resume" and pause is None:
+            raise ConfigError("the feed is not paused", where="resume")
+        if request.action in self._at_work:
+            raise ConfigError(f"{request.action} is at work already", where=request.action, hint="wait for its end")
+
+
+def _action(action: str) -> Action:
+    found = next((known for known in ACTIONS if known == action), None)
+    if found is None:
+        raise ConfigError(f"there is no action '{one_line(str(action))}'", where="action", hint=", ".join(ACTIONS))
+    return found
+
+
+def _text(value: str, name: str, *, most: int) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} is a text", where=name)
+    if len(value) > most:
+        raise ConfigError(f"{name} has {len(value):,} characters", where=name, hint=f"{most} at most")
+    return one_line(value, most=most * 2)
+
+
+def _require_values(request: Request) -> None:
+    """Refuse values that the action does not have, or that cannot be."""
+    if request.action != "change":
+        if request.changes:
+            raise ConfigError(f"{request.action} has no {', '.join(request.changes)}", where=request.action)
+        return
+    if not request.changes:
+        raise ConfigError("a change says what: trigger, max_records_per_batch, or both", where="change")
+    trigger, most = request.trigger, request.max_records_per_batch
+    if trigger is not None:
+        _text(trigger, "trigger", most=LONGEST_NAME)
+        try:
+            require_trigger(trigger)
+        except ValueError as error:
+            raise ConfigError(str(error), where="trigger") from None
+        if trigger == AVAILABLE_NOW or interval_of(trigger) is not None:
+            raise ConfigError(
+                f"a running query cannot change to '{trigger}', which is another kind of run",
+                where="trigger",
+                hint="a time such as '10 seconds'; or stop the feed and start it with this trigger",
+            )
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or not 0 < most <= MOST_RECORDS):
+        raise ConfigError("max_records_per_batch is a whole number above 0", where="max_records_per_batch")

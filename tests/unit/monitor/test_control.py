@@ -1,0 +1,190 @@
+"""Requests to a running feed: what fits is logged and queued, what does not is refused with the reason."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from lakefeed.errors import ConfigError, Unreachable
+from lakefeed.monitor.control import FeedControl, Request
+from lakefeed.monitor.events import EventLog
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import Pause
+from lakefeed.monitor.terminal.lines import heartbeat_line
+
+
+def opened(**refusals: str) -> tuple[FeedControl, EventLog, threading.Event]:
+    events, stop = EventLog(clock=lambda: 5.0), threading.Event()
+    control = FeedControl(events, clock=lambda: 5.0)
+    control.open(stop, refusals=refusals)  # type: ignore[arg-type]
+    return control, events, stop
+
+
+def test_a_request_is_an_event_with_who_when_and_what() -> None:
+    control, events, _ = opened()
+    event = control.request("change", by="anna", reason="too many files", trigger="1 minute", max_records_per_batch=500)
+    assert (event.kind, event.at) == ("action", 5.0)
+    assert dict(event.details) == {
+        "action": "change",
+        "by": "anna",
+        "reason": "too many files",
+        "trigger": "1 minute",
+        "max_records_per_batch": 500,
+    }
+    assert "anna" in event.message
+    assert events.after() == (event,)
+    assert control.is_pending
+    taken = control.take()
+    assert taken is not None
+    assert taken.changes == {"trigger": "1 minute", "max_records_per_batch": 500}
+    assert not control.is_pending
+    assert control.take() is None
+
+
+def test_requests_are_taken_in_their_order() -> None:
+    control, _, _ = opened()
+    control.request("pause", by="a")
+    control.request("resume", by="b")
+    control.request("pause", by="c")
+    assert [request.by for request in iter(control.take, None)] == ["a", "b", "c"]
+
+
+def test_a_stop_sets_the_runs_own_event_also_before_the_run_has_begun() -> None:
+    control, _, stop = opened()
+    control.request("stop", by="anna")
+    assert stop.is_set()
+    control, stop = FeedControl(EventLog()), threading.Event()
+    control.request("stop", by="anna")
+    control.open(stop)
+    assert stop.is_set()
+
+
+@pytest.mark.parametrize(
+    ("action", "values", "words"),
+    [
+        ("halt", {}, "no action 'halt'"),
+        ("resume", {}, "not paused"),
+        ("change", {}, "says what"),
+        ("change", {"trigger": "soon"}, "a trigger is"),
+        ("change", {"trigger": 5}, "a text"),
+        ("change", {"trigger": "available-now"}, "another kind of run"),
+        ("change", {"trigger": "real-time, 5 seconds"}, "another kind of run"),
+        ("change", {"max_records_per_batch": 0}, "above 0"),
+        ("change", {"max_records_per_batch": True}, "above 0"),
+        ("change", {"max_records_per_batch": 2**63}, "above 0"),
+        ("pause", {"trigger": "1 minute"}, "pause has no trigger"),
+        ("pause", {"reason": "x" * 501}, "501 characters"),
+        ("pause", {"reason": 7}, "a text"),
+        ("pause", {"by": "x" * 101}, "101 characters"),
+        ("upkeep", {}, "no upkeep"),
+        ("replay", {}, "no replay"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_not_logged(action: str, values: dict[str, Any], words: str) -> None:
+    control, events, _ = opened()
+    with pytest.raises(ConfigError, match=words):
+        control.request(action, **{"by": "anna", **values})
+    assert events.after() == ()
+    assert not control.is_pending
+
+
+def test_the_feeds_own_refusals_are_the_answer() -> None:
+    control, _, _ = opened(change="in real time there are no batches")
+    with pytest.raises(ConfigError, match="in real time"):
+        control.request("change", by="anna", trigger="1 minute")
+    assert control.refusal("change") == "in real time there are no batches"
+    assert control.refusal("pause") is None
+
+
+def test_a_feed_that_is_paused_or_will_be_is_not_paused_twice() -> None:
+    control, events, _ = opened()
+    control.request("pause", by="anna", reason="repair")
+    with pytest.raises(ConfigError, match="already paused by anna"):
+        control.request("pause", by="ben")
+    request = control.take()
+    assert request is not None
+    control.paused(request.pause)
+    assert control.pause == Pause("repair", "anna", 5.0)
+    with pytest.raises(ConfigError, match="already paused by anna"):
+        control.request("pause", by="ben")
+    control.request("resume", by="ben")
+    with pytest.raises(ConfigError, match="not paused"):
+        control.request("resume", by="carl")
+    control.resumed("ben")
+    assert control.pause is None
+    assert [event.kind for event in events.after()] == ["action", "paused", "action", "resumed"]
+
+
+def test_nothing_is_accepted_after_the_end_and_little_before_the_start() -> None:
+    control = FeedControl(EventLog())
+    with pytest.raises(ConfigError, match="still starting"):
+        control.request("change", by="anna", trigger="1 minute")
+    control.request("pause", by="anna")
+    control.open(threading.Event())
+    control.close()
+    with pytest.raises(ConfigError, match="has ended"):
+        control.request("stop", by="anna")
+
+
+def test_control_characters_and_marks_of_direction_are_escaped() -> None:
+    control, _, _ = opened()
+    event = control.request("pause", by="an\x1bna", reason="one\ntwo\u202e<script>")
+    assert "\x1b" not in event.message + event.details["by"]
+    assert "\u202e" not in event.message + event.details["reason"]
+    assert "\n" not in event.message
+
+
+def test_upkeep_and_replay_run_beside_the_feed_one_at_a_time() -> None:
+    control, events, _ = opened()
+    begun, end = threading.Event(), threading.Event()
+
+    def perform(request: Request) -> str:
+        begun.set()
+        assert end.wait(10)
+        return f"3 files removed for {request.by}"
+
+    control.offer("upkeep", perform)
+    control.request("upkeep", by="anna")
+    assert begun.wait(10)
+    with pytest.raises(ConfigError, match="at work already"):
+        control.request("upkeep", by="ben")
+    end.set()
+    [note] = events.wait(1, seconds=10)
+    assert (note.kind, note.message) == ("note", "upkeep: 3 files removed for anna")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Unreachable("the catalog does not answer"), "replay failed, the feed continues: the catalog does not answer"),
+        (ValueError("value 4711 of a record"), "replay failed, the feed continues: ValueError"),
+    ],
+)
+def test_what_fails_beside_the_feed_is_an_event_without_values(error: Exception, message: str) -> None:
+    control, events, _ = opened()
+
+    def perform(request: Request) -> str:
+        raise error
+
+    control.offer("replay", perform)
+    control.request("replay", by="anna")
+    [failed] = events.wait(1, seconds=10)
+    assert (failed.kind, failed.message) == ("error", message)
+
+
+def test_the_progress_shows_the_pause() -> None:
+    monitor = FeedMonitor("taxi")
+    monitor.begin(sink="iceberg a.b.c", fence="1")
+    monitor.control.paused(Pause("repair", "anna", 0.0))
+    progress = monitor.snapshot()
+    assert progress.state == "paused"
+    assert progress.as_dict()["paused"] == {"reason": "repair", "by": "anna", "at": "1970-01-01T00:00:00.000Z"}
+    assert heartbeat_line(progress) == "paused by anna since 1970-01-01T00:00:00.000Z: repair"
+    monitor.control.resumed("ben")
+    progress = monitor.snapshot()
+    assert (progress.state, progress.paused) == ("waiting", None)
+    monitor.ended()
+    with pytest.raises(ConfigError, match="has ended"):
+        monitor.control.request("pause", by="anna")
