@@ -7,17 +7,18 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 SETUP := $(VENV)/.setup
 JVM_JAR := src/lakefeed/lakefeed-jvm.jar
+VENDOR := src/lakefeed/dashboard/static/vendor
 # Each worker has servers and a Spark session of its own. WORKERS=0 runs the tests one after the other.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo examples bench test test-jvm test-unit test-full test-all faults mutants audit lint docs clean
+.PHONY: help setup jvm page demo examples bench test test-jvm test-unit test-full test-all faults mutants audit lint docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
 
-setup: $(SETUP) jvm ## environment in .venv, locked jars in the per-user cache, the JVM module
+setup: $(SETUP) jvm page ## environment in .venv, locked jars in the per-user cache, the JVM module, the page's charts
 
 $(SETUP): pyproject.toml uv.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +28,9 @@ $(SETUP): pyproject.toml uv.lock
 
 jvm: $(SETUP) ## build the JVM module if its sources changed
 	@$(BIN)/python tools/build_jvm.py
+
+page: $(SETUP) ## fetch the chart library of the dashboard's page
+	@$(BIN)/python -m tools.build_page
 
 demo: setup ## the main job from end to end on the embedded stack, verified
 	$(BIN)/lakefeed demo $(ARGS)
@@ -73,4 +77,4 @@ docs: setup ## regenerate the references in docs/
 	$(BIN)/python tools/generate_docs.py
 
 clean: ## remove what was built; the per-user cache stays
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR) $(VENDOR)

@@ -1,0 +1,206 @@
+"""A real headless browser for tests: the system's Chromium, or one from npm's registry, without root.
+
+The registry's is ``@sparticuz/chromium``, locked in ``tools/npm.lock``: a program with its libraries and a font, 70 MB,
+unpacked once into the per-user cache. ``LAKEFEED_TEST_BROWSER`` names another program. A machine on which neither
+works gets an error that says what to do; no test is skipped.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Request, sync_playwright
+
+from tools import npm_packages
+
+SYSTEM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PACKAGE = "@sparticuz/chromium"
+OPTIONS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--font-render-hinting=none")
+FONTS = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+<dir prefix="relative">fonts</dir>
+<dir>/usr/share/fonts</dir>
+<cachedir prefix="relative">font-cache</cachedir>
+</fontconfig>
+"""
+DESKTOP = (1280, 900)
+PHONE = (320, 720)
+SERIOUS = ("serious", "critical")
+
+
+class NoBrowser(Exception):
+    """No browser can be had on this machine; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A browser's program and what it needs in its environment."""
+
+    path: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def headless_browser() -> Iterator[Browser]:
+    """Run a headless Chromium; NoBrowser if there is none."""
+    program = find_program()
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(
+                executable_path=program.path, args=list(OPTIONS), env={**os.environ, **program.environment}
+            )
+        except Error as error:
+            raise NoBrowser(
+                f"{program.path} does not start: {error.message[:500]}\n"
+                "Next: install Chromium (apt-get install chromium), or set LAKEFEED_TEST_BROWSER to one that works."
+            ) from None
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def find_program() -> Program:
+    """Return the browser that ``LAKEFEED_TEST_BROWSER`` names, the system's, or the registry's."""
+    if given := os.environ.get("LAKEFEED_TEST_BROWSER"):
+        return Program(Path(given))
+    for name in SYSTEM:
+        if found := shutil.which(name):
+            return Program(Path(found))
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise NoBrowser(
+            f"there is no Chromium on the PATH, and the one of the registry is not for {platform.system()} "
+            f"{platform.machine()}.\nNext: install Chromium, or set LAKEFEED_TEST_BROWSER to one."
+        )
+    return _unpacked()
+
+
+def _unpacked() -> Program:
+    """Return the registry's browser, unpacked; a rename stores it, so that no half of it is ever used."""
+    folder = npm_packages.cache() / "browser" / f"chromium-{npm_packages.locked(PACKAGE)['version']}"
+    if not folder.is_dir():
+        import brotli
+
+        parts = npm_packages.read(PACKAGE, "bin/chromium.br", "bin/al2023.tar.br", "bin/fonts.tar.br")
+        program, libraries, fonts = (brotli.decompress(part) for part in parts)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+            partial = Path(name) / "chromium"
+            partial.mkdir()
+            for content in (libraries, fonts):
+                with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                    archive.extractall(partial, filter="data")
+            (partial / "fonts.conf").write_text(FONTS)
+            (partial / "chromium").write_bytes(program)
+            (partial / "chromium").chmod(0o755)
+            if not folder.is_dir():
+                partial.rename(folder)
+    return Program(
+        folder / "chromium",
+        {"LD_LIBRARY_PATH": str(folder / "lib"), "FONTCONFIG_PATH": str(folder), "FONTCONFIG_FILE": "fonts.conf"},
+    )
+
+
+@dataclass
+class Tab:
+    """A page in a context of its own, and everything it did that it must not do.
+
+    Attributes:
+        origin: the server's; requests elsewhere are in ``outside``.
+        errors: of scripts, of the console, and of the content security policy.
+    """
+
+    page: Page
+    origin: str
+    errors: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+
+    def open(self, path: str = "/") -> Page:
+        """Open a page of the server."""
+        self.page.goto(self.origin + path)
+        return self.page
+
+    def serious(self) -> list[str]:
+        """Return axe's serious and critical violations, with the elements."""
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(axe_source())
+        result: dict[str, Any] = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{found['id']} ({found['impact']}): {found['help']}: {node['html'][:200]} {node.get('failureSummary', '')}"
+            for found in result["violations"]
+            if found["impact"] in SERIOUS
+            for node in found["nodes"]
+        ]
+
+    def scrolls_sideways(self) -> bool:
+        """Check whether the page is wider than the window."""
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+    def check(self) -> None:
+        """Fail if there was an error or a request elsewhere."""
+        assert not self.errors, self.errors
+        assert not self.outside, self.outside
+
+
+@contextmanager
+def tab(
+    browser: Browser,
+    origin: str,
+    *,
+    size: tuple[int, int] = DESKTOP,
+    dark: bool = False,
+    cookies: Sequence[Any] = (),
+    **options: Any,
+) -> Iterator[Tab]:
+    """Open a tab in a context of its own; ``check`` is called at the end."""
+    context: BrowserContext = browser.new_context(
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme="dark" if dark else "light",
+        locale="en-GB",
+        timezone_id="Europe/Berlin",
+        reduced_motion="reduce",
+        **options,
+    )
+    try:
+        if cookies:
+            context.add_cookies(list(cookies))
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        opened = Tab(page, origin.rstrip("/"))
+        _watch(page, opened)
+        yield opened
+        opened.check()
+    finally:
+        context.close()
+
+
+def _watch(page: Page, opened: Tab) -> None:
+    def requested(request: Request) -> None:
+        if not request.url.startswith((opened.origin + "/", "data:", "blob:")):
+            opened.outside.append(request.url)
+
+    page.on("pageerror", lambda error: opened.errors.append(str(error)))
+    page.on(
+        "console",
+        lambda message: opened.errors.append(message.text) if message.type == "error" else None,
+    )
+    page.on("request", requested)
+
+
+@cache
+def axe_source() -> str:
+    """Return axe-core, which checks a page's accessibility."""
+    [source] = npm_packages.read("axe-core", "axe.min.js")
+    return source.decode()

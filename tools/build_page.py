@@ -1,0 +1,57 @@
+"""Put the dashboard's chart library into src/lakefeed/dashboard/static/vendor: ``python -m tools.build_page``.
+
+It is locked in ``npm.lock``. The page itself needs no build.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tools import npm_packages
+
+VENDOR = Path(__file__).resolve().parent.parent / "src" / "lakefeed" / "dashboard" / "static" / "vendor"
+FILES = {
+    "uPlot.iife.min.js": "dist/uPlot.iife.min.js",
+    "uPlot.min.css": "dist/uPlot.min.css",
+    "uPlot.LICENSE": "LICENSE",
+}
+
+
+def build(*, say: Callable[[str], None] = print) -> Path:
+    """Bring the folder up to date and return it; NotFetched if the package cannot be had.
+
+    Files that are there and are those of the lock need no registry: a source archive has them.
+    """
+    integrity = npm_packages.locked("uplot")["files"]
+    missing = {
+        name: path
+        for name, path in FILES.items()
+        if not (VENDOR / name).is_file() or npm_packages.integrity((VENDOR / name).read_bytes()) != integrity[path]
+    }
+    if not missing:
+        say("the page's chart library is up to date")
+        return VENDOR
+    contents = npm_packages.read("uplot", *missing.values())
+    VENDOR.mkdir(parents=True, exist_ok=True)
+    for name, content in zip(missing, contents, strict=True):
+        partial = VENDOR / f"{name}.partial"
+        partial.write_bytes(content)
+        partial.replace(VENDOR / name)
+    say(f"the page's chart library is built, {sum((VENDOR / name).stat().st_size for name in FILES)} bytes")
+    return VENDOR
+
+
+def main() -> int:
+    """Run the command; exit status 1 if the library cannot be had."""
+    try:
+        build()
+    except npm_packages.NotFetched as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""Fetch the packages of ``npm.lock`` from npm's registry, without npm; each is checked by its SHA-512 at each use.
+
+The archives are kept in the per-user cache, beside the jars. Only the standard library is used: hatchling runs this.
+
+Environment:
+    LAKEFEED_CACHE, XDG_CACHE_HOME: where the cache is.
+    NPM_CONFIG_REGISTRY: a mirror or private registry; else ``registry=`` of ``~/.npmrc``, else npm's own.
+    HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE: as everywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import tarfile
+import tempfile
+import time
+import urllib.request
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+LOCK = Path(__file__).with_name("npm.lock")
+REGISTRY = "https://registry.npmjs.org"
+TRIES = 3
+TIMEOUT_SECONDS = 60
+
+
+class NotFetched(Exception):
+    """A package cannot be had; the message says why and what to do."""
+
+
+def locked(name: str) -> dict[str, Any]:
+    """Return a package's entry in the lock."""
+    entry: dict[str, Any] = json.loads(LOCK.read_text())[name]
+    return entry
+
+
+def fetch(name: str) -> Path:
+    """Return the verified archive of a locked package; download it if the cache lacks it."""
+    entry = locked(name)
+    place = cache() / "npm" / f"{name.replace('/', '+')}-{entry['version']}.tgz"
+    if place.is_file() and integrity(place.read_bytes()) == entry["integrity"]:
+        return place
+    content = _download(url_of(name, entry["version"]))
+    if integrity(content) != entry["integrity"]:
+        raise NotFetched(
+            f"{url_of(name, entry['version'])} is not the file of {LOCK.name}: its SHA-512 differs.\n"
+            "Next: ask who runs the registry; do not use the file."
+        )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, partial = tempfile.mkstemp(dir=place.parent, prefix=".", suffix=".part")
+    with open(descriptor, "wb") as file:
+        file.write(content)
+    # A rename stores it: a reader never sees half of it.
+    Path(partial).replace(place)
+    return place
+
+
+def read(name: str, *members: str) -> list[bytes]:
+    """Return files of a locked package by their paths in it."""
+    with tarfile.open(fetch(name)) as archive:
+        found = []
+        for member in members:
+            file = archive.extractfile(f"package/{member}")
+            assert file is not None, member
+            found.append(file.read())
+        return found
+
+
+def url_of(name: str, version: str) -> str:
+    """Return where a package's archive is."""
+    return f"{registry()}/{name}/-/{name.rpartition('/')[2]}-{version}.tgz"
+
+
+def registry() -> str:
+    """Return the registry that npm itself would use."""
+    for variable in ("NPM_CONFIG_REGISTRY", "npm_config_registry"):
+        if given := os.environ.get(variable):
+            return given.rstrip("/")
+    try:
+        text = (Path.home() / ".npmrc").read_text("utf-8")
+    except OSError:
+        return REGISTRY
+    found = re.search(r"^\s*registry\s*=\s*(\S+)\s*$", text, re.MULTILINE)
+    return found[1].rstrip("/") if found else REGISTRY
+
+
+def cache() -> Path:
+    """Return the per-user cache, where the jars are too."""
+    if explicit := os.environ.get("LAKEFEED_CACHE"):
+        return Path(explicit).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "lakefeed"
+
+
+def integrity(content: bytes) -> str:
+    """Return the SHA-512 as npm's lock files write it."""
+    return "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()
+
+
+def _download(url: str) -> bytes:
+    for attempt in range(TRIES):
+        try:
+            request = urllib.request.Request(url, headers={"User-Agent": "lakefeed"})
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+                content: bytes = response.read()
+                return content
+        except (OSError, HTTPException, ValueError) as error:
+            reason = str(getattr(error, "reason", None) or error)
+            time.sleep(0.5 * attempt)
+    raise NotFetched(
+        f"{url} cannot be downloaded: {reason}.\n"
+        "Next: check the network and HTTPS_PROXY, or set NPM_CONFIG_REGISTRY to a registry that can be reached."
+    )
