@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from lakefeed.clients.environment import process_start
 from lakefeed.errors import LakefeedError
 from lakefeed.monitor.control import FeedControl
+from lakefeed.monitor.counters import RunCounters
 from lakefeed.monitor.events import EventLog
 from lakefeed.monitor.history import BatchHistory, Point, points_of
 from lakefeed.monitor.lag import EndTimes, PartitionLag
@@ -101,6 +102,7 @@ class FeedMonitor:
             alive_at=now,
             progress_at=now,
         )
+        self._counters = RunCounters()
         self._ends: dict[Partition, EndTimes] = {}
         self._latest: dict[Partition, int] = {}
         self._read: dict[Partition, int] = {}
@@ -170,11 +172,12 @@ class FeedMonitor:
             batch = replace(batch, lag_seconds=self._age(batch))
             before = self._progress.last_batch
             self.history.add(batch)
+            self._counters = self._counters.plus(batch)
             reasons = batch.reasons[:MOST_REASONS] or self._progress.last_dead_letters
             self._change(
                 last_batch=batch,
                 last_dead_letters=reasons,
-                totals=self._progress.totals.plus(batch),
+                totals=self._counters.totals,
                 progress_at=self._clock(),
             )
         self._note_batch(batch, before)
@@ -271,6 +274,7 @@ class FeedMonitor:
             return
         failure = failure_of(error, at=self._clock())
         with self._lock:
+            self._count_error()
             self._change(state="failed", running=None, last_error=failure)
         self.events.add("failed", failure.text, **failure.as_dict())
 
@@ -278,14 +282,19 @@ class FeedMonitor:
         """Note an error that does not end the feed, as of one table of many."""
         failure = failure_of(error, at=self._clock())
         with self._lock:
+            self._count_error()
             self._change(last_error=failure)
         self.events.add("error", failure.text, **failure.as_dict())
 
     def snapshot(self) -> FeedProgress:
         """Return the progress of this moment; cheap enough for several views a second."""
+        return self.counted()[0]
+
+    def counted(self) -> tuple[FeedProgress, RunCounters]:
+        """Return the progress and the counts of the run, of the same moment."""
         with self._lock:
             now = self._clock()
-            return replace(self._progress, taken_at=now, partitions=self._partitions(now))
+            return replace(self._progress, taken_at=now, partitions=self._partitions(now)), self._counters
 
     def rate(self, seconds: float = 60.0) -> float | None:
         """Return the records a second over the last seconds; None without a batch in them."""
@@ -302,6 +311,9 @@ class FeedMonitor:
         """Return the newest batches whole, oldest first."""
         with self._lock:
             return tuple(self.history.newest)
+
+    def _count_error(self) -> None:
+        self._counters = replace(self._counters, errors=self._counters.errors + 1)
 
     @property
     def _after_batch(self) -> State:

@@ -1,0 +1,90 @@
+"""Counts what a run has done since it began; no count ever falls, whatever becomes of the query within the run."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from lakefeed.monitor.model import FinishedBatch, RunTotals
+
+DURATION_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Upper bounds of the histogram of durations, in seconds."""
+MOST_REASONS = 20
+"""Reasons of dead letters that are counted each: they come from data, and a series is kept for each by every reader."""
+OTHER = "other"
+UNCLASSED = "unknown"
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCounters:
+    """Sums over the batches of a run.
+
+    Attributes:
+        totals: also in ``FeedProgress.totals``.
+        durations: batches by the first of ``DURATION_BOUNDS`` that they fit in; the last entry is for longer ones.
+        requests: S3 requests by class of keys.
+        reasons: dead letters by reason; those of further reasons are under ``OTHER``.
+    """
+
+    totals: RunTotals = field(default_factory=RunTotals)
+    replayed: int = 0
+    errors: int = 0
+    over_budget: int = 0
+    late_rows: int = 0
+    data_files: int = 0
+    request_errors: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+    seconds: float = 0.0
+    durations: tuple[int, ...] = (0,) * (len(DURATION_BOUNDS) + 1)
+    phases: Mapping[str, float] = field(default_factory=dict)
+    requests: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    def plus(self, batch: FinishedBatch) -> RunCounters:
+        """Return the counts with one more batch."""
+        requests = batch.requests
+        at = bisect_left(DURATION_BOUNDS, batch.seconds)
+        return replace(
+            self,
+            totals=self.totals.plus(batch),
+            replayed=self.replayed + batch.replayed,
+            over_budget=self.over_budget + (requests is not None and requests.over_budget),
+            late_rows=self.late_rows + (batch.state.late_rows or 0),
+            data_files=self.data_files + (requests.data_files if requests else 0),
+            request_errors=self.request_errors + (requests.errors if requests else 0),
+            bytes_out=self.bytes_out + (requests.bytes_out if requests else 0),
+            bytes_in=self.bytes_in + (requests.bytes_in if requests else 0),
+            seconds=self.seconds + max(0.0, batch.seconds),
+            durations=tuple(count + (place == at) for place, count in enumerate(self.durations)),
+            phases=_sums(self.phases, batch.phases),
+            requests=_sums(self.requests, _by_class(batch)),
+            reasons=_sums(self.reasons, self._bounded_reasons(batch)),
+        )
+
+    def _bounded_reasons(self, batch: FinishedBatch) -> dict[str, int]:
+        """Return the batch's dead letters by reason; those without one, and of too many others, under ``OTHER``."""
+        known, found = set(self.reasons) - {OTHER}, dict[str, int]()
+        for reason in batch.reasons:
+            if len(known) < MOST_REASONS:
+                known.add(reason.text)
+            text = reason.text if reason.text in known else OTHER
+            found[text] = found.get(text, 0) + reason.count
+        if (rest := batch.dead_letters - sum(found.values())) > 0:
+            found[OTHER] = found.get(OTHER, 0) + rest
+        return found
+
+
+def _by_class(batch: FinishedBatch) -> dict[str, int]:
+    if batch.requests is None:
+        return {}
+    rest = batch.requests.total - sum(batch.requests.by_class.values())
+    return {**batch.requests.by_class, **({UNCLASSED: rest} if rest > 0 else {})}
+
+
+def _sums(before: Mapping[str, Number], more: Mapping[str, Number]) -> dict[str, Number]:
+    return {name: before.get(name, 0) + max(0, more.get(name, 0)) for name in {**before, **more}}

@@ -1,0 +1,156 @@
+"""Writes metrics as text for Prometheus: its own format 0.0.4, or OpenMetrics 1.0 for clients that ask for it.
+
+Prometheus' client library writes each text. Texts of several drivers become one by lines alone: parsing the numbers of
+50 feeds in Python would take seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakefeed.monitor.metrics.reading import Buckets, Labels, Metric, Reading, label_value
+from lakefeed.monitor.metrics.table import METRICS
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric as Family
+
+OPEN_METRICS = "application/openmetrics-text"
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
+LONGEST_TEXT = 16 * 1024 * 1024
+"""A driver's text is not longer: the setting ``metrics.partitions`` bounds it."""
+
+_SAMPLE = re.compile(
+    r'(lakefeed_[a-z0-9_]+)((?:\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+\})?)'
+    r" (?:[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|NaN|[-+]Inf)"
+)
+_HEADER = re.compile(r"# (HELP|TYPE|UNIT) (lakefeed_[a-z0-9_]+) \S.*")
+_EOF = "# EOF"
+
+
+class MetricsText(NamedTuple):
+    """An answer to ``GET /metrics``."""
+
+    content_type: str
+    body: str
+
+
+def metrics_text(readings: Iterable[Reading], *, accept: str = "") -> MetricsText:
+    """Write the metrics of feeds.
+
+    Args:
+        accept: the header of the request. OpenMetrics is written where it asks for that, else the format 0.0.4.
+    """
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.registry import Collector
+
+    known = tuple(readings)
+
+    class Feeds(Collector):
+        def collect(self) -> Iterator[Family]:
+            return filter(_has_samples, (_family(metric, known) for metric in METRICS))
+
+    content_type = OPEN_METRICS_TYPE if takes_open_metrics(accept) else TEXT_TYPE
+    encode, _ = choose_encoder(content_type)
+    return MetricsText(content_type, encode(Feeds()).decode())
+
+
+def takes_open_metrics(accept: str) -> bool:
+    """Check that a client asks for OpenMetrics, and has not ruled it out with a quality of 0."""
+    for wish in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in wish.split(";"))
+        if name == OPEN_METRICS:
+            return not any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
+    return False
+
+
+def _family(metric: Metric, readings: Sequence[Reading]) -> Family:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    classes = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+    labels = ("feed", *metric.labels)
+    family: Family = classes[metric.kind](metric.name, metric.help, labels=labels, unit=metric.unit)
+    seen: set[Labels] = set()
+    for reading in readings:
+        feed = label_value(reading.progress.feed)
+        for own, value in metric.values(reading).items():
+            named = (feed, *own)
+            if named in seen:
+                continue
+            seen.add(named)
+            if isinstance(value, Buckets):
+                buckets = [(_bound(bound), count) for bound, count in value.cumulative]
+                family.add_metric(named, buckets, value.sum)
+            else:
+                family.add_metric(named, float(value))
+    return family
+
+
+def _has_samples(family: Family) -> bool:
+    return bool(family.samples)
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else str(bound)
+
+
+def merged_text(texts: Iterable[str], *, down: Iterable[str] = (), accept: str = "") -> MetricsText:
+    """Write the metrics of several drivers as one text.
+
+    What is no line of lakefeed's metrics is left out, and so is the second sample of the same name and labels.
+
+    Args:
+        texts: of the drivers, in the format that ``accept`` asks for: hand the header on to them.
+        down: feeds whose drivers do not answer.
+        accept: the header of the request.
+    """
+    families: dict[str, _Merged] = {}
+    for text in texts:
+        if len(text) <= LONGEST_TEXT:
+            _merge(text, families)
+    missing = [label_value(feed) for feed in down]
+    if missing:
+        _merge(_up_text(missing, accept=accept), families)
+    lines = [line for family in families.values() for line in (*family.header.values(), *family.samples.values())]
+    if takes_open_metrics(accept):
+        return MetricsText(OPEN_METRICS_TYPE, "\n".join([*lines, _EOF, ""]))
+    return MetricsText(TEXT_TYPE, "\n".join([*lines, ""]))
+
+
+class _Merged(NamedTuple):
+    """A family of metrics: its header by keyword, and its samples by name and labels."""
+
+    header: dict[str, str]
+    samples: dict[str, str]
+
+
+def _merge(text: str, families: dict[str, _Merged]) -> None:
+    current: _Merged | None = None
+    for line in text.split("\n"):
+        if line.startswith("#"):
+            header = _HEADER.fullmatch(line)
+            if header is not None:
+                current = families.setdefault(header[2], _Merged({}, {}))
+                current.header.setdefault(header[1], line)
+        elif current is not None and (sample := _SAMPLE.fullmatch(line)) is not None:
+            current.samples.setdefault(f"{sample[1]}{sample[2]}", line)
+
+
+def _up_text(feeds: Iterable[str], *, accept: str) -> str:
+    """Write ``lakefeed_feed_up 0`` for feeds whose drivers do not answer."""
+    from prometheus_client import exposition
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.registry import Collector
+
+    up = METRICS[0]
+
+    class Down(Collector):
+        def collect(self) -> Iterator[Family]:
+            family = GaugeMetricFamily(up.name, up.help, labels=["feed"])
+            for feed in feeds:
+                family.add_metric([feed], 0)
+            yield family
+
+    return exposition.generate_latest(Down()).decode()

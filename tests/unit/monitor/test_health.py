@@ -1,0 +1,88 @@
+"""Whether a feed lives, is ready and commits."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakefeed.config.metrics import Metrics
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.health import health, health_of
+from lakefeed.monitor.model import Pause
+from lakefeed.offsets.ranges import OffsetRange
+
+LIMIT = 600.0
+
+
+class Clock:
+    now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def feed(clock: Clock) -> FeedMonitor:
+    monitor = FeedMonitor("taxi", clock=clock)
+    monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 100)])
+    monitor.observe_ends({("t", 0): 100})
+    return monitor
+
+
+def is_stalled(monitor: FeedMonitor, clock: Clock) -> bool:
+    monitor.tick()
+    return health_of(monitor.snapshot(), no_commit_seconds=LIMIT).stalled
+
+
+def test_a_feed_without_new_records_has_not_stalled() -> None:
+    clock = Clock()
+    monitor = feed(clock)
+    clock.now += 10 * LIMIT
+    assert not is_stalled(monitor, clock)
+
+
+def test_a_record_after_a_quiet_night_has_not_waited_yet() -> None:
+    clock = Clock()
+    monitor = feed(clock)
+    clock.now += 10 * LIMIT
+    monitor.observe_ends({("t", 0): 100})
+    clock.now += 1
+    monitor.observe_ends({("t", 0): 101})
+    clock.now += LIMIT - 10
+    assert not is_stalled(monitor, clock)
+    clock.now += 20
+    assert is_stalled(monitor, clock)
+    with monitor.batch(1, [OffsetRange("t", 0, 100, 101)]):
+        pass
+    assert not is_stalled(monitor, clock)
+
+
+def test_records_from_before_the_driver_wait_since_its_start() -> None:
+    clock = Clock()
+    monitor = feed(clock)
+    monitor.reached([OffsetRange("t", 0, 0, 50)])
+    clock.now += LIMIT - 1
+    assert not is_stalled(monitor, clock)
+    clock.now += 2
+    assert is_stalled(monitor, clock)
+    is_well, document = health(monitor, no_commit_seconds=LIMIT)
+    assert not is_well
+    assert document["live"]
+    assert document["ready"]
+    assert health(monitor)[0]
+
+
+def test_a_paused_feed_has_not_stalled() -> None:
+    clock = Clock()
+    monitor = feed(clock)
+    monitor.reached([OffsetRange("t", 0, 0, 50)])
+    clock.now += 2 * LIMIT
+    assert is_stalled(monitor, clock)
+    monitor.control.paused(Pause(reason="r", by="ann", at=clock.now))
+    assert not is_stalled(monitor, clock)
+
+
+@pytest.mark.parametrize(
+    ("setting", "trigger", "seconds"),
+    [(None, "1 minute", 900), (None, "1 hour", 10800), (None, "available-now", 900), ("5 minutes", "1 hour", 300)],
+)
+def test_the_limit_follows_the_trigger(setting: str | None, trigger: str, seconds: float) -> None:
+    assert Metrics(no_commit_for=setting).no_commit_seconds(trigger) == seconds
