@@ -132,6 +132,8 @@ RECIPES = {
             "org.apache.logging.log4j:log4j-core:2.25.4",
         ),
     ),
+    # Kafka's own command-line tools, on top of "kafka".
+    "test-kafka-tools": Recipe(exact=("org.apache.kafka:kafka-tools:4.3.1",)),
     # Runs the JVM module's unit tests; it brings all of JUnit with it.
     "test-junit": Recipe(exact=(f"org.junit.platform:junit-platform-console-standalone:{JUNIT}",)),
     **{

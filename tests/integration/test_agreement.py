@@ -1,0 +1,166 @@
+"""Every view of a feed says the same: the driver's endpoint, lag, Kafka's own tools, the ledger and the table."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakefeed.clients.spark.jars import cache_directory
+from lakefeed.ledger.outcomes import Counts
+from lakefeed.monitor.drivers import DriverFile, read
+from lakefeed.monitor.endpoint import ask
+from tests.support.agreement import (
+    Position,
+    of_kafkas_tool,
+    of_lag_command,
+    of_ledger,
+    of_progress,
+    rows_by_partition,
+)
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import Feed
+from tests.support.kafka_tools import begin_group, describe_group, unpacked_kcat
+
+POISON = b"not json"
+
+
+@pytest.fixture
+def environment(feed: Feed, tmp_path: Path) -> dict[str, str]:
+    return {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
+
+
+def records(count: int, *, first: int = 0) -> list[bytes]:
+    return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
+
+
+@contextmanager
+def driver(path: Path, environment: Mapping[str, str], log: Path) -> Iterator[Callable[..., dict[str, Any]]]:
+    """A driver in a process of its own; yields what asks its endpoint for a path."""
+    running = Running(["run", path, "--log-format", "json"], environment, log)
+    try:
+        running.wait_until_it_says('"event":"batch"')
+        yield lambda where="/progress": ask(*address(environment), where)
+        assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+
+
+def address(environment: Mapping[str, str]) -> tuple[str, str]:
+    """The endpoint's address and token, from the driver's file."""
+    [file] = (Path(environment["LAKEFEED_HOME"]) / "run" / "drivers").iterdir()
+    found: DriverFile | None = read(file)
+    assert found is not None
+    assert found.url is not None
+    assert found.token is not None
+    return found.url, found.token
+
+
+def until(look: Callable[[], bool], *, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
+    """Two partitions, with poison records, records that a rule drops and null values; then a backlog."""
+    feed.create_topic(partitions=2)
+    feed.send([*records(300), *[POISON] * 7], partition=0)
+    feed.send([*records(40, first=1000), *[None] * 5, POISON], partition=1)
+    group, letters = f"{feed.name}-group", f"lake.{feed.name}.letters"
+    begin_group(feed.stack.bootstrap_servers, feed.topic, group)
+    blocks: dict[str, Any] = {
+        "source": {
+            "kafka": {
+                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+                "topics": [feed.topic],
+                "max_records_per_batch": 150,
+                "monitoring_group": group,
+            }
+        },
+        "decode": {
+            "json": {"schema_ddl": "id BIGINT"},
+            "metadata": ["topic", "partition", "offset"],
+            "on_null": "skip",
+        },
+        "expect": {"not_ten": {"rule": "id % 10 <> 0", "on_violation": "drop"}},
+        "dead_letters": {"table": letters},
+    }
+    path, pipeline = feed.write_file(**blocks), feed.pipeline(**blocks)
+    first, second = (feed.topic, 0), (feed.topic, 1)
+    at_rest = {first: Position(307, 307), second: Position(46, 46)}
+    expected = {first: Counts(307, 7, 30), second: Counts(46, 1, 9)}
+
+    with driver(path, environment, tmp_path / "log") as ask_driver:
+        until(lambda: ask_driver()["totals"]["records"] == 353 and ask_driver()["state"] == "waiting")
+        progress = ask_driver()
+        assert of_progress(progress) == at_rest
+        assert of_lag_command(feed, str(path)) == at_rest
+        assert of_lag_command(feed, str(path), "--group", group) == at_rest
+        assert of_kafkas_tool(feed, group) == at_rest
+        ends, counts = of_ledger(pipeline)
+        assert ends == {key: position.committed for key, position in at_rest.items()}
+        assert counts == expected
+        assert rows_by_partition(feed) == {key: count.rows for key, count in expected.items()}
+        assert rows_by_partition(feed, letters) == {key: count.dead_letters for key, count in expected.items()}
+        total = expected[first] + expected[second]
+        assert progress["totals"] == {
+            **progress["totals"],
+            "records": total.records,
+            "rows": total.rows,
+            "dead_letters": total.dead_letters,
+            "skipped": total.skipped,
+        }
+        points = ask_driver("/history?since=0&most=2000")["points"]
+        for name in ("batches", "records", "rows", "dead_letters", "skipped", "requests"):
+            assert sum(point[name] for point in points) == progress["totals"][name]
+
+    feed.send([*records(20), POISON], partition=1)
+    behind = {first: Position(307, 307), second: Position(46, 67)}
+    assert of_lag_command(feed, str(path)) == behind
+    assert of_lag_command(feed, str(path), "--group", group) == behind
+    assert of_kafkas_tool(feed, group) == behind
+    assert of_ledger(pipeline) == (ends, counts)
+    status = json.loads(lakefeed("status", path, "--output", "json", environment=environment).stdout)
+    assert of_progress(status["lag"]) == behind
+
+
+def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> None:
+    """Kafka's command and kcat, after a run that was killed before it could end, and after the next."""
+    if not os.access("/usr/bin/apt-get", os.X_OK):
+        pytest.skip("kcat comes from Debian's packages")
+    folder = cache_directory() / "tools"
+    folder.mkdir(parents=True, exist_ok=True)
+    kcat = unpacked_kcat(folder)
+    feed.create_topic(partitions=2)
+    feed.send(records(90), partition=0)
+    group, servers = f"{feed.name}-group", feed.stack.bootstrap_servers
+    begin_group(servers, feed.topic, group)
+    source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], "monitoring_group": group}
+    decode = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
+    path = feed.write_file(source={"kafka": source}, decode=decode)
+    running = Running(["run", path], feed.environment, tmp_path / "log")
+    try:
+        running.wait_until_it_says("batch 0")
+    finally:
+        running.kill()
+    feed.send(records(3), partition=0)
+    feed.send(records(2), partition=1)
+    assert {key[1]: (shown.committed, shown.lag) for key, shown in describe_group(servers, group).items()} == {
+        0: (90, 3),
+        1: (0, 2),
+    }
+    assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [90, 0]
+    done = lakefeed("run", path, "--once", environment=feed.environment)
+    assert done.returncode == 0, done.stderr
+    assert {key[1]: shown.lag for key, shown in describe_group(servers, group).items()} == {0: 0, 1: 0}
+    assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [None, None]

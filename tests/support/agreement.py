@@ -1,0 +1,89 @@
+"""What each view says of a feed at rest, by partition, in one form to be compared."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.ledger.outcomes import Counts
+from lakefeed.offsets.ranges import Partition
+from lakefeed.pipeline import Pipeline
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
+from tests.support.kafka_tools import describe_group
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a feed is in a partition, and how far the partition reaches."""
+
+    committed: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return self.end - self.committed
+
+
+Positions = dict[Partition, Position]
+
+
+def of_progress(document: Mapping[str, Any]) -> Positions:
+    """A driver's progress: of ``GET /progress``, of the dashboard's API, or of ``lakefeed status``."""
+    found = {}
+    for part in document["partitions"]:
+        position = Position(part["committed"], part["end"])
+        assert position.lag == part["lag"], part
+        found[part["topic"], part["partition"]] = position
+    assert document["lag"] == sum(position.lag for position in found.values())
+    return found
+
+
+def of_lag_command(feed: Feed, *arguments: str) -> Positions:
+    """What ``lakefeed lag`` prints, as a process of its own."""
+    done = lakefeed("lag", *arguments, "--output", "json", environment=feed.environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return of_progress(json.loads(done.stdout))
+
+
+def of_kafkas_tool(feed: Feed, group: str) -> Positions:
+    """What ``kafka-consumer-groups --describe`` prints."""
+    found = {}
+    for key, shown in describe_group(feed.stack.bootstrap_servers, group).items():
+        assert shown.committed is not None
+        assert shown.end is not None
+        found[key] = Position(shown.committed, shown.end)
+        assert shown.lag == found[key].lag
+    return found
+
+
+def of_ledger(pipeline: Pipeline) -> tuple[dict[Partition, int], dict[Partition, Counts]]:
+    """The ends and the sums of all commits in the table's snapshots, read without lakefeed's ledger."""
+    ends: dict[Partition, int] = {}
+    counts: dict[Partition, Counts] = {}
+    table = open_table(pipeline.config.sink.ledger_table, connections=pipeline.connections)
+    for snapshot in table.snapshots():
+        summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        if "lakefeed.feed" not in summary:
+            continue
+        for topic, entry in json.loads(summary["lakefeed.ranges"]).items():
+            for number, (_, end) in entry["ranges"].items():
+                ends[topic, int(number)] = max(end, ends.get((topic, int(number)), 0))
+        for topic, partitions in json.loads(summary["lakefeed.counts"]).items():
+            for number, three in partitions.items():
+                key = (topic, int(number))
+                counts[key] = counts.get(key, Counts()) + Counts(*three)
+    return ends, counts
+
+
+def rows_by_partition(feed: Feed, table: str | None = None) -> Counter[Partition]:
+    """The rows by the partition that they come from, of the feed's table or of one with dead letters; each once."""
+    prefix = "kafka_" if table is None else ""
+    names = [f"{prefix}{name}" for name in ("topic", "partition", "offset")]
+    rows = [tuple(row[name] for name in names) for row in feed.rows(table)]
+    assert len(rows) == len(set(rows))
+    return Counter((topic, partition) for topic, partition, _ in rows)

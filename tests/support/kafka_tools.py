@@ -1,0 +1,113 @@
+"""Tools that are not lakefeed's, which read the offsets of a consumer group: Kafka's own command and kcat."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.driver_jvm import require_java
+
+GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+HEADINGS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
+
+# kcat with its libraries; what else they need, such as OpenSSL, is in Debian's base and in Python's images.
+KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2", "libcurl4")
+
+
+@dataclass(frozen=True)
+class GroupPosition:
+    """One partition of a group, as ``kafka-consumer-groups --describe`` shows it; None for ``-``."""
+
+    committed: int | None
+    end: int | None
+    lag: int | None
+
+
+def begin_group(servers: str, topic: str, group: str) -> None:
+    """Commits offset 0 as a group: the coordinator of a new broker refuses its first requests while it loads."""
+    client = Consumer({"bootstrap.servers": servers, "group.id": group})
+    until = time.monotonic() + 60
+    while True:
+        try:
+            client.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+            break
+        except KafkaException:
+            assert time.monotonic() < until
+            time.sleep(0.5)
+    client.close()
+
+
+def describe_group(servers: str, group: str) -> dict[tuple[str, int], GroupPosition]:
+    """Runs ``kafka-consumer-groups --describe``: what is started is the command's class, as its script does."""
+    paths = os.pathsep.join(map(str, jars.fetch(["kafka", "test-kafka-tools"])))
+    java = [str(require_java()), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", paths, GROUP_COMMAND]
+    done = subprocess.run(
+        [*java, "--bootstrap-server", servers, "--describe", "--group", group, "--timeout", "20000"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lines, done.stderr
+    assert tuple(lines[0][:6]) == HEADINGS, done.stdout + done.stderr
+    return {(line[1], int(line[2])): GroupPosition(*map(_number, line[3:6])) for line in lines[1:]}
+
+
+def _number(text: str) -> int | None:
+    return None if text == "-" else int(text)
+
+
+@dataclass(frozen=True)
+class Kcat:
+    """A kcat that was unpacked, not installed."""
+
+    root: Path
+
+    def __call__(self, *arguments: str) -> str:
+        libraries = [*self.root.glob("usr/lib/*-linux-gnu"), *self.root.glob("lib/*-linux-gnu")]
+        done = subprocess.run(
+            [self.root / "usr/bin/kcat", *arguments],
+            env={**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(map(str, libraries))},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def first_after_position(self, servers: str, group: str, topic: str, partition: int) -> int | None:
+        """The offset of the record that a client of the group would read next; None at the end. It commits nothing."""
+        position = ["-C", "-q", "-e", "-c", "1", "-t", topic, "-p", str(partition), "-o", "stored", "-f", "%o\\n"]
+        settings = (f"group.id={group}", "enable.auto.commit=false", "enable.auto.offset.store=false")
+        text = self("-b", servers, *position, *(part for setting in settings for part in ("-X", setting)))
+        return int(text) if text.strip() else None
+
+
+def unpacked_kcat(folder: Path, packages: Sequence[str] = KCAT_PACKAGES) -> Kcat:
+    """Downloads kcat from Debian once, and unpacks it: nothing is installed, and nobody has to be root."""
+    root = folder / "kcat"
+    if not (root / "usr/bin/kcat").exists():
+        fresh = folder / f"kcat-{os.getpid()}"
+        downloads = fresh / "downloads"
+        downloads.mkdir(parents=True)
+        subprocess.run(["apt-get", "download", "-qq", *packages], cwd=downloads, check=True, capture_output=True)
+        for package in downloads.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", package, fresh], check=True)
+        shutil.rmtree(downloads)
+        try:
+            fresh.rename(root)
+        except OSError:  # Another process has been faster.
+            shutil.rmtree(fresh)
+    return Kcat(root)
