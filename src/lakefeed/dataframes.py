@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
+from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
@@ -16,6 +17,7 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter, CountInQuery, CountPerAttempt
 from lakefeed.feed.open import FeedIdentity, FeedStart
+from lakefeed.feed.recovery import starting_offsets
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.feed.run import MicroBatches, trigger_of
 from lakefeed.ledger.checkpoint import Claim, Owner
@@ -46,7 +48,7 @@ def read_topic(
     latest_per_key: bool = False,
     decode: Mapping[str, Any] | str | None = None,
     accept: Accept = "same_record",
-    start: Literal["earliest", "latest"] = "earliest",
+    start: str = "earliest",
     max_records_per_batch: int = 1_000_000,
     bootstrap_servers: str | None = None,
     options: Mapping[str, str | int | bool] | None = None,
@@ -65,7 +67,7 @@ def read_topic(
         decode: how values become columns, as the ``decode`` block of a pipeline file. Default: Avro by the registry
             that SCHEMA_REGISTRY_URL names (else the local stack's), with ``kafka_partition`` and ``kafka_offset``.
         accept: whose records are read, as ``schema.accept`` of a pipeline file.
-        start: where a new stream begins.
+        start: where a new stream begins, as ``source.kafka.start`` of a pipeline file.
         max_records_per_batch: upper bound for one micro-batch of a stream.
         bootstrap_servers: brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the local stack that is running.
         options: Kafka client settings with the prefix ``kafka.``.
@@ -103,7 +105,11 @@ def read_topic(
     how = validated(Decode, "read_topic(decode=…)", **({decode: {}} if isinstance(decode, str) else decode))
     headers = "headers" in how.metadata
     if stream or (stream is None and not chosen):
-        records = read_stream(spark, source, headers=headers)
+        begin = None
+        if not source.starting.is_word:
+            described = SourceTopics(source).describe()
+            begin = starting_offsets(first_offsets(source, described), described)
+        records = read_stream(spark, source, headers=headers, starting=begin)
     else:
         requested = None if selection == Selection() else offset_ranges(source, selection)
         records = read_batch(spark, source, ranges=requested, headers=headers)

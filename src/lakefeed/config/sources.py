@@ -14,6 +14,7 @@ from lakefeed.config.kafka_options import consumer_problems
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.sinks import FileFormat
 from lakefeed.config.sql import Ddl
+from lakefeed.config.starting import StartingOffsets, StartText
 from lakefeed.config.values import Bound, Brokers, Count, Period, TableName, is_topic_name, seconds_of
 
 _NO_STREAM = "a stream's name has letters, digits, '_', '.' and '-'; for an ARN, what is behind the '/'"
@@ -38,7 +39,10 @@ class KafkaSource(Model):
     topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
     topics_pattern: Annotated[str, checked(_require_java_pattern)] | None = None
     """Or a regular expression of topic names."""
-    start: Literal["earliest", "latest"] = Field("earliest", description=_START)
+    start: StartText = "earliest"
+    """Where a new feed begins: earliest, latest, a time in ISO 8601 (UTC by default), 'last 24 hours', group:NAME (as
+    that consumer group has committed), or topic:partition:offset,… Partitions without a place there begin at their
+    first record. Afterwards the feed resumes where its last commit ended."""
     max_records_per_batch: Bound = 1_000_000
     """Upper bound on the records of one micro-batch, over all partitions."""
     min_records_per_batch: Bound | None = None
@@ -89,6 +93,11 @@ class KafkaSource(Model):
             yield "max_wait is for min_records_per_batch, which is not set"
         if least is not None and least > self.max_records_per_batch:
             yield "min_records_per_batch is more than max_records_per_batch"
+
+    @property
+    def starting(self) -> StartingOffsets:
+        """``start``, parsed."""
+        return StartingOffsets.parse(self.start)
 
     @property
     def max_wait_seconds(self) -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.recovery import DataLoss, Facts, Start, Topics, decide, starting_offsets
 from lakefeed.ledger.checkpoint import CheckpointState, Claim, Note, Owner, checkpoint_state
@@ -79,6 +81,19 @@ def collect_facts(
     )
 
 
+def at_first_offsets(start: Start, state: CheckpointState, source: KafkaSource | None, topics: Topics) -> Start:
+    """Let a feed that has nothing to resume from begin where its pipeline file says.
+
+    The two places that Spark knows by name are left to it. Raises what ``first_offsets`` raises.
+    """
+    has_begun = state.batch_id is not None and not start.reset_checkpoint
+    if source is None or source.starting.is_word or has_begun or start.positions is not None:
+        return start
+    begins = f"begins at {source.starting.described}"
+    message = begins if start.message is None else f"{start.message}; {begins}"
+    return replace(start, positions=first_offsets(source, topics), message=message)
+
+
 @dataclass
 class FeedStart:
     """How one run of a feed starts. Making it decides that; nothing is changed yet.
@@ -86,6 +101,7 @@ class FeedStart:
     Attributes:
         checkpoint: None for a feed whose position is in the ledger alone.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
+        source: says where a feed begins that has nothing to resume from; None where the caller knows.
         check: looks at the feed's position before anything is decided; raises if the feed must not start there.
         position: where the feed stands in the sink's ledger; None if that has nothing of it.
 
@@ -99,6 +115,7 @@ class FeedStart:
     stateful: bool = field(kw_only=True)
     is_numbered: bool = field(default=True, kw_only=True)
     accept_loss: bool = field(default=False, kw_only=True)
+    source: KafkaSource | None = field(default=None, kw_only=True)
     check: Callable[[Position | None], None] = field(default=lambda position: None, kw_only=True)
     decision: Start = field(init=False)
     position: Position | None = field(init=False)
@@ -128,7 +145,8 @@ class FeedStart:
         )
         self.position = facts.last
         self.check(facts.last)
-        self.decision = decide(facts, accept_loss=self.accept_loss)
+        decision = decide(facts, accept_loss=self.accept_loss)
+        self.decision = at_first_offsets(decision, self._state, self.source, self.topics)
         if self.checkpoint is not None and not self.sink.keeps_ledger:
             ids = {name: topic.topic_id for name, topic in self.topics.items() if topic is not None}
             self.checkpoint.remember(topic_ids=ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +29,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
 from lakefeed.monitor.feed_monitor import timed
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
 
@@ -92,6 +92,7 @@ class StreamRun:
             stateful=self.stateful,
             is_numbered=self.topics is not None,
             accept_loss=options.accept_loss,
+            source=feed.config.source.kafka,
         )
         self.observer = QueryObserver(options.monitor, spark)
         self._group: MonitoringGroup | None = None
@@ -227,7 +228,13 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     sink = feed.sink_definition.open_real_time(spark, claim)
     # require_fit has refused a transform with state.
     start = FeedStart(
-        feed.identity, sink, checkpoint=claim, topics=topics, stateful=False, accept_loss=options.accept_loss
+        feed.identity,
+        sink,
+        checkpoint=claim,
+        topics=topics,
+        stateful=False,
+        accept_loss=options.accept_loss,
+        source=config.kafka,
     )
     if message := start.decision.message:
         options.on_note(message)
@@ -341,9 +348,11 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
         checkpoint=None,
         topics=topics.describe(),
         stateful=stateful,
+        source=config.kafka,
         check=require_empty_table,
     )
-    ranges = topics.identify(_ranges(config.kafka, selection, start.position))
+    begin = ends(start.position) if start.position else start.decision.positions or {}
+    ranges = topics.identify(_ranges(config.kafka, selection, begin))
     records = feed.source.read_batch(spark, ranges.ranges)
     writer = feed.begin_writer(spark, sink, records, alone=True)
     result = BatchResult(batch_id=0, rows=0, replayed=True)
@@ -362,13 +371,12 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
     )
 
 
-def _ranges(source: KafkaSource, selection: Selection, position: Position | None) -> OffsetRanges:
+def _ranges(source: KafkaSource, selection: Selection, begin: Mapping[Partition, int]) -> OffsetRanges:
     """Return the chosen ranges and an empty one for each other partition, so that the commit has every position."""
     chosen = {span.key: span for span in offset_ranges(source, selection)}
-    resumes = ends(position) if position else {}
     starts, end_offsets = {}, {}
     for key, partition in partitions_of(topics_of(source)).items():
-        at = resumes.get(key, partition.start_offset)
+        at = begin.get(key, partition.start_offset)
         span = chosen.get(key, OffsetRange(*key, at, at))
         # Without a time, the range begins where the feed stands.
         starts[key] = span.start if selection.since is not None else max(span.start, at)

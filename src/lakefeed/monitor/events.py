@@ -1,7 +1,6 @@
 """The events of a run beside its batches: what the log of a feed shows, and what notifications are about.
 
-Whoever follows a run asks for the events after a number, or waits for them. Nobody is called: a slow reader delays no
-batch.
+A reader asks for the events after a number, or waits for them. None is called back: a slow reader delays no batch.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_o
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
+from lakefeed.config.starting import StartingOffsets
 from lakefeed.errors import ResourceMissing
 from lakefeed.feed.recovery import ends
 from lakefeed.ledger.checkpoint import StoredCheckpoint, checkpoint_state, read_note
@@ -89,7 +90,7 @@ def feed_lag(config: PipelineConfig, *, connections: Connections, folder: Path |
     position = feed_offsets(config, connections=connections, folder=folder)
     known = position or FeedOffsets(offsets={})
     topics = SourceTopics(source).describe()
-    partitions = lag_of(known.offsets, topics, start=source.start, source=source, topic_ids=known.topic_ids)
+    partitions = lag_of(known.offsets, topics, start=source.starting, source=source, topic_ids=known.topic_ids)
     return Lag(name=config.name, kind="feed", partitions=partitions, is_known=position is not None)
 
 
@@ -157,7 +158,7 @@ def lag_of(
     position: Mapping[Partition, int],
     topics: Mapping[str, TopicDescription | None],
     *,
-    start: Literal["earliest", "latest"] | None,
+    start: StartingOffsets | None,
     source: KafkaSource,
     topic_ids: Mapping[str, str] | None = None,
     times: Times = record_times,
@@ -182,7 +183,7 @@ def lag_of(
         name for name, topic in topics.items() if topic and (topic_ids or {}).get(name, "") not in ("", topic.topic_id)
     }
     # A feed that has begun reads what is new to it from its first record on: docs/starts.md.
-    begins_at_first = start == "earliest" or (start == "latest" and bool(position))
+    begins_at_first = start is not None and (start.kind == "earliest" or bool(position))
     reached = {key: at for key, at in position.items() if key[0] in topics and key[0] not in recreated}
     for key, part in found.items():
         if reached.get(key, 0) > part.end_offset:

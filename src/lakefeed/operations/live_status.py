@@ -192,7 +192,7 @@ def _lag(config: PipelineConfig, ledger: LedgerFacts, *, with_seconds: bool) -> 
     source = config.kafka
     times: dict[str, Any] = {} if with_seconds else {"times": lambda source, offsets: {}}
     partitions = lag_of(
-        ledger.position or {}, SourceTopics(source).describe(), start=source.start, source=source, **times
+        ledger.position or {}, SourceTopics(source).describe(), start=source.starting, source=source, **times
     )
     return Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.position is not None)
 

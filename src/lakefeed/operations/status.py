@@ -11,7 +11,7 @@ from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.open import collect_facts
+from lakefeed.feed.open import at_first_offsets, collect_facts
 from lakefeed.feed.recovery import Facts, Start, decide, ends
 from lakefeed.ledger.checkpoint import (
     CheckpointState,
@@ -148,6 +148,10 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
             decided, refusal = _decide_by_plan(facts, files, feed, spark, noted_state=note.state if note else ())
         else:
             decided, refusal = _decide(facts, files, stateful=stateful)
+        try:
+            decided = decided and at_first_offsets(decided, state, config.kafka, topics)
+        except LakefeedError as unfit:
+            decided, refusal = None, unfit
         if refusal is None and letters_refusal is not None:
             decided, refusal = None, letters_refusal
     return FeedStatus(
@@ -207,7 +211,7 @@ def _start_text(config: PipelineConfig, start: Start | None, *, is_new: bool) ->
         return "refused"
     if start.message is not None and config.checkpoint:
         return start.message
-    return f"begins at the {config.kafka.start} records" if is_new else "resumes where the last batch ended"
+    return f"begins at {config.kafka.starting.described}" if is_new else "resumes where the last batch ended"
 
 
 def _partition_statuses(

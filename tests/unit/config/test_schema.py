@@ -38,7 +38,7 @@ def test_short_forms_are_let_through() -> None:
 
 def test_numbers_and_words_can_come_from_the_environment() -> None:
     properties = definition("KafkaSource")["properties"]
-    for name in ("max_records_per_batch", "start"):
+    for name in ("max_records_per_batch", "deduplicate"):
         assert any("pattern" in each for each in properties[name]["anyOf"]), name
 
 

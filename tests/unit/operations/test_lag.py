@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -15,10 +14,12 @@ from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
+from lakefeed.config.starting import EARLIEST, StartingOffsets
 from lakefeed.errors import ResourceMissing
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.lag import FeedOffsets, Lag, feed_lag, group_lag, lag_of, require_read
 
+LATEST = StartingOffsets.parse("latest")
 SOURCE = KafkaSource(bootstrap_servers="127.0.0.1:9092", topics=["t"])
 KEY = ("t", 0)
 
@@ -45,16 +46,16 @@ class Times:
 def test_only_partitions_that_are_behind_are_read() -> None:
     times = Times()
     position = {("t", 0): 100, ("t", 1): 40}
-    lags = lag_of(position, topic((0, 100), (0, 50)), start="earliest", source=SOURCE, times=times, now=100.0)
+    lags = lag_of(position, topic((0, 100), (0, 50)), start=EARLIEST, source=SOURCE, times=times, now=100.0)
     assert times.asked == {("t", 1): 40}
     assert [(lag.lag, lag.seconds) for lag in lags] == [(0, 0.0), (10, 60.0)]
 
 
 def test_a_partition_without_a_position_begins_where_the_feed_does() -> None:
     times = Times()
-    [earliest] = lag_of({}, topic((20, 50)), start="earliest", source=SOURCE, times=times, now=100.0)
+    [earliest] = lag_of({}, topic((20, 50)), start=EARLIEST, source=SOURCE, times=times, now=100.0)
     assert (earliest.committed, earliest.lag, earliest.seconds) == (20, 30, 80.0)
-    [latest] = lag_of({}, topic((20, 50)), start="latest", source=SOURCE, times=times, now=100.0)
+    [latest] = lag_of({}, topic((20, 50)), start=LATEST, source=SOURCE, times=times, now=100.0)
     assert (latest.committed, latest.lag, latest.seconds) == (None, None, None)
 
 
@@ -64,7 +65,7 @@ def test_a_record_from_the_future_is_not_of_negative_age() -> None:
 
 
 def test_a_topic_that_has_gone_leaves_the_lag_unknown() -> None:
-    [lag] = lag_of({("t", 0): 10}, {"t": None}, start="earliest", source=SOURCE, times=Times())
+    [lag] = lag_of({("t", 0): 10}, {"t": None}, start=EARLIEST, source=SOURCE, times=Times())
     assert (lag.end, lag.lag) == (None, None)
     whole = Lag(name="f", kind="feed", partitions=(lag,))
     assert whole.records is None
@@ -75,30 +76,30 @@ def test_a_position_in_another_topic_of_the_name_is_no_lag_of_zero() -> None:
     times = Times()
     position = {("t", 0): 50, ("t", 1): 5}
     ids = {"t": "old"}
-    lags = lag_of(position, topic((0, 30), (0, 0), (0, 9)), start="earliest", source=SOURCE, topic_ids=ids, times=times)
+    lags = lag_of(position, topic((0, 30), (0, 0), (0, 9)), start=EARLIEST, source=SOURCE, topic_ids=ids, times=times)
     assert [(lag.end, lag.lag) for lag in lags] == [(30, None), (0, None), (9, None)]
     assert not times.asked
     assert Lag(name="f", kind="feed", partitions=lags).records is None
     for same in ({"t": "x"}, {"t": ""}, {}, None):
-        [lag] = lag_of({("t", 0): 20}, topic((0, 30)), start="earliest", source=SOURCE, topic_ids=same, times=times)
+        [lag] = lag_of({("t", 0): 20}, topic((0, 30)), start=EARLIEST, source=SOURCE, topic_ids=same, times=times)
         assert lag.lag == 10
 
 
-@pytest.mark.parametrize("start", ["earliest", "latest", None])
-def test_a_topic_that_ends_before_the_position_is_not_taken_for_read(start: Literal["earliest", "latest"]) -> None:
+@pytest.mark.parametrize("start", [EARLIEST, LATEST, None])
+def test_a_topic_that_ends_before_the_position_is_not_taken_for_read(start: StartingOffsets | None) -> None:
     [lag] = lag_of({("t", 0): 60}, topic((0, 50)), start=start, source=SOURCE, times=Times())
     assert (lag.end, lag.lag, lag.seconds) == (50, None, None)
 
 
 def test_a_partition_that_is_new_to_a_feed_begins_at_its_first_record() -> None:
     topics = topic((0, 100), (5, 20))
-    lags = lag_of({("t", 0): 90}, topics, start="latest", source=SOURCE, times=Times(), now=100.0)
+    lags = lag_of({("t", 0): 90}, topics, start=LATEST, source=SOURCE, times=Times(), now=100.0)
     assert [(lag.committed, lag.lag) for lag in lags] == [(90, 10), (5, 15)]
 
 
 def test_a_topic_that_is_not_read_any_more_is_left_out() -> None:
     position = {("t", 0): 10, ("removed", 0): 7}
-    [lag] = lag_of(position, topic((0, 50)), start="earliest", source=SOURCE, times=Times())
+    [lag] = lag_of(position, topic((0, 50)), start=EARLIEST, source=SOURCE, times=Times())
     assert (lag.topic, lag.lag) == ("t", 40)
 
 
@@ -158,7 +159,7 @@ def test_the_sum_is_the_sum_of_the_partitions(bounds: list[tuple[int, int]], rea
     topics = topic(*((start, start + more) for start, more in bounds))
     position = {("t", number): offset for number, offset in enumerate(reached[: len(bounds)]) if offset is not None}
     times = Times()
-    lags = lag_of(position, topics, start="earliest", source=SOURCE, times=times, now=1e6)
+    lags = lag_of(position, topics, start=EARLIEST, source=SOURCE, times=times, now=1e6)
     assert all(start <= times.asked.get(("t", number), start) for number, (start, _) in enumerate(bounds))
     expected = sum(
         max(0, start + more - position.get(("t", number), start)) for number, (start, more) in enumerate(bounds)

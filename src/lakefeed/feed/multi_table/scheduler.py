@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lakefeed.clients.kafka.librdkafka import isolation_level
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.session import activate
+from lakefeed.config.starting import EARLIEST
 from lakefeed.config.topic_tables import on_failure
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of
 from lakefeed.errors import Unreachable
@@ -156,7 +157,7 @@ class MultiTableScheduler:
                 self._sessions[len(self.tables) % len(self._sessions)],
                 on_failure(config, topic),
                 seconds_of(config.table_rules.retry_after),
-                from_latest=is_start and self._source.start == "latest",
+                begins=self._source.starting if is_start else EARLIEST,
                 accept_loss=self._options.accept_loss,
             )
             self.tables[topic] = table

@@ -8,13 +8,16 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.blocks import OnFailure
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import Place, tables_of_topic
+from lakefeed.config.starting import EARLIEST, StartingOffsets
 from lakefeed.config.topic_tables import require_fit
 from lakefeed.errors import ConfigError, LakefeedError, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
@@ -25,7 +28,7 @@ from lakefeed.feed.run import TableSummary
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.ledger.snapshot_summary import Commit
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,7 +120,7 @@ class TableTask:
     spark: SparkSession
     on_failure: OnFailure
     retry_seconds: int
-    from_latest: bool = False
+    begins: StartingOffsets = EARLIEST
     accept_loss: bool = False
     until: Mapping[int, int] | None = None
     failure: LakefeedError | None = None
@@ -125,7 +128,8 @@ class TableTask:
     rows: int = 0
     counts: Counts = ZERO
     _writer: BatchWriter | None = None
-    _latest: Mapping[int, int] | None = None
+    _latest: Mapping[Partition, int] | None = None
+    _created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _reached: OffsetRanges = field(default=NOTHING)
     _retry_at: float = 0.0
     _waiting_since: float | None = None
@@ -144,8 +148,8 @@ class TableTask:
         """Check that there are records to write, and the table does not wait after a failure."""
         if self.failure is not None and (self.on_failure == "stop" or time.monotonic() < self._retry_at):
             return False
-        if self.from_latest and self._latest is None:
-            self._latest = topic.ends
+        if self.begins.kind == "latest" and self._latest is None:
+            self._latest = self._first_offsets(topic)
         if self._writer is None:
             # A topic without a record may be without a schema too.
             return any(topic.ends.values())
@@ -246,15 +250,18 @@ class TableTask:
         newest = next(sink.commits(), None)
         self._batch_id = newest.batch_id + 1 if newest else 0
         self._reached = start.position.ranges if start.position else NOTHING
-        if start.position is None and (ends := self._latest) is not None:
-            # Recorded before the first batch: a restart must not begin at a later end.
-            position = {(self.topic, partition): offset for partition, offset in ends.items()}
+        if start.position is None and self.begins.kind != "earliest":
+            # Recorded before the first batch: a restart must not begin at a later place.
+            position = self._latest or self._first_offsets(topic)
             self._reached = OffsetRanges.at(position, {self.topic: topic.topic_id})
             commit = Commit(self.feed.config.name, 0, self._reached, fence=writer.fence)
             sink.commit_reset(commit, commit_id=uuid.uuid4().hex)
             self._batch_id = 1
         self._writer = writer
         return writer
+
+    def _first_offsets(self, topic: TopicDescription) -> Mapping[Partition, int]:
+        return first_offsets(self.feed.config.kafka, {self.topic: topic}, now=self._created_at)
 
     def _fail(self, error: LakefeedError) -> str:
         """Pause or stop the table; returns a message for the user, which is empty if the failure is known."""

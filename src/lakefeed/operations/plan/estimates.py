@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import mean
 
-from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.config.models import PipelineConfig
 from lakefeed.feed.multi_table.table import next_ranges
 from lakefeed.feed.recovery import Start, ends
@@ -62,13 +62,16 @@ def begin_of_query(
     position: Position | None,
     logged: int | None,
     topics: Mapping[str, TopicDescription],
-    from_latest: bool,
+    first: Mapping[Partition, int],
 ) -> Begin:
-    """Return where a streaming query begins; ``logged`` is for a sink without a ledger."""
+    """Return where a streaming query begins.
+
+    ``logged`` is for a sink without a ledger, ``first`` the offsets at which a new feed begins.
+    """
     if start.positions is not None:
         return Begin(batch_id=0, positions=_positions(start.positions, topics))
     if start.reset_checkpoint or checkpoint.batch_id is None:
-        return Begin(batch_id=0, positions=_positions({}, topics, from_latest=from_latest))
+        return Begin(batch_id=0, positions=_positions(first, topics))
     # A partition that the checkpoint does not know is new, and its ranges begin at 0.
     after = {key: checkpoint.end.get(key, 0) for key in _positions({}, topics)}
     if checkpoint.committed or checkpoint.start is None:
@@ -78,10 +81,10 @@ def begin_of_query(
     return Begin(batch_id=checkpoint.batch_id, positions=after, again=OffsetRanges(again), again_is_landed=landed)
 
 
-def begin_of_topic(position: Position | None, topic: TopicDescription, *, from_latest: bool) -> Begin:
+def begin_of_topic(position: Position | None, topic: TopicDescription, *, first: Mapping[Partition, int]) -> Begin:
     """Return where one of many topics begins: only the position of its table counts."""
     if position is None:
-        return Begin(batch_id=0, positions=_positions({}, {topic.name: topic}, from_latest=from_latest))
+        return Begin(batch_id=0, positions=_positions(first, {topic.name: topic}))
     return Begin(batch_id=0, positions=_positions(ends(position), {topic.name: topic}))
 
 
@@ -113,7 +116,7 @@ def spread_by_round(limit: int, topic: TopicDescription) -> Spread:
 
 def batches(begin: Begin, topics: Mapping[str, TopicDescription], *, limit: int, spread: Spread) -> Batches:
     """Predict the batches of at most ``limit`` offsets that land what the topics hold now."""
-    end = _positions({}, topics, from_latest=True)
+    end = {key: part.end_offset for key, part in partitions_of(topics).items()}
     left = tuple(OffsetRange(*key, at, max(at, end[key])) for key, at in sorted(begin.positions.items()) if key in end)
     again = () if begin.again is None or begin.again_is_landed else begin.again.ranges
     starts = {span.key: span.start for span in again}
@@ -134,14 +137,8 @@ def _tasks(ranges: tuple[OffsetRange, ...], *, most: int) -> int:
     return task_count(OffsetRanges(ranges), most=most) if any(span.records for span in ranges) else 0
 
 
-def _positions(
-    known: Mapping[Partition, int], topics: Mapping[str, TopicDescription], *, from_latest: bool = False
-) -> dict[Partition, int]:
-    return {
-        (name, each.id): known.get((name, each.id), each.end_offset if from_latest else each.start_offset)
-        for name, found in topics.items()
-        for each in found.partitions
-    }
+def _positions(known: Mapping[Partition, int], topics: Mapping[str, TopicDescription]) -> dict[Partition, int]:
+    return {key: known.get(key, part.start_offset) for key, part in partitions_of(topics).items()}
 
 
 CHECKPOINT = 2

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.kafka.librdkafka import isolation_level, missing_topic
+from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.models import PipelineConfig
@@ -261,13 +262,15 @@ def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
 
 def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, TopicDescription], *, many: bool) -> None:
     source = table.feed.config.kafka
-    limit, from_latest = source.max_records_per_batch, source.start == "latest"
+    limit = source.max_records_per_batch
+    decided = status.decided.positions if status.decided is not None else None
+    first = first_offsets(source, topics) if decided is None and source.starting.is_word else decided or {}
     if many:
         [topic] = topics.values()
         if not any(partition.end_offset for partition in topic.partitions):
             # Nothing is begun for it: it may be without a schema too.
             return
-        table.begin = begin_of_topic(status.position, topic, from_latest=from_latest)
+        table.begin = begin_of_topic(status.position, topic, first=first)
         spread = spread_by_round(limit, topic)
     else:
         assert status.decided is not None
@@ -277,7 +280,7 @@ def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, Topic
             position=status.position,
             logged=status.logged,
             topics=topics,
-            from_latest=from_latest,
+            first=first,
         )
         spread = spread_by_spark(limit)
     table.batches = batches(table.begin, topics, limit=limit, spread=spread)

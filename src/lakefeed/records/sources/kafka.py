@@ -45,7 +45,7 @@ def read_stream(
 
     Args:
         starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
-            the source says.
+            the source says, if that is earliest or latest.
         gather: wait for ``min_records_per_batch``. A bounded query does not: Spark would leave the rest unread.
         bounded: let no batch have more than ``max_records_per_batch``. Spark's real-time mode has no such bound.
     """
@@ -55,7 +55,9 @@ def read_stream(
         reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
     if bounded:
         reader = reader.option("maxOffsetsPerTrigger", source.max_records_per_batch)
-    start = source.start if starting is None else json.dumps(starting)
+    # Other places than these two are found before: a query that has a checkpoint must not ask for them again.
+    word = source.start if source.starting.is_word else "earliest"
+    start = word if starting is None else json.dumps(starting)
     return reader.options(startingOffsets=start, failOnDataLoss="true", includeHeaders=headers).load()
 
 

@@ -83,7 +83,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ),
     (TOPICS, "    topics: [trips, 5]\n", 5, 21, "source.kafka.topics.1", "expects text; found '5'", "put it in quotes"),
     (TOPICS, "    topics: []\n", 5, 13, "source.kafka.topics", "at least 1 item", None),
-    (TOPICS, f"{TOPICS}    start: latst\n", 6, 12, "source.kafka.start", "one of earliest, latest", "'latest'?"),
+    (TOPICS, f"{TOPICS}    start: latst\n", 6, 5, "source.kafka.start", "is no place to begin", "'latest'?"),
     ("name: taxi", "name: [a]", 1, 7, "name", "'name' expects text; found a list", None),
     # what the models know
     ("name: taxi", "name: my-taxi", 1, 7, "name", "letters, digits and underscores", None),

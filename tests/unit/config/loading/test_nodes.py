@@ -55,7 +55,7 @@ def test_an_override_wins(reading: Reader, overrides: list[str], path: str, expe
     [
         ("sorce.kafka.start=latest", "--set sorce.kafka.start", "unknown option 'sorce'", "'source'?"),
         ("source.kafka.strat=latest", "--set source.kafka.strat", "unknown option 'strat'", "'start'?"),
-        ("source.kafka.start=latst", "--set source.kafka.start", "one of earliest, latest", "'latest'?"),
+        ("source.kafka.start=latst", "--set source.kafka.start", "is no place to begin", "'latest'?"),
         ("topics=a", "--set topics", "unknown option 'topics'", "source.kafka.topics"),
         ("source.kafka.topics.5=a", "--set source.kafka.topics.5", "an index from 0 to 1", None),
         ("source.kafka.topics.x=a", "--set source.kafka.topics.x", "an index from 0 to 1", None),

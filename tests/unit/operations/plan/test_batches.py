@@ -44,13 +44,13 @@ def begin(start: Start, state: CheckpointState, *, position: Position | None = N
         position=position,
         logged=more.get("logged"),  # type: ignore[arg-type]
         topics={"t": given_topic},  # type: ignore[dict-item]
-        from_latest=bool(more.get("from_latest")),
+        first=more.get("first", {}),  # type: ignore[arg-type]
     )
 
 
 def test_a_new_feed_begins_at_the_first_records_or_past_the_last() -> None:
     assert begin(Start(), CheckpointState()) == Begin(batch_id=0, positions=keyed(2, 0))
-    assert begin(Start(), CheckpointState(), from_latest=True).positions == keyed(10, 20)
+    assert begin(Start(), CheckpointState(), first=keyed(10, 20)).positions == keyed(10, 20)
 
 
 def test_where_the_table_is_the_others_begin_at_their_first_record() -> None:
@@ -86,9 +86,9 @@ def test_a_batch_that_was_planned_comes_again() -> None:
 def test_one_topic_of_many_begins_where_its_table_is() -> None:
     found = topic(10, 20, starts=(2, 0))
     stands = Position(OffsetRanges(ranges((0, 7))), 1)
-    assert begin_of_topic(stands, found, from_latest=True).positions == keyed(7, 0)
-    assert begin_of_topic(None, found, from_latest=True).positions == keyed(10, 20)
-    assert begin_of_topic(None, found, from_latest=False).positions == keyed(2, 0)
+    assert begin_of_topic(stands, found, first=keyed(10, 20)).positions == keyed(7, 0)
+    assert begin_of_topic(None, found, first=keyed(10, 20)).positions == keyed(10, 20)
+    assert begin_of_topic(None, found, first={}).positions == keyed(2, 0)
 
 
 def test_a_limit_is_shared_out_by_size_and_starves_no_partition() -> None:

@@ -1,0 +1,92 @@
+"""Asks the brokers where a new feed begins in its topics."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from lakefeed.clients.kafka.lag import group_names, group_offsets
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription, Topics, partitions_of
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing
+from lakefeed.offsets.ranges import Partition
+
+MOST_SHOWN = 5
+SETTING = "source.kafka.start"
+
+
+def first_offsets(
+    source: KafkaSource, topics: Mapping[str, TopicDescription | None], *, now: datetime | None = None
+) -> dict[Partition, int]:
+    """Return the offset of each partition at which ``source.start`` lets a new feed begin.
+
+    A partition in which a time has no record yet begins at its end; one that is not among the offsets, or in which the
+    consumer group has committed nothing, at its first record.
+
+    Raises:
+        ConfigError: an offset is not in its partition, or that is not among those to read.
+        ResourceMissing: the consumer group has committed nothing in these topics.
+        RecordsLost: records that the group has not read were removed, or it is ahead of the topic.
+        Unreachable: no broker answers.
+    """
+    there = partitions_of(topics)
+    match source.starting.kind:
+        case "latest":
+            return {key: part.end_offset for key, part in there.items()}
+        case "time" | "last":
+            return _offsets_at_time(source, there, now=now or datetime.now(UTC))
+        case "group":
+            return _offsets_of_group(source, there)
+        case "offsets":
+            return _offsets_given(source, there)
+        case _:
+            return {key: part.start_offset for key, part in there.items()}
+
+
+def _offsets_at_time(
+    source: KafkaSource, there: Mapping[Partition, PartitionDescription], *, now: datetime
+) -> dict[Partition, int]:
+    time = source.starting.begins_at(now)
+    assert time is not None
+    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
+    found = {name: cluster.offsets_at(name, time) for name in sorted({name for name, _ in there})}
+    return {key: found[key[0]].get(key[1], part.end_offset) for key, part in there.items()}
+
+
+def _offsets_of_group(source: KafkaSource, there: Mapping[Partition, PartitionDescription]) -> dict[Partition, int]:
+    group = source.starting.group
+    committed = group_offsets(source, group, sorted({name for name, _ in there}))
+    if not committed:
+        near = difflib.get_close_matches(group, group_names(source), n=3)
+        raise ResourceMissing(
+            f"the consumer group {group} has committed no offsets in the topics of the feed",
+            where=f"{SETTING}, {source.bootstrap_servers}",
+            hint=f"did you mean {' or '.join(near)}?" if near else "lakefeed lag --group shows a group's offsets",
+        )
+    if outside := list(_outside(committed, there)):
+        raise RecordsLost(
+            f"a new feed cannot begin where the consumer group {group} stands: {'; '.join(outside[:MOST_SHOWN])}",
+            where=f"{SETTING}, {source.bootstrap_servers}",
+            hint="write the offsets to begin at, or earliest: see what is there by lakefeed topics",
+        )
+    return {key: committed.get(key, part.start_offset) for key, part in there.items()}
+
+
+def _offsets_given(source: KafkaSource, there: Mapping[Partition, PartitionDescription]) -> dict[Partition, int]:
+    given = source.starting.offsets
+    if outside := list(_outside(given, there)):
+        raise ConfigError("; ".join(outside[:MOST_SHOWN]), where=SETTING, hint="lakefeed topics shows what is there")
+    return {key: given.get(key, part.start_offset) for key, part in there.items()}
+
+
+def _outside(offsets: Mapping[Partition, int], there: Mapping[Partition, PartitionDescription]) -> Iterator[str]:
+    """Say for each offset that its partition does not have why it does not."""
+    for key, offset in sorted(offsets.items()):
+        name, part = f"{key[0]}-{key[1]}", there.get(key)
+        if part is None:
+            yield f"the feed reads no partition {name}"
+        elif offset < part.start_offset:
+            yield f"{name} begins at {part.start_offset}: the records from {offset} on were removed"
+        elif offset > part.end_offset:
+            yield f"{name} ends at {part.end_offset}, before {offset}"
