@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "Tell what a run would do, before it does it: DDL, offsets, files, requests, time."),
     "run": ("run", "Run a pipeline: topics in, table out."),
     "status": ("status", "Show whether feeds run, since when, by which driver, and how they do."),
+    "top": ("top", "Show all feeds that can be found on one live screen."),
     "lag": ("lag", "Show how far a feed or any consumer group is behind, in records and seconds."),
     "read": ("read", "Read chosen records once: to look at, into files or into a table."),
     "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),

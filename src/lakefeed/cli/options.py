@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
 import lakefeed
 from lakefeed.clients.environment import default_environment
 from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lakefeed.monitor.client import FeedServer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,6 +30,14 @@ log_file_option = click.option("--log-file", type=click.Path(path_type=Path), he
 home_option = click.option(
     "--home", type=FOLDER, help="Directory of the stack. Default: LAKEFEED_HOME, or ~/.local/share/lakefeed."
 )
+url_option = click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="A dashboard, instead of this machine's drivers; the variable LAKEFEED_TOKEN has its token.",
+)
+token_file_option = click.option("--token-file", type=FILE, help="File with the token of --url.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 output_option = click.option(
     "--output",
@@ -90,6 +103,32 @@ def pairs(given: Iterable[str], *, option: str) -> dict[str, str]:
             raise ConfigError(f"'{text}' is not KEY=VALUE", where=option)
         found[key] = value
     return found
+
+
+def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]:
+    """Return the dashboards that are named, with their token: from the file, or from ``LAKEFEED_TOKEN``.
+
+    Raises:
+        ConfigError: a URL is none, or the file has no token.
+    """
+    from lakefeed.messages.redaction import remember
+    from lakefeed.monitor.client import FeedServer
+
+    token = os.environ.get("LAKEFEED_TOKEN") or None
+    if token_file is not None:
+        try:
+            token = token_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the token cannot be read: {error}", where=str(token_file)) from None
+        if not token.isprintable() or not token.isascii() or not token:
+            raise ConfigError("the file has no token: one line of letters, digits and signs", where=str(token_file))
+    if token is not None:
+        remember([token])
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{url} is no address of a dashboard", where="--url", hint="such as https://host:8443")
+    return [FeedServer(url, token) for url in dict.fromkeys(urls)]
 
 
 def parts_of(declared: lakefeed.Pipeline, topic: str | None) -> list[lakefeed.Pipeline]:

@@ -26,6 +26,7 @@ from lakefeed.monitor.model import Driver, Failure, FeedProgress, FinishedBatch,
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 MOST_REASONS = 5
+RATE_SECONDS = 60.0
 TASKS_AFTER_SECONDS = 2.0
 """A shorter batch is over before a view has shown its tasks: Spark is not asked for them."""
 TASKS_EVERY_SECONDS = 1.0
@@ -294,9 +295,11 @@ class FeedMonitor:
         """Return the progress and the counts of the run, of the same moment."""
         with self._lock:
             now = self._clock()
-            return replace(self._progress, taken_at=now, partitions=self._partitions(now)), self._counters
+            rate = self.history.rate(RATE_SECONDS, now=now)
+            progress = replace(self._progress, taken_at=now, rate=rate, partitions=self._partitions(now))
+            return progress, self._counters
 
-    def rate(self, seconds: float = 60.0) -> float | None:
+    def rate(self, seconds: float = RATE_SECONDS) -> float | None:
         """Return the records a second over the last seconds; None without a batch in them."""
         with self._lock:
             return self.history.rate(seconds, now=self._clock())

@@ -313,6 +313,7 @@ class FeedProgress:
         alive_at: when the driver's loop turned last; long ago if the driver hangs.
         progress_at: when a batch or a task ended last.
         partitions: the lag of each partition, as of the last batch that was planned.
+        rate: records a second over the last minute, with the time between batches; None without a batch in it.
         last_dead_letters: reasons of the newest batch that had any.
         fence: the driver's, in the sink's ledger; None where the sink has no fences.
         paused: the pause that holds; None while there is none.
@@ -332,6 +333,7 @@ class FeedProgress:
     last_error: Failure | None = None
     last_batch: FinishedBatch | None = None
     running: RunningBatch | None = None
+    rate: float | None = None
     partitions: tuple[PartitionLag, ...] = ()
     last_dead_letters: tuple[DeadLetterReason, ...] = ()
     paused: Pause | None = None
@@ -378,6 +380,7 @@ class FeedProgress:
             "lag": self.lag,
             "unread": self.unread,
             "lag_seconds": rounded(self.lag_seconds),
+            "rate": rounded(self.rate),
             "last_batch": self.last_batch.as_dict() if self.last_batch else None,
             "running": self.running.as_dict(self.taken_at) if self.running else None,
             "partitions": [partition.as_dict() for partition in self.partitions],

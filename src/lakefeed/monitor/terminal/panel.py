@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import FeedProgress
+from lakefeed.monitor.model import FeedProgress, FinishedBatch
 from lakefeed.monitor.terminal.lines import bar, joined, lag_text, reasons_text, running_text, sparkline
 from lakefeed.monitor.text import duration, one_line
 
 SPARK_WIDTH = 20
 BAR_WIDTH = 20
-RATE_SECONDS = 60.0
 _STYLES = {
     "working": "green",
     "waiting": "green",
@@ -32,17 +31,15 @@ class FeedPanel:
         self._monitor = monitor
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in panel_lines(self._monitor):
+        for line in panel_lines(self._monitor.snapshot(), self._monitor.batches()):
             line.truncate(options.max_width, overflow="ellipsis")
             line.no_wrap = True
             yield line
 
 
-def panel_lines(monitor: FeedMonitor) -> Iterator[Text]:
+def panel_lines(progress: FeedProgress, batches: Sequence[FinishedBatch]) -> Iterator[Text]:
     """Yield the panel's lines: state, rates, the batch at work, and what needs a look."""
-    progress = monitor.snapshot()
-    newest = monitor.batches()[-SPARK_WIDTH:]
-    rate = monitor.rate(RATE_SECONDS)
+    newest, rate = batches[-SPARK_WIDTH:], progress.rate
     yield _state_line(progress)
     rates = sparkline([batch.processing_rate for batch in newest], width=SPARK_WIDTH)
     lags = sparkline([batch.lag or 0 for batch in newest], width=SPARK_WIDTH)

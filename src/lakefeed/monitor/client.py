@@ -1,0 +1,82 @@
+"""Asks drivers and dashboards over HTTP for feeds: their list, progress, history and events.
+
+An answer is bounded in time and size: the other end may hang, or be a stranger.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from lakefeed.clients.http import exchange
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
+
+ASK_SECONDS = 3.0
+MOST_BYTES = 16 << 20
+"""The progress of a job with 10,000 partitions has 3 MB."""
+
+
+@dataclass(frozen=True)
+class FeedServer:
+    """A driver's endpoint, or a dashboard, and the token that opens it.
+
+    Attributes:
+        seconds: for a whole answer.
+    """
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    seconds: float = ASK_SECONDS
+
+    def feeds(self) -> list[dict[str, Any]]:
+        """Return the list of feeds that a dashboard shows."""
+        found = self.get("/api/feeds").get("feeds")
+        return [feed for feed in found if isinstance(feed, dict)] if isinstance(found, list) else []
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return the JSON object at a path.
+
+        Raises:
+            Unreachable: there is no answer in time, or it is no such document.
+            ConfigError: the token is refused, or missing.
+            ResourceMissing: there is no such page.
+        """
+        parts = urlsplit(self.url)
+        where = f"{parts.scheme}://{parts.netloc}"
+        headers = {"Connection": "close"} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        try:
+            answer = exchange(
+                "GET",
+                self.url.rstrip("/") + path,
+                seconds=self.seconds,
+                headers=headers,
+                most_bytes=MOST_BYTES,
+            )
+            if answer.status not in (200, 503):
+                raise _refusal(answer.status, where)
+            document = json.loads(answer.body)
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+            raise Unreachable(f"the server does not answer: {type(error).__name__}", where=where) from None
+        if not isinstance(document, dict):
+            raise Unreachable("the server's answer is no JSON object", where=where)
+        return document
+
+
+def feed_path(feed: str, page: str) -> str:
+    """Return the path of a feed's page."""
+    return f"/api/feeds/{quote(feed, safe='')}/{page}"
+
+
+def _refusal(status: int, where: str) -> LakefeedError:
+    if status in (401, 403):
+        return ConfigError(
+            "the server refuses the token" if status == 403 else "the server requires a valid token",
+            where=where,
+            hint="set LAKEFEED_TOKEN, or name a file that has it by --token-file",
+        )
+    if status == 404:
+        return ResourceMissing("the server has no such page", where=where)
+    return Unreachable(f"the server answers with status {status}", where=where)

@@ -1,0 +1,336 @@
+"""Watches all feeds that can be found: each is asked by a thread of its own, so that one that hangs delays no other.
+
+Feeds are found by the drivers' files of this user, by pipeline files, and on dashboards.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import LakefeedError, ResourceMissing, Unreachable
+from lakefeed.monitor import drivers
+from lakefeed.monitor.client import FeedServer, feed_path
+from lakefeed.monitor.documents import Document, event_of, progress_of
+from lakefeed.monitor.drivers import DriverFile
+from lakefeed.monitor.events import Event
+from lakefeed.monitor.model import FeedProgress
+from lakefeed.monitor.seen import MOST_POINTS, SeenFeed, Trend, answered
+from lakefeed.operations.live_status import identity_of, live_status
+
+ANSWER_SECONDS = 0.8
+"""A driver answers in milliseconds. ``lakefeed status`` waits for 3 s before it says that one hangs."""
+FIND_SECONDS = 2.0
+LEDGER_SECONDS = 5.0
+"""Catalog, store and broker are asked no more often."""
+
+
+class Source(Protocol):
+    """One feed that can be looked at."""
+
+    key: str
+    name: str
+
+    def look(self, *, is_open: bool) -> SeenFeed:
+        """Look at the feed; ``is_open`` asks for its events too."""
+
+    def pause(self, every: float) -> float:
+        """Return the seconds until the next look."""
+
+
+class Finder(Protocol):
+    """A place where feeds are found."""
+
+    def find(self) -> Sequence[Source]:
+        """Return the feeds that are there now."""
+
+
+class Driver:
+    """A feed whose driver is known on this machine, by the driver's file."""
+
+    def __init__(self, found: DriverFile) -> None:
+        self.key, self.name = found.identity, found.feed
+        self._file = found
+        self._asked = _Asked()
+
+    def pause(self, every: float) -> float:
+        return every
+
+    def look(self, *, is_open: bool) -> SeenFeed:
+        # The feed may have been started anew, or have ended.
+        file = self._file = drivers.find(self._file.identity) or self._file
+        if not file.is_running:
+            return self._without(file, file.ended or "killed", "" if file.ended else "its process has gone")
+        if file.url is None or file.token is None:
+            return self._without(file, "probably running", "it was started without an endpoint")
+        try:
+            server = FeedServer(file.url, file.token, seconds=ANSWER_SECONDS)
+            return self._asked.look(server, key=self.key, feed=file.feed, api=False, is_open=is_open)
+        except LakefeedError as error:
+            return self._without(file, "no answer", error.what)
+
+    def _without(self, file: DriverFile, state: str, note: str) -> SeenFeed:
+        return self._asked.last(
+            SeenFeed(
+                key=self.key,
+                name=file.feed,
+                state=state,
+                note=note,
+                driver=f"process {file.pid} on {file.host}",
+                since=file.since,
+            )
+        )
+
+
+class Remote:
+    """A feed on a dashboard."""
+
+    def __init__(self, server: FeedServer, listed: Mapping[str, Any]) -> None:
+        self.name = Document(listed).text("feed")
+        self.key = f"{server.url}\n{self.name}"
+        self._server = server
+        self._asked = _Asked()
+
+    def pause(self, every: float) -> float:
+        return max(every, FIND_SECONDS)
+
+    def look(self, *, is_open: bool) -> SeenFeed:
+        try:
+            return self._asked.look(self._server, key=self.key, feed=self.name, api=True, is_open=is_open)
+        except LakefeedError as error:
+            return self._asked.last(SeenFeed(key=self.key, name=self.name, state="no answer", note=error.what))
+
+
+class Ledger:
+    """A feed of a pipeline file, without a driver that could be asked: its ledger says what is likely."""
+
+    def __init__(self, config: PipelineConfig, connections: Connections, folder: Path | None, identity: str) -> None:
+        self.key, self.name = f"{identity}\n{config.name}", config.name
+        self._status = lambda: live_status(
+            config, connections=connections, folder=folder, identity=identity, with_seconds=True
+        )
+
+    def pause(self, every: float) -> float:
+        return max(every, LEDGER_SECONDS)
+
+    def look(self, *, is_open: bool) -> SeenFeed:
+        try:
+            status = self._status()
+        except LakefeedError as error:
+            return SeenFeed(key=self.key, name=self.name, state="unknown", note=error.what)
+        commits = status.ledger.commits
+        return SeenFeed(
+            key=self.key,
+            name=self.name,
+            state=status.state,
+            sink=status.sink,
+            note="; ".join(status.evidence),
+            driver=f"process {status.driver.pid} on {status.driver.host}" if status.driver else "",
+            since=status.driver.since if status.driver else None,
+            rate=status.rate,
+            lag=status.lag.records if status.lag else None,
+            lag_seconds=status.lag.seconds if status.lag else None,
+            batch=commits[0].batch_id if commits else None,
+            last_commit_at=status.last_commit_at,
+            partitions=status.lag.partitions if status.lag else (),
+        )
+
+
+class _Asked:
+    """What a server has answered about one feed: its newest progress, trend and events."""
+
+    def __init__(self) -> None:
+        self._trend = Trend()
+        self._progress: FeedProgress | None = None
+        self._run: float | None = None
+        self._events: tuple[Event, ...] = ()
+        self._has_events = True
+
+    def look(self, server: FeedServer, *, key: str, feed: str, api: bool, is_open: bool) -> SeenFeed:
+        progress = progress_of(server.get(feed_path(feed, "progress") if api else "/progress"))
+        if progress.started_at != self._run or not self._trend.has_history:
+            self._run, self._trend, self._events = progress.started_at, Trend(), ()
+            page = f"history?most={MOST_POINTS}"
+            self._trend.add_history(server.get(feed_path(feed, page) if api else f"/{page}"))
+        if is_open and self._has_events:
+            self._add_events(server, feed)
+        self._progress = progress
+        return answered(progress, key=key, trend=self._trend, events=self._events)
+
+    def last(self, seen: SeenFeed) -> SeenFeed:
+        """Return a feed that does not answer now, with what its newest answer has said."""
+        if self._progress is None:
+            return seen
+        before = answered(self._progress, key=seen.key, trend=self._trend, events=self._events)
+        return replace(before, state=seen.state, note=seen.note, rate=None)
+
+    def _add_events(self, server: FeedServer, feed: str) -> None:
+        after = self._events[-1].number if self._events else 0
+        try:
+            found = Document(server.get(feed_path(feed, f"events?after={after}")))
+        except ResourceMissing:  # A driver of an older version.
+            self._has_events = False
+            return
+        except Unreachable:
+            return
+        new = (event for part in found.parts("events") if (event := event_of(part)) is not None)
+        self._events = (*self._events, *new)[-MOST_POINTS:]
+
+
+class LocalDrivers:
+    """The drivers of this user on this machine: those that run, were killed, or end while they are watched."""
+
+    def __init__(self, *, named: Collection[str] = ()) -> None:
+        self._named = named
+        self._found: dict[str, DriverFile] = {}
+
+    def find(self) -> Sequence[Source]:
+        self._found.update({found.identity: found for found in drivers.all_drivers()})
+        return [Driver(found) for found in self._found.values() if found.identity not in self._named]
+
+
+class PipelineFeed:
+    """The feeds of one pipeline: one for each part that has a table of its own.
+
+    Args:
+        parts: configuration, connections and folder of each.
+    """
+
+    def __init__(
+        self, config: PipelineConfig, parts: Sequence[tuple[PipelineConfig, Connections, Path | None]]
+    ) -> None:
+        self.identity = identity_of(config)
+        self._parts = [Ledger(*part, self.identity) for part in parts]
+
+    def find(self) -> Sequence[Source]:
+        driver = drivers.find(self.identity)
+        if driver is not None and driver.is_running:
+            return [Driver(driver)]
+        return self._parts
+
+
+class Dashboard:
+    """The feeds of a dashboard, or of one driver's."""
+
+    def __init__(self, server: FeedServer) -> None:
+        self._server = server
+
+    def find(self) -> Sequence[Source]:
+        return [Remote(self._server, listed) for listed in self._server.feeds()]
+
+
+class FeedWatch:
+    """Looks at feeds again and again, while it is entered.
+
+    Args:
+        finders: by a name, which is shown for a place that does not answer.
+        every: seconds between two looks at a feed.
+    """
+
+    def __init__(self, finders: Mapping[str, Finder], *, every: float) -> None:
+        self._finders = finders
+        self._every = every
+        self._lock = threading.Lock()
+        self._sources: dict[str, dict[str, Source]] = {}
+        self._seen: dict[str, SeenFeed] = {}
+        self._failures: dict[str, LakefeedError] = {}
+        self._ends = threading.Event()
+        self._opened = ""
+
+    def __enter__(self) -> Self:
+        for name, finder in self._finders.items():
+            self._start(partial(self._find, name, finder))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # Threads that wait for an answer end by themselves: nobody waits for them.
+        self._ends.set()
+
+    def open(self, key: str) -> None:
+        """Ask for the events of this feed too; of none with an empty key."""
+        self._opened = key
+
+    def feeds(self) -> list[SeenFeed]:
+        """Return the feeds as they were seen last, and the places that do not answer."""
+        with self._lock:
+            sources = [source for found in self._sources.values() for source in found.values()]
+            shown = [self._seen.get(source.key) or _unseen(source) for source in sources]
+            failed = dict(self._failures)
+        unique = {seen.key: seen for seen in shown}
+        places = [SeenFeed(key=name, name=name, state="no answer", note=why.what) for name, why in failed.items()]
+        return [*unique.values(), *places]
+
+    def failures(self) -> dict[str, LakefeedError]:
+        """Return the places that could not be asked at the last look, and why."""
+        with self._lock:
+            return dict(self._failures)
+
+    def settle(self, seconds: float) -> None:
+        """Wait until each place and each feed was looked at once, or until the time is over."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._is_settled():
+            time.sleep(0.01)
+
+    def _is_settled(self) -> bool:
+        with self._lock:
+            looked = self._finders.keys() <= {*self._sources, *self._failures}
+            return looked and all(key in self._seen for found in self._sources.values() for key in found)
+
+    def _find(self, name: str, finder: Finder) -> None:
+        while not self._ends.is_set():
+            try:
+                found = finder.find()
+            except LakefeedError as error:
+                with self._lock:
+                    self._failures[name] = error
+            else:
+                self._note_found(name, found)
+            self._ends.wait(FIND_SECONDS)
+
+    def _note_found(self, name: str, found: Sequence[Source]) -> None:
+        with self._lock:
+            self._failures.pop(name, None)
+            known = self._sources.setdefault(name, {})
+            taken = {key for other in self._sources.values() for key in other}
+            new = [source for source in found if source.key not in taken]
+            gone = known.keys() - {source.key for source in found}
+            for key in gone:
+                del known[key]
+                self._seen.pop(key, None)
+            known.update((source.key, source) for source in new)
+        for source in new:
+            self._start(partial(self._look, name, source))
+
+    def _look(self, name: str, source: Source) -> None:
+        while not self._ends.is_set():
+            try:
+                seen = source.look(is_open=self._opened == source.key)
+            except Exception as error:  # What one feed brings must not end the look at it, nor reach the screen.
+                seen = SeenFeed(key=source.key, name=source.name, state="unknown", note=type(error).__name__)
+            with self._lock:
+                if self._sources[name].get(source.key) is not source:
+                    return
+                self._seen[source.key] = seen
+            self._ends.wait(source.pause(self._every))
+
+    def _start(self, run: Callable[[], None]) -> None:
+        threading.Thread(target=run, name="lakefeed-watch", daemon=True).start()
+
+
+def _unseen(source: Source) -> SeenFeed:
+    return SeenFeed(key=source.key, name=source.name, state="asking")
+
+
+def finders_of(pipelines: Mapping[str, PipelineFeed], servers: Sequence[FeedServer]) -> Iterator[tuple[str, Finder]]:
+    """Yield where to look: at what is named, and on this machine if that is nothing but files."""
+    yield from pipelines.items()
+    yield from ((server.url, Dashboard(server)) for server in servers)
+    if not servers:
+        yield "this machine", LocalDrivers(named={pipeline.identity for pipeline in pipelines.values()})
