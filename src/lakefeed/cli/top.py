@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakefeed.operations.feed_watch import FeedWatch
 
 SETTLE_SECONDS = 4.0
-"""A look without a screen waits so long for what is slow, such as a ledger; a driver answers within 0.8 s or not."""
+"""A look without a screen waits so long for what is slow, such as a ledger; a driver answers within 3 s, or hangs."""
 PLAIN_WIDTH = 200
 
 

@@ -19,6 +19,7 @@ from lakefeed.monitor.model import (
     Failure,
     FeedProgress,
     FinishedBatch,
+    Pause,
     QueryState,
     RunningBatch,
     RunTotals,
@@ -107,6 +108,7 @@ def progress_of(document: Any) -> FeedProgress:
         rate=found.number("rate"),
         partitions=tuple(_partition(part) for part in found.parts("partitions")),
         last_dead_letters=_reasons(found, "last_dead_letters"),
+        paused=_pause(found.part("paused")),
         paused_sinks=found.mapping("paused_sinks"),
         totals=RunTotals(**{name: totals.whole(name) or 0 for name in RunTotals().as_dict()}),
     )
@@ -173,6 +175,12 @@ def _running(found: Document) -> RunningBatch:
         tasks=found.whole("tasks") or 0,
         phase=found.text_or_none("phase"),
     )
+
+
+def _pause(found: Document) -> Pause | None:
+    if not found:
+        return None
+    return Pause(reason=found.text("reason"), by=found.text("by"), at=found.time("at") or 0.0)
 
 
 def _failure(found: Document) -> Failure:

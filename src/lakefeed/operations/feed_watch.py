@@ -25,8 +25,6 @@ from lakefeed.monitor.model import FeedProgress
 from lakefeed.monitor.seen import MOST_POINTS, SeenFeed, Trend, answered
 from lakefeed.operations.live_status import identity_of, live_status
 
-ANSWER_SECONDS = 0.8
-"""A driver answers in milliseconds. ``lakefeed status`` waits for 3 s before it says that one hangs."""
 FIND_SECONDS = 2.0
 LEDGER_SECONDS = 5.0
 """Catalog, store and broker are asked no more often."""
@@ -64,17 +62,17 @@ class Driver:
         return every
 
     def look(self, *, is_open: bool) -> SeenFeed:
-        # The feed may have been started anew, or have ended.
+        # The feed may have been started again, or have ended.
         file = self._file = drivers.find(self._file.identity) or self._file
         if not file.is_running:
             return self._without(file, file.ended or "killed", "" if file.ended else "its process has gone")
         if file.url is None or file.token is None:
             return self._without(file, "probably running", "it was started without an endpoint")
         try:
-            server = FeedServer(file.url, file.token, seconds=ANSWER_SECONDS)
+            server = FeedServer(file.url, file.token)
             return self._asked.look(server, key=self.key, feed=file.feed, api=False, is_open=is_open)
         except LakefeedError as error:
-            return self._without(file, "no answer", error.what)
+            return self._without(file, "hangs", f"its process runs, and {error.what}")
 
     def _without(self, file: DriverFile, state: str, note: str) -> SeenFeed:
         return self._asked.last(
@@ -113,9 +111,7 @@ class Ledger:
 
     def __init__(self, config: PipelineConfig, connections: Connections, folder: Path | None, identity: str) -> None:
         self.key, self.name = f"{identity}\n{config.name}", config.name
-        self._status = lambda: live_status(
-            config, connections=connections, folder=folder, identity=identity, with_seconds=True
-        )
+        self._status = partial(live_status, config, connections=connections, folder=folder, identity=identity)
 
     def pause(self, every: float) -> float:
         return max(every, LEDGER_SECONDS)
@@ -144,7 +140,7 @@ class Ledger:
 
 
 class _Asked:
-    """What a server has answered about one feed: its newest progress, trend and events."""
+    """Asks a server about one feed, and remembers its newest progress, trend and events."""
 
     def __init__(self) -> None:
         self._trend = Trend()
@@ -250,7 +246,7 @@ class FeedWatch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        # Threads that wait for an answer end by themselves: nobody waits for them.
+        # Threads that wait for an answer end by themselves.
         self._ends.set()
 
     def open(self, key: str) -> None:

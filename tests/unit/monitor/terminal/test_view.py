@@ -162,7 +162,7 @@ def test_a_batch_of_many_partitions_is_a_bounded_line() -> None:
 
 
 def panel_text(monitor: FeedMonitor) -> list[str]:
-    return [line.plain for line in panel_lines(monitor)]
+    return [line.plain for line in panel_lines(monitor.snapshot(), monitor.batches())]
 
 
 def test_the_panel_shows_rate_lag_batch_dead_letters_and_time_left() -> None:

@@ -56,7 +56,7 @@ def _partition_rows(feed: SeenFeed) -> list[tuple[str, ...]]:
     def greatest_first(part: PartitionLag) -> tuple[int, str, int]:
         return (-(part.lag if part.lag is not None else 1 << 62), part.topic, part.partition)
 
-    rows = [("partition", "committed", "read", "end", "lag", "oldest")]
+    rows: list[tuple[str, ...]] = [("partition", "committed", "read", "end", "lag", "oldest")]
     for part in sorted(feed.partitions, key=greatest_first):
         offsets = ["-" if at is None else str(at) for at in (part.committed, part.read, part.end, part.lag)]
         committed, read, end, lag = offsets

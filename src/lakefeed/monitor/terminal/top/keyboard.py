@@ -91,8 +91,8 @@ class Keyboard:
             # The terminal may have gone.
             with suppress(termios.error):
                 termios.tcsetattr(self._descriptor, termios.TCSAFLUSH, before)
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+            for restored, handler in handlers.items():
+                signal.signal(restored, handler)
 
     def read(self, seconds: float) -> list[str]:
         """Return the keys that come within this time, or ``END`` where the terminal has gone."""

@@ -18,7 +18,7 @@ OPEN_HELP = "q quit · esc back · ↑ ↓ scroll"
 
 
 class TopScreen:
-    """What the screen shows, and what a key does to it.
+    """Holds the state of the screen, and changes it by keys.
 
     Args:
         feeds: returns the feeds as they were seen last.
@@ -74,11 +74,11 @@ class TopScreen:
         elif key == "escape":
             self._filter = ""
         elif key == "enter":
-            self._set_open(self._chosen)
+            self._set_open(self._chosen or next((feed.key for feed in self._shown(self._feeds())), ""))
         elif key == "i":
-            self._is_reversed = not self._is_reversed
+            self._sort(self._sorted_by, is_reversed=not self._is_reversed)
         elif key in SORTED_BY:
-            self._sorted_by, self._is_reversed = key, False
+            self._sort(key, is_reversed=False)
         else:
             self._move(key)
 
@@ -90,6 +90,11 @@ class TopScreen:
         self._first = max(0, self._first + steps.get(key, 0))
         if key == "home":
             self._first = 0
+
+    def _sort(self, key: str, *, is_reversed: bool) -> None:
+        """Sort, and choose the first: what a person sorts for."""
+        self._sorted_by, self._is_reversed = key, is_reversed
+        self._chosen, self._first = "", 0
 
     def _set_open(self, key: str) -> None:
         self._open, self._first = key, 0
@@ -123,16 +128,15 @@ class TopScreen:
     def _table(self, feeds: Sequence[SeenFeed], width: int) -> list[Text]:
         shown, now = self._shown(feeds), self._clock()
         keys = [feed.key for feed in shown]
-        if self._chosen not in keys:
-            self._chosen = keys[0] if keys else ""
-        chosen = keys.index(self._chosen) if keys else 0
+        # Until a key moves the choice, the first is chosen, whichever it is.
+        chosen = keys.index(self._chosen) if self._chosen in keys else 0
         first = min(max(0, chosen - self._rows + 1, self._first), max(0, len(shown) - self._rows), chosen)
         self._first = first
         columns = columns_for(width)
         lines = [Text(self._title(feeds, shown)), header(columns, key=self._sorted_by)]
         lines += [
-            row(feed, columns, now=now, is_chosen=feed.key == self._chosen)
-            for feed in shown[first : first + self._rows]
+            row(feed, columns, now=now, is_chosen=at == chosen)
+            for at, feed in list(enumerate(shown))[first : first + self._rows]
         ]
         if not feeds:
             lines.append(Text("  no driver is known on this machine; lakefeed run pipeline.yaml starts one"))

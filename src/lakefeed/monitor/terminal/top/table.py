@@ -120,7 +120,7 @@ SORTED_BY = {column.key: column for column in COLUMNS if column.key}
 def columns_for(width: int) -> list[tuple[Column, int]]:
     """Return the columns that fit, with their widths; the feed's name and the last error take what is left."""
     room = width - MARKER + GAP
-    fit = []
+    fit: list[Column] = []
     for column in sorted(COLUMNS, key=lambda column: column.need):
         if column.width + GAP <= room or not fit:
             room -= column.width + GAP
@@ -138,7 +138,7 @@ def sort(feeds: Iterable[SeenFeed], *, key: str, is_reversed: bool, now: float) 
     unknown = [feed for feed in by_name if value(feed, now) is None]
     is_word = any(isinstance(found, str) for found, _ in known)
     # Stable in both directions: the names of equal figures stay from A.
-    known.sort(key=lambda pair: pair[0], reverse=is_word == is_reversed)  # type: ignore[arg-type,return-value]
+    known.sort(key=lambda pair: pair[0], reverse=is_word == is_reversed)
     return [feed for _, feed in known] + unknown
 
 
