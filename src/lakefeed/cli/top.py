@@ -41,11 +41,11 @@ def top(pipelines: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | N
 
     Exit status: 0; without a live screen 1 if a feed fails, hangs, was killed or does not answer.
     """
-    from lakefeed.operations.feed_watch import FeedWatch, PipelineFeed, finders_of
+    from lakefeed.operations.feed_watch import FeedWatch, PipelineFeeds, finders_of
 
     declared = {str(path): lakefeed.Pipeline.from_file(path) for path in dict.fromkeys(pipelines)}
     feeds = {
-        name: PipelineFeed(
+        name: PipelineFeeds(
             pipeline.config, [(part.config, part.connections, part.feed.folder) for part in pipeline.parts()]
         )
         for name, pipeline in declared.items()

@@ -29,7 +29,7 @@ from lakefeed.monitor.model import (
 LARGEST = 2**63
 
 
-class Document:
+class JsonObject:
     """One JSON object, of which each value is asked for with its kind."""
 
     def __init__(self, value: Any) -> None:
@@ -62,12 +62,12 @@ class Document:
         except (ValueError, OverflowError, OSError):
             return None
 
-    def part(self, key: str) -> Document:
-        return Document(self._values.get(key))
+    def part(self, key: str) -> JsonObject:
+        return JsonObject(self._values.get(key))
 
-    def parts(self, key: str) -> Iterator[Document]:
+    def parts(self, key: str) -> Iterator[JsonObject]:
         found = self._values.get(key)
-        yield from (Document(entry) for entry in (found if isinstance(found, list) else ()))
+        yield from (JsonObject(entry) for entry in (found if isinstance(found, list) else ()))
 
     def texts(self, key: str) -> tuple[str, ...]:
         found = self._values.get(key)
@@ -86,7 +86,7 @@ class Document:
 
 def progress_of(document: Any) -> FeedProgress:
     """Return the feed of ``FeedProgress.as_dict``."""
-    found = Document(document)
+    found = JsonObject(document)
     driver, totals, error, running = (found.part(key) for key in ("driver", "totals", "last_error", "running"))
     state = found.text("state")
     taken_at = found.time("taken_at") or 0.0
@@ -114,7 +114,7 @@ def progress_of(document: Any) -> FeedProgress:
     )
 
 
-def batch_of(found: Document) -> FinishedBatch | None:
+def batch_of(found: JsonObject) -> FinishedBatch | None:
     """Return the batch of ``FinishedBatch.as_dict``, without its ranges; None of a document that is none."""
     batch_id, finished_at = found.whole("batch"), found.time("finished_at")
     if batch_id is None or finished_at is None:
@@ -146,7 +146,7 @@ def batch_of(found: Document) -> FinishedBatch | None:
     )
 
 
-def event_of(found: Document) -> Event | None:
+def event_of(found: JsonObject) -> Event | None:
     """Return one of the answer of ``events``, without its details; None of a document that is none."""
     number, at, kind = found.whole("number"), found.time("at"), found.text("kind")
     if number is None or at is None or kind not in get_args(EventKind):
@@ -154,7 +154,7 @@ def event_of(found: Document) -> Event | None:
     return Event(number=number, at=at, kind=cast("EventKind", kind), message=found.text("message"))
 
 
-def _requests(found: Document) -> BatchRequests:
+def _requests(found: JsonObject) -> BatchRequests:
     return BatchRequests(
         total=found.whole("total") or 0,
         errors=found.whole("errors") or 0,
@@ -165,7 +165,7 @@ def _requests(found: Document) -> BatchRequests:
     )
 
 
-def _running(found: Document) -> RunningBatch:
+def _running(found: JsonObject) -> RunningBatch:
     return RunningBatch(
         batch_id=found.whole("batch") or 0,
         began_at=found.time("began_at") or 0.0,
@@ -177,13 +177,13 @@ def _running(found: Document) -> RunningBatch:
     )
 
 
-def _pause(found: Document) -> Pause | None:
+def _pause(found: JsonObject) -> Pause | None:
     if not found:
         return None
     return Pause(reason=found.text("reason"), by=found.text("by"), at=found.time("at") or 0.0)
 
 
-def _failure(found: Document) -> Failure:
+def _failure(found: JsonObject) -> Failure:
     return Failure(
         error=found.text("error"),
         what=found.text("what"),
@@ -193,7 +193,7 @@ def _failure(found: Document) -> Failure:
     )
 
 
-def _partition(found: Document) -> PartitionLag:
+def _partition(found: JsonObject) -> PartitionLag:
     return PartitionLag(
         topic=found.text("topic"),
         partition=found.whole("partition") or 0,
@@ -205,7 +205,7 @@ def _partition(found: Document) -> PartitionLag:
     )
 
 
-def _reasons(found: Document, key: str) -> tuple[DeadLetterReason, ...]:
+def _reasons(found: JsonObject, key: str) -> tuple[DeadLetterReason, ...]:
     return tuple(
         DeadLetterReason(reason.text("reason"), reason.whole("count") or 0, reason.text("sample"))
         for reason in found.parts(key)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakefeed.monitor.documents import Document, batch_of
+from lakefeed.monitor.documents import JsonObject, batch_of
 from lakefeed.monitor.events import Event
 from lakefeed.monitor.lag import PartitionLag, per_second, rounded
 from lakefeed.monitor.model import FeedProgress, FinishedBatch, iso
@@ -36,7 +36,7 @@ class Trend:
 
     def add_history(self, document: Mapping[str, Any]) -> None:
         """Take the answer of ``history``."""
-        found = Document(document)
+        found = JsonObject(document)
         self.has_history = True
         self._points.clear()
         self.batches.clear()

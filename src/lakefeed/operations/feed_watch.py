@@ -18,7 +18,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import LakefeedError, ResourceMissing, Unreachable
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import FeedServer, feed_path
-from lakefeed.monitor.documents import Document, event_of, progress_of
+from lakefeed.monitor.documents import JsonObject, event_of, progress_of
 from lakefeed.monitor.drivers import DriverFile
 from lakefeed.monitor.events import Event
 from lakefeed.monitor.model import FeedProgress
@@ -30,7 +30,7 @@ LEDGER_SECONDS = 5.0
 """Catalog, store and broker are asked no more often."""
 
 
-class Source(Protocol):
+class WatchedFeed(Protocol):
     """One feed that can be looked at."""
 
     key: str
@@ -43,14 +43,14 @@ class Source(Protocol):
         """Return the seconds until the next look."""
 
 
-class Finder(Protocol):
+class FeedFinder(Protocol):
     """A place where feeds are found."""
 
-    def find(self) -> Sequence[Source]:
+    def find(self) -> Sequence[WatchedFeed]:
         """Return the feeds that are there now."""
 
 
-class Driver:
+class WatchedDriver:
     """A feed whose driver is known on this machine, by the driver's file."""
 
     def __init__(self, found: DriverFile) -> None:
@@ -87,11 +87,11 @@ class Driver:
         )
 
 
-class Remote:
+class WatchedRemote:
     """A feed on a dashboard."""
 
     def __init__(self, server: FeedServer, listed: Mapping[str, Any]) -> None:
-        self.name = Document(listed).text("feed")
+        self.name = JsonObject(listed).text("feed")
         self.key = f"{server.url}\n{self.name}"
         self._server = server
         self._asked = _Asked()
@@ -106,7 +106,7 @@ class Remote:
             return self._asked.last(SeenFeed(key=self.key, name=self.name, state="no answer", note=error.what))
 
 
-class Ledger:
+class WatchedLedger:
     """A feed of a pipeline file, without a driver that could be asked: its ledger says what is likely."""
 
     def __init__(self, config: PipelineConfig, connections: Connections, folder: Path | None, identity: str) -> None:
@@ -170,7 +170,7 @@ class _Asked:
     def _add_events(self, server: FeedServer, feed: str) -> None:
         after = self._events[-1].number if self._events else 0
         try:
-            found = Document(server.get(feed_path(feed, f"events?after={after}")))
+            found = JsonObject(server.get(feed_path(feed, f"events?after={after}")))
         except ResourceMissing:  # A driver of an older version.
             self._has_events = False
             return
@@ -187,12 +187,12 @@ class LocalDrivers:
         self._named = named
         self._found: dict[str, DriverFile] = {}
 
-    def find(self) -> Sequence[Source]:
+    def find(self) -> Sequence[WatchedFeed]:
         self._found.update({found.identity: found for found in drivers.all_drivers()})
-        return [Driver(found) for found in self._found.values() if found.identity not in self._named]
+        return [WatchedDriver(found) for found in self._found.values() if found.identity not in self._named]
 
 
-class PipelineFeed:
+class PipelineFeeds:
     """The feeds of one pipeline: one for each part that has a table of its own.
 
     Args:
@@ -203,23 +203,23 @@ class PipelineFeed:
         self, config: PipelineConfig, parts: Sequence[tuple[PipelineConfig, Connections, Path | None]]
     ) -> None:
         self.identity = identity_of(config)
-        self._parts = [Ledger(*part, self.identity) for part in parts]
+        self._parts = [WatchedLedger(*part, self.identity) for part in parts]
 
-    def find(self) -> Sequence[Source]:
+    def find(self) -> Sequence[WatchedFeed]:
         driver = drivers.find(self.identity)
         if driver is not None and driver.is_running:
-            return [Driver(driver)]
+            return [WatchedDriver(driver)]
         return self._parts
 
 
-class Dashboard:
+class DashboardFeeds:
     """The feeds of a dashboard, or of one driver's."""
 
     def __init__(self, server: FeedServer) -> None:
         self._server = server
 
-    def find(self) -> Sequence[Source]:
-        return [Remote(self._server, listed) for listed in self._server.feeds()]
+    def find(self) -> Sequence[WatchedFeed]:
+        return [WatchedRemote(self._server, listed) for listed in self._server.feeds()]
 
 
 class FeedWatch:
@@ -230,11 +230,11 @@ class FeedWatch:
         every: seconds between two looks at a feed.
     """
 
-    def __init__(self, finders: Mapping[str, Finder], *, every: float) -> None:
+    def __init__(self, finders: Mapping[str, FeedFinder], *, every: float) -> None:
         self._finders = finders
         self._every = every
         self._lock = threading.Lock()
-        self._sources: dict[str, dict[str, Source]] = {}
+        self._sources: dict[str, dict[str, WatchedFeed]] = {}
         self._seen: dict[str, SeenFeed] = {}
         self._failures: dict[str, LakefeedError] = {}
         self._ends = threading.Event()
@@ -279,7 +279,7 @@ class FeedWatch:
             looked = self._finders.keys() <= {*self._sources, *self._failures}
             return looked and all(key in self._seen for found in self._sources.values() for key in found)
 
-    def _find(self, name: str, finder: Finder) -> None:
+    def _find(self, name: str, finder: FeedFinder) -> None:
         while not self._ends.is_set():
             try:
                 found = finder.find()
@@ -290,7 +290,7 @@ class FeedWatch:
                 self._note_found(name, found)
             self._ends.wait(FIND_SECONDS)
 
-    def _note_found(self, name: str, found: Sequence[Source]) -> None:
+    def _note_found(self, name: str, found: Sequence[WatchedFeed]) -> None:
         with self._lock:
             self._failures.pop(name, None)
             known = self._sources.setdefault(name, {})
@@ -304,7 +304,7 @@ class FeedWatch:
         for source in new:
             self._start(partial(self._look, name, source))
 
-    def _look(self, name: str, source: Source) -> None:
+    def _look(self, name: str, source: WatchedFeed) -> None:
         while not self._ends.is_set():
             try:
                 seen = source.look(is_open=self._opened == source.key)
@@ -320,13 +320,15 @@ class FeedWatch:
         threading.Thread(target=run, name="lakefeed-watch", daemon=True).start()
 
 
-def _unseen(source: Source) -> SeenFeed:
+def _unseen(source: WatchedFeed) -> SeenFeed:
     return SeenFeed(key=source.key, name=source.name, state="asking")
 
 
-def finders_of(pipelines: Mapping[str, PipelineFeed], servers: Sequence[FeedServer]) -> Iterator[tuple[str, Finder]]:
+def finders_of(
+    pipelines: Mapping[str, PipelineFeeds], servers: Sequence[FeedServer]
+) -> Iterator[tuple[str, FeedFinder]]:
     """Yield where to look: at what is named, and on this machine if that is nothing but files."""
     yield from pipelines.items()
-    yield from ((server.url, Dashboard(server)) for server in servers)
+    yield from ((server.url, DashboardFeeds(server)) for server in servers)
     if not servers:
         yield "this machine", LocalDrivers(named={pipeline.identity for pipeline in pipelines.values()})

@@ -187,7 +187,7 @@ def test_the_document_is_json_and_its_keys_are_these() -> None:
         document = json.loads(json.dumps(monitor.snapshot().as_dict()))
     assert list(document) == [
         "feed", "sink", "state", "hangs", "driver", "taken_at", "started_at", "alive_at", "progress_at", "fence",
-        "restarts", "last_commit_at", "last_error", "lag", "unread", "lag_seconds", "last_batch", "running",
+        "restarts", "last_commit_at", "last_error", "lag", "unread", "lag_seconds", "rate", "last_batch", "running",
         "partitions", "last_dead_letters", "paused", "paused_sinks", "totals",
     ]  # fmt: skip
     assert list(document["partitions"][0]) == [

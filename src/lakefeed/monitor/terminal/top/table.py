@@ -32,7 +32,7 @@ STYLES = {
 
 
 @dataclass(frozen=True)
-class Column:
+class TopColumn:
     """A column.
 
     Attributes:
@@ -90,20 +90,20 @@ def _commit_age(feed: SeenFeed, now: float) -> float | None:
 
 SPARK = 8
 COLUMNS = (
-    Column("feed", 14, 0, lambda feed, _: feed.name, lambda feed, _: feed.name.casefold(), "n", is_left=True),
-    Column("state", 9, 1, lambda feed, _: feed.state, _state_value, "t", is_left=True),
-    Column("rec/s", 6, 2, lambda feed, _: short(feed.rate), lambda feed, _: feed.rate, "r"),
-    Column("rate", SPARK, 6, lambda feed, _: _trend(feed, "rate", SPARK), is_left=True),
-    Column("lag", 6, 3, lambda feed, _: short(feed.lag), lambda feed, _: feed.lag, "l"),
-    Column("trend", SPARK, 7, lambda feed, _: _trend(feed, "lag", SPARK), is_left=True),
-    Column("oldest", 6, 4, lambda feed, _: age(feed.lag_seconds), lambda feed, _: feed.lag_seconds, "o"),
-    Column(
+    TopColumn("feed", 14, 0, lambda feed, _: feed.name, lambda feed, _: feed.name.casefold(), "n", is_left=True),
+    TopColumn("state", 9, 1, lambda feed, _: feed.state, _state_value, "t", is_left=True),
+    TopColumn("rec/s", 6, 2, lambda feed, _: short(feed.rate), lambda feed, _: feed.rate, "r"),
+    TopColumn("rate", SPARK, 6, lambda feed, _: _trend(feed, "rate", SPARK), is_left=True),
+    TopColumn("lag", 6, 3, lambda feed, _: short(feed.lag), lambda feed, _: feed.lag, "l"),
+    TopColumn("trend", SPARK, 7, lambda feed, _: _trend(feed, "lag", SPARK), is_left=True),
+    TopColumn("oldest", 6, 4, lambda feed, _: age(feed.lag_seconds), lambda feed, _: feed.lag_seconds, "o"),
+    TopColumn(
         "batch", 7, 10, lambda feed, _: "-" if feed.batch is None else str(feed.batch), lambda feed, _: feed.batch, "b"
     ),
-    Column("commit", 6, 5, lambda feed, now: age(_commit_age(feed, now)), _commit_age, "c"),
-    Column("dead", 6, 8, lambda feed, _: short(feed.dead_letters), lambda feed, _: feed.dead_letters, "d"),
-    Column("S3", 5, 9, lambda feed, _: short(feed.requests), lambda feed, _: feed.requests, "s"),
-    Column(
+    TopColumn("commit", 6, 5, lambda feed, now: age(_commit_age(feed, now)), _commit_age, "c"),
+    TopColumn("dead", 6, 8, lambda feed, _: short(feed.dead_letters), lambda feed, _: feed.dead_letters, "d"),
+    TopColumn("S3", 5, 9, lambda feed, _: short(feed.requests), lambda feed, _: feed.requests, "s"),
+    TopColumn(
         "last error",
         12,
         11,
@@ -117,10 +117,10 @@ COLUMNS = (
 SORTED_BY = {column.key: column for column in COLUMNS if column.key}
 
 
-def columns_for(width: int) -> list[tuple[Column, int]]:
+def columns_for(width: int) -> list[tuple[TopColumn, int]]:
     """Return the columns that fit, with their widths; the feed's name and the last error take what is left."""
     room = width - MARKER + GAP
-    fit: list[Column] = []
+    fit: list[TopColumn] = []
     for column in sorted(COLUMNS, key=lambda column: column.need):
         if column.width + GAP <= room or not fit:
             room -= column.width + GAP
@@ -142,7 +142,7 @@ def sort(feeds: Iterable[SeenFeed], *, key: str, is_reversed: bool, now: float) 
     return [feed for _, feed in known] + unknown
 
 
-def header(columns: Sequence[tuple[Column, int]], *, key: str = "") -> Text:
+def header(columns: Sequence[tuple[TopColumn, int]], *, key: str = "") -> Text:
     """Return the line of titles; that of the column that sorts is underlined."""
     line = Text(" " * MARKER, style="bold")
     for at, (column, width) in enumerate(columns):
@@ -151,7 +151,7 @@ def header(columns: Sequence[tuple[Column, int]], *, key: str = "") -> Text:
     return line
 
 
-def row(feed: SeenFeed, columns: Sequence[tuple[Column, int]], *, now: float, is_chosen: bool = False) -> Text:
+def row(feed: SeenFeed, columns: Sequence[tuple[TopColumn, int]], *, now: float, is_chosen: bool = False) -> Text:
     """Return a feed's line; the chosen one is marked, and reversed."""
     line = Text("> " if is_chosen else "  ", style="reverse" if is_chosen else "")
     for at, (column, width) in enumerate(columns):
@@ -161,7 +161,7 @@ def row(feed: SeenFeed, columns: Sequence[tuple[Column, int]], *, now: float, is
     return line
 
 
-def _cell(text: str, column: Column, width: int) -> str:
+def _cell(text: str, column: TopColumn, width: int) -> str:
     """Fit a text into its column, as a terminal counts widths."""
     cut = set_cell_size(text, width)
     if cut.rstrip() != text and len(text) > 1 and not text.startswith(cut.rstrip() + " "):
