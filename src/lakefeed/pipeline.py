@@ -216,7 +216,8 @@ class Pipeline:
             accept_loss=accept_loss,
             monitor=monitor,
         )
-        with following(self.config, monitor), monitor.until_end(), translating():
+        followed = following(self.config, monitor, connections=self.connections, once=once)
+        with followed, monitor.until_end(), translating():
             if self.config.has_many_tables:
                 return run_multi_table(self.feed, spark, options)
             if self.config.checkpoint:

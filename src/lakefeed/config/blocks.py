@@ -28,6 +28,7 @@ from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
+from lakefeed.config.lineage import Lineage
 from lakefeed.config.metrics import Metrics
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
 from lakefeed.config.transform import OutputMode, Transform
@@ -223,6 +224,7 @@ class PipelineBlocks(Model):
     """Look after the tables while the feed runs. Default: lakefeed tables maintain does it."""
     metrics: Metrics = Field(default_factory=Metrics)
     """Metrics and health of the feed: /metrics, /health, Spark's sinks, OTLP."""
+    lineage: Lineage | None = Field(None, description="Where OpenLineage events of the runs go. Default: nowhere.")
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""

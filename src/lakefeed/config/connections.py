@@ -55,7 +55,7 @@ def is_loopback(host: str | None) -> bool:
         return False
 
 
-def _web_address(what: str, *, instead: str) -> AfterValidator:
+def web_address(what: str, *, instead: str) -> AfterValidator:
     """Accept URLs without credentials, and leave out the slash at their end."""
 
     def validate(url: str) -> str:
@@ -69,7 +69,7 @@ def _web_address(what: str, *, instead: str) -> AfterValidator:
 
 # Services with AWS's API.
 
-Endpoint = Annotated[str, _web_address("an endpoint", instead="access_key and secret_key")]
+Endpoint = Annotated[str, web_address("an endpoint", instead="access_key and secret_key")]
 
 AWS_KEYS = {
     "access_key": "AWS_ACCESS_KEY_ID",
@@ -144,7 +144,7 @@ class KinesisAccess(AwsAccess):
 class Registry(Model):
     """A Schema Registry with Confluent's API."""
 
-    url: Annotated[str, _web_address("a registry", instead="username and password")]
+    url: Annotated[str, web_address("a registry", instead="username and password")]
     """Base URL; for Apicurio it ends in /apis/ccompat/v7."""
     username: str | None = Field(None, description="User for HTTP basic authentication.")
     password: SecretStr | None = Field(None, description="Password for HTTP basic authentication.")

@@ -26,6 +26,7 @@ from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import is_landed_unlogged, without_batches
+from lakefeed.monitor.columns import Column, columns_of
 from lakefeed.monitor.feed_monitor import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
@@ -105,6 +106,7 @@ class BatchWriter:
         dead_letters: None if an unreadable record stops the feed.
         most_records: of a batch; a smaller one is read and written in fewer tasks.
         reread: reads records of some offsets again, to find the one that a batch fails at; None if that cannot be done.
+        columns: of the rows that were written last.
     """
 
     spark: SparkSession
@@ -118,9 +120,11 @@ class BatchWriter:
     most_records: int | None = None
     reread: Reread | None = None
     fence: str | None = field(default=None, init=False)
+    columns: tuple[Column, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         self._spent = SpentBudget(self.budget)
+        self._columns_with: object = None
 
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> None:
         """Prepare the sink, and complete what the last run has left. Once, before the first batch.
@@ -242,6 +246,7 @@ class BatchWriter:
             self._spent.limit(outcomes)
             if (covered := self.rows.schema.covered_ids) is not None:
                 outcomes.cover(covered)
+            self._note_columns(rows)
             try:
                 # Spark's own text has values of the record, and a stack trace.
                 with quietly():
@@ -261,6 +266,12 @@ class BatchWriter:
                     if explained is not None:
                         raise explained from error
                 raise
+
+    def _note_columns(self, rows: DataFrame) -> None:
+        """Keep the columns for the run's monitor; asked of Spark once for each schema that records are read with."""
+        if not self.columns or self._columns_with is not self.rows.schema.spec:
+            self.columns = columns_of(rows.schema.jsonValue())
+            self._columns_with = self.rows.schema.spec
 
     def _fails(self, reread: Reread, commit: Commit | Backfill, ranges: Sequence[OffsetRange]) -> bool:
         """Check that the rows of these records cannot be computed, or are refused by a sink that can try them."""

@@ -178,6 +178,7 @@ class StreamRun:
             with timed("publish"):
                 note = self._group.publish(ranges.ranges) if self._group is not None else None
         self.options.monitor.paused(self.sink.lagging())
+        self.options.monitor.columns = writer.columns
         return result if note is None else replace(result, notes=(*result.notes, note))
 
     def summary(

@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from lakefeed.clients.environment import process_start
 from lakefeed.errors import LakefeedError
+from lakefeed.monitor.columns import Column
 from lakefeed.monitor.control import FeedControl
 from lakefeed.monitor.counters import RunCounters
 from lakefeed.monitor.events import EventLog
@@ -111,6 +112,8 @@ class FeedMonitor:
         self._count_tasks: Callable[[], TaskCounts | None] = lambda: None
         self._note_fence: Callable[[str | None], None] = lambda fence: None
         self._asked_at = 0.0
+        self.columns: tuple[Column, ...] = ()
+        """Of the rows that are written, as of the newest batch; none before the first."""
 
     def begin(self, *, sink: str, fence: str | None, position: Iterable[OffsetRange] = ()) -> None:
         """Note that the feed is open: where it writes, its fence, and the ranges that it continues after."""

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.operations.lineage.events import LineageRun
+from lakefeed.operations.lineage.follower import reporting
 
 
 @contextmanager
-def following(config: PipelineConfig, monitor: FeedMonitor) -> Iterator[None]:
+def following(
+    config: PipelineConfig, monitor: FeedMonitor, *, connections: Connections, once: bool = False
+) -> Iterator[None]:
     """Let the followers read the monitor within this block, in threads of their own; none can stop or delay the run.
 
     The block is left after the monitor knows how the run has ended, so that a follower reports that too.
     """
-    with ExitStack():
+    with ExitStack() as stack:
+        if config.lineage is not None:
+            stays = not once and config.trigger != AVAILABLE_NOW
+            run = LineageRun(config=config, connections=connections, lineage=config.lineage, stays=stays)
+            stack.enter_context(reporting(run, monitor))
         yield

@@ -1,0 +1,1 @@
+"""Reports the runs of a feed as OpenLineage events."""
