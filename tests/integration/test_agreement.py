@@ -27,7 +27,7 @@ from tests.support.agreement import (
 )
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
-from tests.support.kafka_tools import begin_group, describe_group, unpacked_kcat
+from tests.support.kafka_tools import begin_group, describe_group, lag_by_kafkatop, unpacked_kcat
 
 POISON = b"not json"
 
@@ -135,7 +135,7 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
 
 
 def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> None:
-    """Kafka's command and kcat, after a run that was killed before it could end, and after the next."""
+    """Kafka's command, kcat and a lag monitor, after a run that was killed before it could end, and after the next."""
     if not os.access("/usr/bin/apt-get", os.X_OK):
         pytest.skip("kcat comes from Debian's packages")
     folder = cache_directory() / "tools"
@@ -160,7 +160,9 @@ def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> 
         1: (0, 2),
     }
     assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [90, 0]
+    assert lag_by_kafkatop(servers, group) == {feed.topic: (2, 3)}
     done = lakefeed("run", path, "--once", environment=feed.environment)
     assert done.returncode == 0, done.stderr
+    assert lag_by_kafkatop(servers, group) == {feed.topic: (0, 0)}
     assert {key[1]: shown.lag for key, shown in describe_group(servers, group).items()} == {0: 0, 1: 0}
     assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [None, None]

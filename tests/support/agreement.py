@@ -1,4 +1,4 @@
-"""What each view says of a feed at rest, by partition, in one form to be compared."""
+"""The positions of a feed at rest as each view has them, in one form to be compared."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def of_progress(document: Mapping[str, Any]) -> Positions:
 
 
 def of_lag_command(feed: Feed, *arguments: str) -> Positions:
-    """What ``lakefeed lag`` prints, as a process of its own."""
+    """Runs ``lakefeed lag`` as a process of its own."""
     done = lakefeed("lag", *arguments, "--output", "json", environment=feed.environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return of_progress(json.loads(done.stdout))
 
 
 def of_kafkas_tool(feed: Feed, group: str) -> Positions:
-    """What ``kafka-consumer-groups --describe`` prints."""
+    """Runs ``kafka-consumer-groups --describe``."""
     found = {}
     for key, shown in describe_group(feed.stack.bootstrap_servers, group).items():
         assert shown.committed is not None

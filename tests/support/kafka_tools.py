@@ -1,10 +1,12 @@
-"""Tools that are not lakefeed's, which read the offsets of a consumer group: Kafka's own command and kcat."""
+"""Tools that are not lakefeed's, which read the offsets of a consumer group: Kafka's own command, kcat, kafkatop."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+KAFKATOP = "kafkatop==1.16"
 HEADINGS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
 
 # kcat with its libraries; what else they need, such as OpenSSL, is in Debian's base and in Python's images.
@@ -67,6 +70,28 @@ def _number(text: str) -> int | None:
     return None if text == "-" else int(text)
 
 
+def lag_by_kafkatop(servers: str, group: str) -> dict[str, tuple[int, int]]:
+    """The smallest and the largest lag of a partition by topic, by a lag monitor from PyPI in its own environment."""
+    command = [
+        shutil.which("uv") or Path(sys.executable).with_name("uv"),
+        "tool",
+        "run",
+        "--from",
+        KAFKATOP,
+        "kafkatop",
+    ]
+    done = subprocess.run(
+        [*command, "--kafka-broker", servers, "--summary-json", "--all", "--group-filter-pattern", f"^{group}$"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    topics = json.loads(done.stdout)[group]["topics"]
+    return {name: (topic["lag_min"], topic["lag_max"]) for name, topic in topics.items()}
+
+
 @dataclass(frozen=True)
 class Kcat:
     """A kcat that was unpacked, not installed."""
@@ -96,7 +121,7 @@ class Kcat:
 
 
 def unpacked_kcat(folder: Path, packages: Sequence[str] = KCAT_PACKAGES) -> Kcat:
-    """Downloads kcat from Debian once, and unpacks it: nothing is installed, and nobody has to be root."""
+    """Downloads kcat from Debian once, and unpacks it: nothing is installed, without the rights of root."""
     root = folder / "kcat"
     if not (root / "usr/bin/kcat").exists():
         fresh = folder / f"kcat-{os.getpid()}"

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator, FormatChecker
-from referencing import Registry, Resource
 
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.models import PipelineConfig
@@ -21,8 +18,8 @@ from lakefeed.monitor.model import FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.lineage.datasets import inputs, outputs
 from lakefeed.operations.lineage.events import SCHEMAS, SPEC, LineageRun, end_of, new_run_id
+from tests.support.openlineage import DOCUMENTS, problems, validator
 
-SPECIFICATION = Path(__file__).parents[3] / "data" / "openlineage"
 LOGIN = {"user": "u", "password": "secret-4711"}
 KAFKA = {"kafka": {"bootstrap_servers": "SASL_SSL://b1:9093,b2:9093", "topics": ["trips"]}}
 CONNECTIONS = Connections(
@@ -33,33 +30,6 @@ CONNECTIONS = Connections(
         "rest": Catalog(type="rest", uri="https://catalog.example/api", warehouse="main"),
     },
 )
-
-
-def documents() -> dict[str, Any]:
-    found = (json.loads(path.read_text()) for path in SPECIFICATION.rglob("*.json"))
-    return {document["$id"]: document for document in found}
-
-
-DOCUMENTS = documents()
-REGISTRY: Registry[Any] = Registry().with_resources(
-    (address, Resource.from_contents(document)) for address, document in DOCUMENTS.items()
-)
-
-
-def validator(address: str) -> Draft202012Validator:
-    return Draft202012Validator({"$ref": address}, registry=REGISTRY, format_checker=FormatChecker())
-
-
-def problems(event: dict[str, Any]) -> list[str]:
-    """What the schemas of the event and of each of its facets say against it."""
-    found = [error.message for error in validator(event["schemaURL"]).iter_errors(event)]
-    places = [event["run"], event["job"], *event["inputs"], *event["outputs"]]
-    for place in places:
-        for key in ("facets", "inputFacets", "outputFacets"):
-            for name, facet in place.get(key, {}).items():
-                assert facet["_schemaURL"].partition("#")[0] in DOCUMENTS
-                found += [f"{name}: {error.message}" for error in validator(facet["_schemaURL"]).iter_errors(facet)]
-    return found
 
 
 def config(**blocks: Any) -> PipelineConfig:

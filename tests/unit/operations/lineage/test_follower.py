@@ -6,9 +6,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from lakefeed.config.connections import Connections
@@ -19,6 +16,7 @@ from lakefeed.monitor.model import FinishedBatch
 from lakefeed.operations.followers import following
 from lakefeed.operations.lineage.events import LineageRun
 from lakefeed.operations.lineage.follower import LineageFollower, reporting
+from tests.support.openlineage import server
 
 SOURCE = {"kafka": {"bootstrap_servers": "b:9092", "topics": ["trips"]}}
 
@@ -39,33 +37,6 @@ def run_of(url: str, **settings: Any) -> LineageRun:
     pipeline = config(url, **settings)
     assert pipeline.lineage is not None
     return LineageRun(config=pipeline, connections=Connections(), lineage=pipeline.lineage)
-
-
-@contextmanager
-def server(*, status: int = 201) -> Iterator[tuple[str, list[dict[str, Any]], list[str | None]]]:
-    """A lineage server: its address, the events that it got, and the keys that came with them."""
-    events: list[dict[str, Any]] = []
-    keys: list[str | None] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            assert self.path == "/api/v1/lineage"
-            keys.append(self.headers.get("Authorization"))
-            events.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *arguments: Any, **settings: Any) -> None:
-            """Nothing."""
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}", events, keys
-    finally:
-        http.shutdown()
-        http.server_close()
 
 
 def until(look: Any) -> None:

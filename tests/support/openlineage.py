@@ -1,0 +1,70 @@
+"""OpenLineage's published schemas, and a server that takes events."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator, FormatChecker
+from referencing import Registry, Resource
+
+SPECIFICATION = Path(__file__).parents[1] / "data" / "openlineage"
+
+
+def documents() -> dict[str, Any]:
+    found = (json.loads(path.read_text()) for path in SPECIFICATION.rglob("*.json"))
+    return {document["$id"]: document for document in found}
+
+
+DOCUMENTS = documents()
+REGISTRY: Registry[Any] = Registry().with_resources(
+    (address, Resource.from_contents(document)) for address, document in DOCUMENTS.items()
+)
+
+
+def validator(address: str) -> Draft202012Validator:
+    return Draft202012Validator({"$ref": address}, registry=REGISTRY, format_checker=FormatChecker())
+
+
+def problems(event: dict[str, Any]) -> list[str]:
+    """What the schemas of the event and of each of its facets say against it."""
+    found = [error.message for error in validator(event["schemaURL"]).iter_errors(event)]
+    places = [event["run"], event["job"], *event["inputs"], *event["outputs"]]
+    for place in places:
+        for key in ("facets", "inputFacets", "outputFacets"):
+            for name, facet in place.get(key, {}).items():
+                assert facet["_schemaURL"].partition("#")[0] in DOCUMENTS
+                found += [f"{name}: {error.message}" for error in validator(facet["_schemaURL"]).iter_errors(facet)]
+    return found
+
+
+@contextmanager
+def server(*, status: int = 201) -> Iterator[tuple[str, list[dict[str, Any]], list[str | None]]]:
+    """A lineage server: its address, the events that it got, and the keys that came with them."""
+    events: list[dict[str, Any]] = []
+    keys: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            assert self.path == "/api/v1/lineage"
+            keys.append(self.headers.get("Authorization"))
+            events.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments: Any, **settings: Any) -> None:
+            """Nothing."""
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{http.server_port}", events, keys
+    finally:
+        http.shutdown()
+        http.server_close()
