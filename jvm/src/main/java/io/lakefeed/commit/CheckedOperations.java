@@ -28,11 +28,14 @@ import org.apache.iceberg.io.LocationProvider;
  */
 final class CheckedOperations implements TableOperations {
     private final TableOperations operations;
+    /** The table's full name, under which {@link RecentTables} has its metadata. */
+    private final String name;
     /** Snapshots whose commit failed, or succeeded without an answer. */
     private final Set<Long> unanswered = ConcurrentHashMap.newKeySet();
 
-    CheckedOperations(TableOperations operations) {
+    CheckedOperations(TableOperations operations, String name) {
         this.operations = operations;
+        this.name = name;
     }
 
     @Override
@@ -79,14 +82,16 @@ final class CheckedOperations implements TableOperations {
             return;
         }
         added.forEach(snapshot -> unanswered.add(snapshot.snapshotId()));
+        TableMetadata committed = withProperties(base, changed, positions, added);
         try {
-            operations.commit(base, withProperties(base, changed, positions, added));
+            operations.commit(base, committed);
         } catch (RuntimeException unanswered) {
             if (unanswered instanceof CleanableFailure || !hasLanded(added, unanswered)) {
                 throw unanswered;
             }
         }
         added.forEach(snapshot -> unanswered.remove(snapshot.snapshotId()));
+        RecentTables.put(name, committed);
     }
 
     /** Looks in the table whether a commit succeeded: a server error or a cut connection does not tell. */

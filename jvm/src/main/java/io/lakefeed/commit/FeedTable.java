@@ -24,7 +24,8 @@ final class FeedTable extends BaseTable {
     }
 
     static FeedTable of(BaseTable table) {
-        return new FeedTable(new CheckedOperations(table.operations()), table.name(), table.reporter());
+        RecentTables.put(table.name(), table.operations().current());
+        return new FeedTable(new CheckedOperations(table.operations(), table.name()), table.name(), table.reporter());
     }
 
     /**

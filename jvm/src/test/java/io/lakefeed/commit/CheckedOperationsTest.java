@@ -26,7 +26,7 @@ class CheckedOperationsTest {
     private static final String FENCE = Ledger.FENCES + Tables.FEED;
 
     private final Store store = new Store();
-    private final CheckedOperations operations = new CheckedOperations(store);
+    private final CheckedOperations operations = new CheckedOperations(store, "lake.a.t");
 
     /** A catalog of one table in memory, which can fail before or after it stores a commit. */
     private static final class Store implements TableOperations {

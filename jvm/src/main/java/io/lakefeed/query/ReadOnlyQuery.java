@@ -1,0 +1,126 @@
+package io.lakefeed.query;
+
+import java.util.Locale;
+import java.util.Set;
+import org.apache.spark.sql.AnalysisException;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.PlanExpression;
+import org.apache.spark.sql.catalyst.plans.QueryPlan;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Refuses SQL that does more than read: statements that change tables, settings or the session, scripts, and functions
+ * that call any method of the JVM.
+ *
+ * <p>The parsed statement is checked, before its analysis: EXECUTE IMMEDIATE runs its text while it is analysed. Only
+ * operators that are known to read are accepted, so that a new kind of statement in Spark is refused.
+ */
+public final class ReadOnlyQuery {
+    private static final Set<String> OPERATORS = Set.of(
+            "Aggregate",
+            "AsOfJoin",
+            "Distinct",
+            "Except",
+            "Filter",
+            "Generate",
+            "GlobalLimit",
+            "Intersect",
+            "Join",
+            "LateralJoin",
+            "LocalLimit",
+            "LocalRelation",
+            "Offset",
+            "OneRowRelation",
+            "Pivot",
+            "Project",
+            "RelationTimeTravel",
+            "Repartition",
+            "RepartitionByExpression",
+            "ResolvedInlineTable",
+            "Sample",
+            "Sort",
+            "SubqueryAlias",
+            "Union",
+            "Unpivot",
+            "UnresolvedHaving",
+            "UnresolvedHint",
+            "UnresolvedInlineTable",
+            "UnresolvedRelation",
+            "UnresolvedSubqueryColumnAliases",
+            "UnresolvedTVFAliases",
+            "UnresolvedTableValuedFunction",
+            "UnresolvedWith",
+            "Window",
+            "WithWindowDefinition");
+
+    /** They call any static method of any class, such as {@code System.exit}. */
+    private static final Set<String> REFLECTIVE = Set.of("reflect", "try_reflect", "java_method");
+
+    private ReadOnlyQuery() {}
+
+    /**
+     * Returns what a statement does besides reading, as the name of Spark's operator or function; null if it only
+     * reads.
+     *
+     * @throws AnalysisException if it is no statement
+     */
+    public static String refusal(SparkSession spark, String sql) throws AnalysisException {
+        return refusal(((org.apache.spark.sql.classic.SparkSession) spark)
+                .sessionState()
+                .sqlParser()
+                .parsePlan(sql));
+    }
+
+    static String refusal(LogicalPlan plan) {
+        String name = plan.getClass().getSimpleName().replace("$", "");
+        return OPERATORS.contains(name) ? inside(plan) : name;
+    }
+
+    private static String inside(LogicalPlan plan) {
+        for (Expression each : CollectionConverters.asJava(plan.expressions())) {
+            String found = refusal(each);
+            if (found != null) {
+                return found;
+            }
+        }
+        for (LogicalPlan each : CollectionConverters.asJava(plan.children())) {
+            String found = refusal(each);
+            if (found != null) {
+                return found;
+            }
+        }
+        // The queries of WITH.
+        for (QueryPlan<?> each : CollectionConverters.asJava(plan.innerChildren())) {
+            String found = each instanceof LogicalPlan query ? refusal(query) : each.nodeName();
+            if (found != null) {
+                return found;
+            }
+        }
+        return null;
+    }
+
+    private static String refusal(Expression expression) {
+        if (expression instanceof UnresolvedFunction function) {
+            String name = function.nameParts().last().toLowerCase(Locale.ROOT);
+            if (REFLECTIVE.contains(name)) {
+                return name;
+            }
+        }
+        if (expression instanceof PlanExpression<?> subquery && subquery.plan() instanceof LogicalPlan query) {
+            String found = refusal(query);
+            if (found != null) {
+                return found;
+            }
+        }
+        for (Expression each : CollectionConverters.asJava(expression.children())) {
+            String found = refusal(each);
+            if (found != null) {
+                return found;
+            }
+        }
+        return null;
+    }
+}
