@@ -58,6 +58,20 @@ def unreadable(sql: str) -> str | None:
     return None if has_statement else "it is empty"
 
 
+def without_texts(sql: str) -> str:
+    """Return a statement with a blank for each comment, quoted text and quoted name."""
+    kept: list[str] = []
+    comments, position = 0, 0
+    while (found := _PIECE.search(sql, position)) is not None:
+        if not comments:
+            kept.append(sql[position : found.start()])
+        comments += (found[0] == "/*") - (found[0] == "*/" and comments > 0)
+        # Within a comment a quote opens no text.
+        position = found.start() + 1 if comments and found[0] != "/*" else found.end()
+        kept.append(found[0] if len(found[0]) == 1 and not comments else " ")
+    return "".join([*kept, "" if comments else sql[position:]])
+
+
 def _require_sql(sql: str) -> None:
     if (why := unreadable(sql)) is not None:
         raise ValueError(f"this is no SQL: {why}")

@@ -32,6 +32,9 @@ POLL_TURNS = 20
 """Each so many turns Spark itself is asked for its reports: a listener that was lost must not hide a batch."""
 DATA = "data"
 FILES_BY = ("PutObject", "CompleteMultipartUpload")
+WRITES = ("Put", "Copy", "Post", "List", "Create", "Upload", "Complete")
+"""How operations of S3 begin that stores charge as writes: PUT, COPY, POST and LIST."""
+FREE = ("Delete", "Abort")
 KEPT_OUTCOMES = 8
 
 
@@ -141,6 +144,8 @@ def requests_of(requests: S3Requests, budget: int | None) -> BatchRequests:
         bytes_out=requests.bytes_out,
         bytes_in=requests.bytes_in,
         data_files=files,
+        writes=sum(count.requests for count in requests.counts if count.operation.startswith(WRITES)),
+        reads=sum(count.requests for count in requests.counts if not count.operation.startswith((*WRITES, *FREE))),
         by_class=requests.by_key_class,
         budget=budget,
     )

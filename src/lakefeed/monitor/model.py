@@ -39,6 +39,8 @@ class BatchRequests:
 
     Attributes:
         data_files: data files that were written.
+        writes: PUT, COPY, POST and LIST, which stores charge together; ``reads`` GET, HEAD and others; deletions are in
+            neither, since they are free.
         by_class: requests by class of keys: data, metadata, offsets, commits, state and so on.
     """
 
@@ -47,6 +49,8 @@ class BatchRequests:
     bytes_out: int = 0
     bytes_in: int = 0
     data_files: int = 0
+    writes: int = 0
+    reads: int = 0
     by_class: Mapping[str, int] = field(default_factory=dict)
     budget: int | None = None
 
@@ -61,6 +65,8 @@ class BatchRequests:
             "bytes_out": self.bytes_out,
             "bytes_in": self.bytes_in,
             "data_files": self.data_files,
+            "writes": self.writes,
+            "reads": self.reads,
             "by_class": dict(self.by_class),
             "budget": self.budget,
         }

@@ -23,8 +23,8 @@ class _Found:
 class CachedRead:
     """One read, done only when it is asked for, and never twice at a time.
 
-    A caller waits for the read, and gets what was found before, or an error, if it takes longer than ``limit``: then the
-    read continues, and no other begins before it has ended.
+    A caller waits for the read, and gets what was found before, or an error, if it takes longer than ``limit``. Then
+    the read continues, and no other begins before it has ended.
 
     Args:
         read: finds the document.

@@ -83,6 +83,44 @@ class DeadLetterReader(Protocol):
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
         """Return the chosen letters by position; ``whole`` with key, value and headers, which may be large."""
 
+    def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
+        """Return so many of a feed's newest letters by reason, with samples whose content is cut to ``longest``."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """A record's key or value as far as it is shown; ``data`` is None for a null, ``size`` its length in bytes."""
+
+    data: bytes | None
+    size: int
+
+    @classmethod
+    def of(cls, data: bytes | None, longest: int) -> Content:
+        return cls(None, 0) if data is None else cls(bytes(data[:longest]), len(data))
+
+
+@dataclass(frozen=True)
+class RecentLetters:
+    """The newest dead letters by reason, the most frequent reason first.
+
+    Attributes:
+        reasons: for each kind of reason the number of its letters, and the newest of them as rows of the table, with
+            ``content``: key and value as ``Content``.
+        is_whole: whether there are no older letters.
+    """
+
+    reasons: tuple[tuple[str, int, tuple[dict[str, Any], ...]], ...] = ()
+    is_whole: bool = True
+
+
+def group_recent(letters: Sequence[dict[str, Any]], *, samples: int, is_whole: bool) -> RecentLetters:
+    """Group letters, newest first, by reason."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for letter in letters:
+        grouped.setdefault(kind_of(letter["reason"]), []).append(letter)
+    by_count = sorted(grouped.items(), key=lambda item: -len(item[1]))
+    return RecentLetters(tuple((kind, len(of), tuple(of[:samples])) for kind, of in by_count), is_whole)
+
 
 @dataclass(frozen=True)
 class Kind:

@@ -21,11 +21,13 @@ from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FE
 from lakefeed.ledger.step_back import StepBack, letters_ahead, step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
+from lakefeed.sinks.dead_letters.recent import SMALL, TIMES, read_recent
 from lakefeed.sinks.dead_letters.store import (
     RECORD_COLUMNS,
     DeadLetterFilter,
     DeadLetterStore,
     Judge,
+    RecentLetters,
     SourceCommit,
     time_of,
     with_bad_timestamp,
@@ -55,11 +57,6 @@ AND (:requested_reason IS NULL
   OR contains(reason, :plain_reason) OR contains(regexp_replace(reason, '[0-9]+', '#'), :plain_reason))"""
 
 
-TIMES = ("timestamp", "failed_at")
-SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
-"""Columns without what may be large."""
-
-
 class TableReader:
     """Reads a dead-letter table without Spark."""
 
@@ -84,6 +81,12 @@ class TableReader:
         for letter in found:
             letter.update({name: time_of(letter[name]) for name in TIMES})
         return sorted(found, key=lambda letter: (letter["topic"], letter["partition"], letter["offset"]))
+
+    def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
+        """Read the newest files only, first the columns that are small, then the content of the samples."""
+        return read_recent(
+            open_table(self.name, connections=self._connections), feed, most=most, samples=samples, longest=longest
+        )
 
 
 class DeadLetterTable(DeadLetterStore):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,11 +32,14 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import (
+    Content,
     DeadLetterFilter,
     DeadLetterStore,
     Judge,
+    RecentLetters,
     SourceCommit,
     TopicCreation,
+    group_recent,
     time_of,
     with_bad_timestamp,
 )
@@ -106,16 +109,24 @@ class TopicReader:
         self.name = name
         self._cluster = cluster
 
-    def letters(self, feed: str) -> list[DeadLetter]:
+    def letters(
+        self,
+        feed: str,
+        *,
+        starts: Mapping[int, int] | None = None,
+        seen: Callable[[DeadLetter, Any], None] = lambda letter, message: None,
+    ) -> list[DeadLetter]:
         """Read the topic to its end; return the letters of a feed that are not gone, by the position of their records.
 
-        Memory: a ``DeadLetter`` for each letter that is in the topic, the gone ones too.
+        Memory: a ``DeadLetter`` for each letter that is in the topic, the gone ones too. ``starts`` are the offsets of
+        the topic to begin at, ``seen`` is called with each letter and its message.
         """
         latest: dict[Position, DeadLetter] = {}
         notes: dict[tuple[Position, int], set[tuple[str, str]]] = {}
-        for message in scan(self._cluster, self.name):
+        for message in scan(self._cluster, self.name, starts=starts):
             headers = message.headers() or ()
             if (letter := _letter(message, headers, feed)) is not None:
+                seen(letter, message)
                 known = latest.get(letter.record)
                 if known is None or known.failed_at < letter.failed_at:
                     latest[letter.record] = letter
@@ -158,6 +169,23 @@ class TopicReader:
             if not by_place:
                 break
         return [rows[letter.record] for letter in found if letter.record in rows]
+
+    def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
+        """Read the newest messages of each partition only: notes that a letter is gone come behind it, in the same."""
+        topics = Topics(self._cluster.bootstrap_servers, options=dict(self._cluster.options))
+        parts = topics.describe(self.name).partitions
+        starts = {part.id: max(part.start_offset, part.end_offset - most) for part in parts}
+        records: dict[tuple[int, int], tuple[Content, Content]] = {}
+
+        def keep(letter: DeadLetter, message: Any) -> None:
+            records[letter.place] = Content.of(message.key(), longest), Content.of(message.value(), longest)
+
+        letters = self.letters(feed, starts=starts, seen=keep)
+        newest = sorted(letters, key=lambda letter: (letter.failed_at, letter.record), reverse=True)[:most]
+        content = {letter.record: records[letter.place] for letter in newest}
+        rows = [{**letter.as_dict(), "content": content[letter.record]} for letter in newest]
+        is_whole = len(newest) == len(letters) and all(starts[part.id] == part.start_offset for part in parts)
+        return group_recent(rows, samples=samples, is_whole=is_whole)
 
     def positions(
         self, feed: str, batch_id: int, *, starts: Mapping[int, int] | None = None, since: float | None = None

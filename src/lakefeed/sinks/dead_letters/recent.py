@@ -1,0 +1,82 @@
+"""Reads the newest letters of a dead-letter table, however many there are and however large they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.sinks.dead_letters.store import Content, RecentLetters, group_recent, time_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table import FileScanTask, Table
+
+TIMES = ("timestamp", "failed_at")
+SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
+"""Columns without what may be large."""
+POSITION = ("topic", "partition", "offset")
+
+
+def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
+    """Return so many of a feed's newest letters by reason: see ``DeadLetterReader.recent``."""
+    from pyiceberg.expressions import And, EqualTo, Or
+
+    equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
+    of_feed = equal("feed", feed)
+    tasks = list(table.scan(row_filter=of_feed).plan_files())
+    chosen = _newest(table, tasks, most=most)
+    letters = _read(table, chosen, of_feed, SMALL)
+    letters.sort(key=lambda letter: (letter["failed_at"], *(letter[name] for name in POSITION)), reverse=True)
+    is_whole = len(chosen) == len(tasks) and len(letters) <= most
+    letters = letters[:most]
+    found = group_recent(letters, samples=samples, is_whole=is_whole)
+    sampled = [letter for _, _, of_reason in found.reasons for letter in of_reason]
+    if sampled:
+        at = [reduce(And, (equal(name, letter[name]) for name in POSITION)) for letter in sampled]
+        content = {
+            tuple(letter[name] for name in POSITION): (
+                Content.of(letter["key"], longest),
+                Content.of(letter["value"], longest),
+            )
+            for letter in _read(table, chosen, And(of_feed, reduce(Or, at)), (*POSITION, "key", "value"))
+        }
+        nothing = Content(None, 0), Content(None, 0)
+        for letter in sampled:
+            letter["content"] = content.get(tuple(letter[name] for name in POSITION), nothing)
+    for letter in letters:
+        letter.update({name: time_of(letter[name]) for name in TIMES})
+    return found
+
+
+def _newest(table: Table, tasks: Sequence[FileScanTask], *, most: int) -> list[FileScanTask]:
+    """Return the files with the newest letters, so many that they have ``most`` of them."""
+    field = table.schema().find_field("failed_at").field_id
+
+    def failed_at(task: FileScanTask) -> int:
+        bound = task.file.upper_bounds.get(field) if task.file.upper_bounds else None
+        # A file without bounds may have the newest.
+        return int.from_bytes(bound, "little", signed=True) if bound else 2**63
+
+    chosen: list[FileScanTask] = []
+    count = 0
+    for task in sorted(tasks, key=failed_at, reverse=True):
+        if count >= most:
+            break
+        chosen.append(task)
+        count += task.file.record_count
+    return chosen
+
+
+def _read(table: Table, tasks: Sequence[FileScanTask], rows: Any, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Read columns of these files; times are microseconds, since Arrow refuses to make a date of each."""
+    import pyarrow as pa
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    if not tasks:
+        return []
+    scan = ArrowScan(table.metadata, table.io, table.schema().select(*columns), rows)
+    found = scan.to_table(tasks)
+    for name in TIMES:
+        if name in columns:
+            found = found.set_column(found.column_names.index(name), name, found[name].cast(pa.int64()))
+    return list(found.to_pylist())
