@@ -26,14 +26,7 @@ Readers = Iterable[tuple[str, DeadLetterReader]]
 
 def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers], *, now: float) -> dict[str, Any]:
     """Return the newest dead letters; ``readers`` yields the feeds of the ledger, with where their letters are."""
-    document: dict[str, Any] = {
-        "reasons": [],
-        "complete": True,
-        "taken_at": iso(now),
-        "replayable": replayable(config),
-        "kept": None,
-        "error": None,
-    }
+    document = no_dead_letters(config, now=now)
     if config.dead_letters is None:
         return document
     document["kept"] = "table" if config.dead_letters.table is not None else "topic"
@@ -61,6 +54,18 @@ def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers]
     document["complete"] &= len(counts) <= MOST_REASONS
     document["error"] = "; ".join(errors) or None
     return document
+
+
+def no_dead_letters(config: PipelineConfig, *, now: float) -> dict[str, Any]:
+    """Return the document of a feed without dead letters."""
+    return {
+        "reasons": [],
+        "complete": True,
+        "taken_at": iso(now),
+        "replayable": replayable(config),
+        "kept": None,
+        "error": None,
+    }
 
 
 def replayable(config: PipelineConfig) -> bool:

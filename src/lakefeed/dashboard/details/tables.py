@@ -1,8 +1,8 @@
 """Files, bytes and snapshots of a feed's tables, from metadata that the driver has in memory.
 
 Each batch loads its table and commits to it, so the JVM knows the table's metadata: to show it costs no request
-(``io.lakefeed.commit.RecentTables``). A table that this driver has not loaded yet is opened with pyiceberg, which reads one
-metadata file; of REST catalogs none. No manifest is read.
+(``io.lakefeed.commit.RecentTables``). A table that this driver has not loaded yet is opened with pyiceberg, which reads
+one metadata file; of REST catalogs none. No manifest is read.
 """
 
 from __future__ import annotations

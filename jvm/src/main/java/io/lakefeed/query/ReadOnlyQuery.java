@@ -34,6 +34,7 @@ public final class ReadOnlyQuery {
             "LocalRelation",
             "Offset",
             "OneRowRelation",
+            "PipeOperator",
             "Pivot",
             "Project",
             "RelationTimeTravel",

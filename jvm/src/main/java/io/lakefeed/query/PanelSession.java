@@ -1,0 +1,51 @@
+package io.lakefeed.query;
+
+import java.util.Map;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * A session of its own for the queries of a dashboard's panels, in the application of the feed.
+ *
+ * <p>Settings that a panel needs do not reach the batches, and those that a batch sets for its own statements do not
+ * reach the panels.
+ */
+public final class PanelSession {
+    /**
+     * A task that runs is not interrupted for another: with one task at a time a panel takes one core from a batch.
+     * Without substitution no text of a query can name a setting, which may be a secret.
+     */
+    private static final Map<String, String> SETTINGS = Map.of(
+            "spark.sql.shuffle.partitions", "1",
+            "spark.sql.leafNodeDefaultParallelism", "1",
+            "spark.sql.adaptive.enabled", "true",
+            "spark.sql.variable.substitute", "false");
+
+    private PanelSession() {}
+
+    /** Returns a copy of a session, with its catalogs and secrets. */
+    public static SparkSession of(SparkSession session) {
+        SparkSession copy = ((org.apache.spark.sql.classic.SparkSession) session).cloneSession();
+        SETTINGS.forEach((key, value) -> copy.conf().set(key, value));
+        return copy;
+    }
+
+    /** Gives the copy the temporary views that the session has now. */
+    public static void takeViews(SparkSession session, SparkSession copy) {
+        SessionCatalog from = catalog(session);
+        SessionCatalog to = catalog(copy);
+        for (String name : CollectionConverters.asJava(from.getTempViewNames())) {
+            from.getRawTempView(name).foreach(view -> {
+                to.createTempView(name, view, true);
+                return null;
+            });
+        }
+    }
+
+    private static SessionCatalog catalog(SparkSession session) {
+        return ((org.apache.spark.sql.classic.SparkSession) session)
+                .sessionState()
+                .catalog();
+    }
+}
