@@ -1,0 +1,99 @@
+// Asks the server. An answer 401 leads to the login; any other refusal is an ApiError with the server's words.
+
+/** @typedef {{user: string | null, role: "viewer" | "operator", csrf: string | null, login_required: boolean}} Session */
+
+const LIMIT_MS = 20_000;
+/** @type {Session | null} */
+let session = null;
+
+export class ApiError extends Error {
+  /**
+   * @param {number} status 0 if the server did not answer
+   * @param {string} message
+   * @param {string | null} [hint]
+   */
+  constructor(status, message, hint = null) {
+    super(message);
+    this.status = status;
+    this.hint = hint;
+  }
+
+  /** The error and what to do next, as one text. */
+  get text() {
+    return this.hint ? `${this.message}: ${this.hint}` : this.message;
+  }
+}
+
+/** @returns {Promise<Session>} */
+export async function loadSession() {
+  session = await get("/api/session");
+  return /** @type {Session} */ (session);
+}
+
+/** Whether this user may steer feeds. */
+export function isOperator() {
+  return session?.role === "operator";
+}
+
+/**
+ * @param {string} path
+ * @param {number} [limit] milliseconds
+ * @returns {Promise<any>}
+ */
+export function get(path, limit = LIMIT_MS) {
+  return ask(path, { method: "GET" }, limit);
+}
+
+/**
+ * @param {string} feed
+ * @param {string} what
+ */
+export function ofFeed(feed, what) {
+  return get(`/api/feeds/${encodeURIComponent(feed)}/${what}`);
+}
+
+/**
+ * Ask for an action; resolves with the event that logs it.
+ * @param {string} feed
+ * @param {Record<string, unknown>} request
+ */
+export function act(feed, request) {
+  return ask(
+    `/api/feeds/${encodeURIComponent(feed)}/actions`,
+    {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-CSRF-Token": session?.csrf ?? "" },
+      body: JSON.stringify(request),
+    },
+    LIMIT_MS,
+  );
+}
+
+/** Log out, and go to the login. */
+export async function logOut() {
+  await fetch("/logout", { method: "POST", headers: { "X-CSRF-Token": session?.csrf ?? "" } }).catch(() => null);
+  location.assign("/login");
+}
+
+/**
+ * @param {string} path
+ * @param {RequestInit} options
+ * @param {number} limit
+ */
+async function ask(path, options, limit) {
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, signal: AbortSignal.timeout(limit), credentials: "same-origin" });
+  } catch {
+    throw new ApiError(0, "the server does not answer", "the page tries again by itself");
+  }
+  if (answer.status === 401) {
+    location.assign(`/login${location.hash}`);
+    throw new ApiError(401, "a login is required");
+  }
+  const content = await answer.json().catch(() => null);
+  if (!answer.ok) {
+    throw new ApiError(answer.status, content?.error ?? `the server answers with status ${answer.status}`, content?.hint);
+  }
+  return content;
+}

@@ -1,0 +1,92 @@
+// The history of one feed in the page: points of the time that is shown, and the newest batches whole.
+
+const MOST_POINTS = 1500;
+const MOST_BATCHES = 100;
+/** Phases that do not overlap, in the order of a batch. "add" is the sum of some, "rows" and "write …" parts of one. */
+export const PHASES = ["plan", "check", "write", "dead_letters", "publish", "log", "other"];
+
+/**
+ * @typedef {object} Moment
+ * @property {number} at seconds since 1970
+ * @property {number | null} input
+ * @property {number | null} processing
+ * @property {number | null} lag
+ * @property {number | null} lagSeconds
+ * @property {number | null} requests a batch
+ */
+
+export class History {
+  /** @param {number} seconds the time that is shown */
+  constructor(seconds) {
+    this.seconds = seconds;
+    /** @type {Moment[]} */
+    this.moments = [];
+    /** @type {any[]} */
+    this.batches = [];
+    this.before = 0;
+  }
+
+  /** @param {{points: any[], batches: any[]}} content */
+  load({ points, batches }) {
+    this.moments = [];
+    this.before = 0;
+    for (const point of points) this.addPoint(point);
+    this.batches = batches.slice(-MOST_BATCHES);
+  }
+
+  /** @param {any} point */
+  addPoint(point) {
+    const at = Date.parse(point.at) / 1000;
+    const since = this.before ? at - this.before : point.seconds;
+    this.before = at;
+    this.moments.push({
+      at,
+      input: since > 0 ? point.records / since : null,
+      processing: point.seconds > 0 ? point.records / point.seconds : null,
+      lag: point.lag,
+      lagSeconds: point.lag_seconds,
+      requests: point.requests === null || point.requests === undefined ? null : point.requests / Math.max(1, point.batches),
+    });
+  }
+
+  /** @param {any} batch */
+  addBatch(batch) {
+    const last = this.batches.at(-1);
+    if (last && last.batch === batch.batch && last.finished_at === batch.finished_at) return;
+    this.batches.push(batch);
+    if (this.batches.length > MOST_BATCHES) this.batches.shift();
+    this.addPoint({ ...batch, at: batch.finished_at, batches: 1, requests: batch.requests?.total ?? null });
+    if (this.moments.length > MOST_POINTS) this.thin();
+  }
+
+  /** Every second one of the older half is left out: a page that is open for days does not grow. */
+  thin() {
+    const half = MOST_POINTS / 2;
+    this.moments = this.moments.filter((_, at) => at > half || at % 2 === 0);
+  }
+
+  /**
+   * Return the moments within the time that is shown, up to now by the server's clock.
+   * @param {number} now
+   */
+  recent(now) {
+    return this.moments.filter((moment) => moment.at >= now - this.seconds);
+  }
+
+  /** The seconds of each phase of the newest batches, with what no phase has. */
+  phases() {
+    const batches = this.batches.slice(-60);
+    const columns = PHASES.map((name) =>
+      batches.map((batch) => (name === "other" ? rest(batch) : (batch.phases?.[name] ?? 0))),
+    );
+    // After a move a batch can have a number from before: then they are counted.
+    const isRising = batches.every((batch, at) => at === 0 || batch.batch > batches[at - 1].batch);
+    return [batches.map((batch, at) => (isRising ? batch.batch : at + 1)), ...columns];
+  }
+}
+
+/** @param {any} batch */
+function rest(batch) {
+  const known = PHASES.reduce((sum, name) => sum + (batch.phases?.[name] ?? 0), 0);
+  return Math.max(0, batch.seconds - known);
+}

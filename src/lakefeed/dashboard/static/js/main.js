@@ -1,0 +1,149 @@
+// The page: routes, the connection, and the settings in its header.
+
+import { isOperator, loadSession, logOut } from "./api.js";
+import { announce, fill, h, setText } from "./dom.js";
+import { clock, duration, keep, kept, onZone, switchZone, zoneIsLocal, zoneName } from "./format.js";
+import { Stream } from "./stream.js";
+import { FeedView } from "./views/feed.js";
+import { ListView } from "./views/list.js";
+
+/**
+ * @typedef {object} View
+ * @property {string | null} feed whose events it follows
+ * @property {(kind: string, content: any) => void} onEvent
+ * @property {() => void} load reads everything anew
+ * @property {(path: string[]) => boolean} [go] goes to another part of itself
+ * @property {() => void} [redraw] after a change of theme or zone
+ * @property {() => void} close
+ */
+
+const main = byId("main");
+const banner = byId("banner");
+/** @type {View | null} */
+let view = null;
+let lostTimer = 0;
+
+const stream = new Stream({
+  onEvent: (kind, content) => view?.onEvent(kind, content),
+  onOpen: connected,
+  onLost: lost,
+});
+
+/** @param {string} id */
+function byId(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
+}
+
+/** The parts of the address after the hash, decoded. */
+function route() {
+  return location.hash
+    .replace(/^#\/?/, "")
+    .split("/")
+    .filter(Boolean)
+    .map((part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
+}
+
+function show() {
+  const [kind, feed, ...rest] = route();
+  const wanted = kind === "feed" && feed !== undefined ? feed : null;
+  if (view !== null && view.feed === wanted && (wanted === null || view.go?.(rest))) return;
+  const isFirst = view === null;
+  view?.close();
+  view = wanted === null ? new ListView(main) : new FeedView(main, wanted, rest);
+  stream.follow(wanted);
+  view.load();
+  scrollTo(0, 0);
+  // A reader of the screen is told of the new view; at the first one the browser does that.
+  if (!isFirst) main.focus({ preventScroll: true });
+}
+
+function connected() {
+  clearInterval(lostTimer);
+  const wasLost = !banner.hidden;
+  banner.hidden = true;
+  document.documentElement.dataset.link = "open";
+  setText(byId("link-text"), "live");
+  if (wasLost) {
+    announce("The connection is back.");
+    void loadSession().then(showUser, () => null);
+    view?.load();
+  }
+}
+
+/** @param {Date} since */
+function lost(since) {
+  clearInterval(lostTimer);
+  document.documentElement.dataset.link = "lost";
+  setText(byId("link-text"), "connection lost");
+  const tell = () => {
+    const text = `Connection lost since ${clock(since)} ${zoneName()}. What you see is from then; the page tries again by itself.`;
+    if (banner.hidden) {
+      fill(banner, h("span", null, text), " ", h("span", { id: "lost-for", "aria-hidden": "true" }));
+      banner.hidden = false;
+    }
+    setText(byId("lost-for"), `(${duration(Math.round((Date.now() - since.getTime()) / 1000))})`);
+  };
+  tell();
+  lostTimer = setInterval(tell, 1000);
+}
+
+/** @param {import("./api.js").Session} session */
+function showUser(session) {
+  fill(byId("user"), session.user ? h("bdi", null, session.user) : "", session.login_required || !isOperator() ? ` (${session.role})` : "");
+  byId("logout").hidden = !session.login_required;
+}
+
+function settings() {
+  const zone = byId("zone");
+  const nameZone = () => setText(zone, zoneIsLocal() ? "Local time" : "UTC");
+  zone.addEventListener("click", switchZone);
+  onZone(() => {
+    nameZone();
+    announce(`Times are in ${zoneName()}.`);
+    view?.redraw?.();
+  });
+  nameZone();
+
+  const theme = byId("theme");
+  const names = ["auto", "light", "dark"];
+  const nameTheme = () => setText(theme, `Theme: ${document.documentElement.dataset.theme ?? "auto"}`);
+  theme.addEventListener("click", () => {
+    const next = names[(names.indexOf(kept("lakefeed.theme") ?? "auto") + 1) % names.length];
+    keep("lakefeed.theme", next === "auto" ? null : next);
+    if (next === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    nameTheme();
+    view?.redraw?.();
+  });
+  nameTheme();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view?.redraw?.());
+
+  byId("logout").addEventListener("submit", (event) => {
+    event.preventDefault();
+    void logOut();
+  });
+  byId("skip").addEventListener("click", (event) => {
+    // The hash is the page's route.
+    event.preventDefault();
+    main.focus();
+  });
+}
+
+async function start() {
+  settings();
+  addEventListener("hashchange", show);
+  try {
+    showUser(await loadSession());
+  } catch (error) {
+    if (error instanceof Error && "status" in error && error.status === 401) return;
+  }
+  show();
+}
+
+void start();

@@ -1,0 +1,58 @@
+// A part that reads one document when it is looked at, and again now and then while it is.
+
+import { ApiError, ofFeed } from "../api.js";
+import { fill, h, section } from "../dom.js";
+
+const EVERY_MS = 10_000;
+
+export class DetailPart {
+  /**
+   * @param {string} feed
+   * @param {{title: string, what: string, every?: number}} options
+   */
+  constructor(feed, { title, what, every = EVERY_MS }) {
+    this.feed = feed;
+    this.what = what;
+    /** @type {any} */
+    this.content = null;
+    this.text = "";
+    this.problem = h("p", { class: "note warn", hidden: true });
+    this.place = h("div", { class: "steps" }, h("p", { class: "empty" }, "Loading …"));
+    this.element = section(title, this.problem, this.place);
+    this.timer = setInterval(() => document.visibilityState === "visible" && this.load(), every);
+  }
+
+  async load() {
+    try {
+      const content = await ofFeed(this.feed, this.what);
+      this.problem.hidden = true;
+      this.take(content);
+    } catch (error) {
+      this.problem.textContent = error instanceof ApiError ? error.text : "it cannot be shown";
+      this.problem.hidden = false;
+      if (this.content === null) fill(this.place);
+    }
+  }
+
+  /** @param {any} content */
+  take(content) {
+    const { taken_at: _, ...rest } = content;
+    const text = JSON.stringify(rest);
+    // What has not changed is left alone: an open table stays open, a selection selected.
+    if (text === this.text) return;
+    this.text = text;
+    this.content = content;
+    this.redraw();
+  }
+
+  redraw() {
+    if (this.content !== null) this.show(this.content);
+  }
+
+  /** @param {any} _content */
+  show(_content) {}
+
+  close() {
+    clearInterval(this.timer);
+  }
+}
