@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.argument("file", type=click.Path(path_type=Path), default="pipeline.yaml")
 @click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Override one setting; repeatable.")
 @click.option("--connect", is_flag=True, help="Also ask broker, registry, S3 store and catalog.")
 @click.option("--static", is_flag=True, help="Read the file alone: import, run and ask nothing, no environment.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of pipeline files instead.")
 @output_option
-def check(file: Path | None, overrides: tuple[str, ...], connect: bool, static: bool, schema: bool) -> None:
+def check(file: Path, overrides: tuple[str, ...], connect: bool, static: bool, schema: bool) -> None:
     """Find every mistake in a pipeline file. A transform is looked at by a Spark of its own; no record is read.
 
     A pipeline file is code: its Python functions are imported. --static imports, runs and asks nothing, and reads no
@@ -45,8 +45,6 @@ def check(file: Path | None, overrides: tuple[str, ...], connect: bool, static: 
 
         echo(json.dumps(json_schema(), indent=2))
         return
-    if file is None:
-        raise click.UsageError("Missing argument 'FILE'.")
     if static and connect:
         raise click.UsageError("--static asks nothing, and --connect asks what the file points at: give one.")
     problems = _problems(file, overrides, static=static, connect=connect)

@@ -78,7 +78,7 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any)
 
 
 @dead_letters.command()
-@pipeline_argument
+@click.argument("pipeline", type=FILE)
 @click.argument("position")
 @click.option("--value-file", type=FILE, help="Write the value's bytes there.")
 @click.option("--topic", help="Instead of TOPIC: in the position.")

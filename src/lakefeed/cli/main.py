@@ -41,6 +41,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "Count S3 requests against a real MinIO, and compare."),
     "conf": ("conf", "Print the Spark settings for spark-submit."),
     "jars": ("jars", "Fetch and verify the locked jars."),
+    "doctor": ("doctor", "Examine this machine: Java, Python, Spark, jars, memory, disk, clock."),
+    "completion": ("completion", "Complete commands and options in bash, zsh or fish."),
 }
 
 # On a signal they complete their current work, with status 0.
@@ -76,6 +78,8 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, package_name="lakefeed")
 def root() -> None:
     """Lands Kafka topics in lakehouse tables on S3-compatible storage, with Spark.
+
+    Commands that take a pipeline file read pipeline.yaml of this folder where none is named.
 
     Set LAKEFEED_DEBUG=1 to see stack traces.
     """

@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
-pipeline_argument = click.argument("pipeline", type=FILE)
+pipeline_argument = click.argument("pipeline", type=FILE, default="pipeline.yaml")
 set_option = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
 topic_option = click.option("--topic", help="Where each topic has a table of its own: this one only.")
 master_option = click.option("--master", help="Spark master.  [default: local[*]]")

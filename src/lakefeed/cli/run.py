@@ -123,11 +123,11 @@ def _exit(status: int) -> None:
 
 def _print(name: str, summary: lakefeed.RunSummary) -> None:
     echo(
-        f"{name}: {summary.batches} batches, {summary.records:,} records, "
+        f"{name}: {_batches(summary.batches)}, {summary.records:,} records, "
         f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "
         f"{sum(summary.s3_requests.values())} S3 requests"
         + (f"; {summary.repeated:,} of the rows may be there twice" if summary.repeated else "")
-        + (f"; {summary.batches_over_budget} batches over their budget" if summary.batches_over_budget else "")
+        + (f"; {_batches(summary.batches_over_budget)} over budget" if summary.batches_over_budget else "")
     )
     failed = [table for table in summary.tables if table.failure]
     if summary.tables:
@@ -136,6 +136,10 @@ def _print(name: str, summary: lakefeed.RunSummary) -> None:
         echo(f"  the sink '{sink}' waits: {why}", fg="red")
     for table in failed:
         echo(f"  {table.topic}: {table.failure}", fg="red")
+
+
+def _batches(count: int) -> str:
+    return "1 batch" if count == 1 else f"{count} batches"
 
 
 def _batch_text(name: str, landed: BatchSummary) -> str:

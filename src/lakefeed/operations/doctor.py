@@ -1,0 +1,241 @@
+"""Looks for what keeps lakefeed from running well on this machine, before anything is started.
+
+It asks this machine alone, but for the clock of a store that the environment names. What a pipeline file points at is
+the matter of ``lakefeed check --connect``.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from lakefeed.clients.environment import default_environment, default_home
+from lakefeed.clients.spark.driver_jvm import require_java
+from lakefeed.clients.spark.jars import cache_directory, read_lock
+from lakefeed.errors import LakefeedError
+
+Verdict = Literal["ok", "warning", "error"]
+
+SPARK_LINE = "4.1."
+GIB = 1 << 30
+LEAST_MEMORY, USUAL_MEMORY = 2 * GIB, 4 * GIB
+LEAST_DISK, USUAL_DISK = 1 * GIB, 5 * GIB
+OPEN_FILES = 4096
+SKEW_SECONDS, MOST_SKEW_SECONDS = 30.0, 900.0
+"""Servers of S3 refuse a request whose time differs by more than 15 minutes from theirs."""
+EXTRAS = {"pyiceberg": "read", "duckdb": "read", "pandas": "pandas", "psycopg": "postgresql", "pymysql": "mariadb"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """One thing that was looked at; ``hint`` says what to do unless it is ok."""
+
+    name: str
+    verdict: Verdict
+    what: str
+    hint: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def examine() -> list[Diagnosis]:
+    """Look at everything; nothing that is looked at can end the examination."""
+    findings: list[Diagnosis] = []
+    for look in (_python, _java, _spark, _extras, _jars, _memory, _cores, _disk, _temporary, _files, _names, _clock):
+        try:
+            findings += look()
+        except (OSError, ValueError, LakefeedError) as error:
+            findings.append(
+                Diagnosis(name=look.__name__.strip("_"), verdict="warning", what=f"cannot be told: {error}")
+            )
+    return findings
+
+
+def _python() -> Iterator[Diagnosis]:
+    what = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    yield Diagnosis(name="python", verdict="ok", what=what)
+
+
+def _java() -> Iterator[Diagnosis]:
+    try:
+        yield Diagnosis(name="java", verdict="ok", what=str(require_java()))
+    except LakefeedError as error:
+        where = f" ({error.where})" if error.where else ""
+        yield Diagnosis(name="java", verdict="error", what=f"{error.what}{where}", hint=error.hint)
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _spark() -> Iterator[Diagnosis]:
+    found = _installed("pyspark")
+    hint = "pip install 'lakefeed[spark]'"
+    if found is None:
+        yield Diagnosis(name="spark", verdict="error", what="PySpark is not installed", hint=hint)
+    elif not found.startswith(SPARK_LINE):
+        what = f"PySpark {found} is not of the line {SPARK_LINE}x, which lakefeed's jars are made for"
+        yield Diagnosis(name="spark", verdict="error", what=what, hint=hint)
+    else:
+        yield Diagnosis(name="spark", verdict="ok", what=f"PySpark {found}")
+
+
+def _extras() -> Iterator[Diagnosis]:
+    there = [f"{package} {found}" for package in EXTRAS if (found := _installed(package))]
+    missing = sorted({extra for package, extra in EXTRAS.items() if _installed(package) is None})
+    what = ", ".join(there) or "none"
+    if missing:
+        what += f"; not installed, needed for some tasks only: lakefeed[{','.join(missing)}]"
+    yield Diagnosis(name="extras", verdict="ok", what=what)
+
+
+def _jars() -> Iterator[Diagnosis]:
+    artifacts = read_lock().of(["spark"])
+    missing = [artifact for artifact in artifacts if not artifact.path.exists()]
+    if not missing:
+        yield Diagnosis(name="jars", verdict="ok", what=f"{len(artifacts)} in {cache_directory() / 'jars'}")
+        return
+    size = sum(artifact.size for artifact in missing) / 1e6
+    what = f"{len(missing)} of {len(artifacts)} are not fetched yet ({size:,.0f} MB)"
+    yield Diagnosis(
+        name="jars", verdict="warning", what=what, hint="the first start fetches them, or: lakefeed jars fetch"
+    )
+
+
+def _memory() -> Iterator[Diagnosis]:
+    free = _free_memory()
+    if free is None:
+        yield Diagnosis(name="memory", verdict="ok", what="not known on this system")
+        return
+    verdict = _grade(free, least=LEAST_MEMORY, usual=USUAL_MEMORY)
+    hint = "a local run takes 2 to 4 GB: end other programs, or lower spark.driver.memory in the pipeline file"
+    yield Diagnosis(name="memory", verdict=verdict, what=f"{free / GIB:.1f} GiB free", hint=_unless_ok(verdict, hint))
+
+
+def _free_memory() -> int | None:
+    """Return the bytes that a process can still take: the machine's, or what its container leaves."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    except OSError:
+        return None
+    free = int(lines["MemAvailable"].split()[0]) * 1024
+    try:
+        most = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    return free if most == "max" else min(free, int(most) - used)
+
+
+def _cores() -> Iterator[Diagnosis]:
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    verdict: Verdict = "ok" if count > 1 else "warning"
+    hint = "one core decodes, writes and runs the servers in turn: two or more are better"
+    yield Diagnosis(name="cores", verdict=verdict, what=str(count), hint=_unless_ok(verdict, hint))
+
+
+def _disk() -> Iterator[Diagnosis]:
+    for name, folder in (("cache", cache_directory()), ("home", default_home())):
+        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        if not os.access(there, os.W_OK):
+            hint = f"make it writable, or set LAKEFEED_{name.upper()} to another folder"
+            yield Diagnosis(name=name, verdict="error", what=f"{there} cannot be written to", hint=hint)
+            continue
+        free = shutil.disk_usage(there).free
+        verdict = _grade(free, least=LEAST_DISK, usual=USUAL_DISK)
+        hint = f"make room there, or set LAKEFEED_{name.upper()} to a folder with more"
+        what = f"{folder}, {free / GIB:.1f} GiB free"
+        yield Diagnosis(name=name, verdict=verdict, what=what, hint=_unless_ok(verdict, hint))
+
+
+def _temporary() -> Iterator[Diagnosis]:
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    verdict = _grade(free, least=LEAST_DISK, usual=USUAL_DISK)
+    what, hint = f"{folder}, {free / GIB:.1f} GiB free", "Spark shuffles there: make room, or set TMPDIR"
+    if os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
+        verdict, what = "warning", f"{folder} is mounted noexec"
+        hint = "codecs load native code from there: spark.driver.extraJavaOptions: -Djava.io.tmpdir=/another/folder"
+    yield Diagnosis(name="temporary files", verdict=verdict, what=what, hint=_unless_ok(verdict, hint))
+
+
+def _files() -> Iterator[Diagnosis]:
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_enough = soft == resource.RLIM_INFINITY or soft >= OPEN_FILES
+    hint = f"ulimit -n {OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)}"
+    verdict: Verdict = "ok" if is_enough else "warning"
+    yield Diagnosis(name="open files", verdict=verdict, what=f"{soft} at most", hint=_unless_ok(verdict, hint))
+
+
+def _names() -> Iterator[Diagnosis]:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+    host = socket.gethostname()
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        hint = f"add '127.0.1.1 {host}' to /etc/hosts, or set SPARK_LOCAL_HOSTNAME=localhost"
+        what = f"the name of this machine, {host}, has no address: Spark asks for it at the start"
+        yield Diagnosis(name="network", verdict="warning", what=what, hint=hint)
+    else:
+        yield Diagnosis(name="network", verdict="ok", what=f"{host}, 127.0.0.1")
+
+
+def _clock() -> Iterator[Diagnosis]:
+    endpoint = default_environment().get("AWS_ENDPOINT_URL_S3")
+    if not endpoint:
+        what = "not compared: AWS_ENDPOINT_URL_S3 names no store, and no local stack runs"
+        yield Diagnosis(name="clock", verdict="ok", what=what)
+        return
+    skew = _skew(endpoint)
+    if skew is None:
+        yield Diagnosis(name="clock", verdict="warning", what="not compared: the store does not answer with its time")
+        return
+    verdict: Verdict = "ok" if abs(skew) < SKEW_SECONDS else "error" if abs(skew) > MOST_SKEW_SECONDS else "warning"
+    hint = "set the clock (chrony, systemd-timesyncd): S3 refuses requests that are 15 minutes off"
+    what = f"{skew:+.0f} s against the store"
+    yield Diagnosis(name="clock", verdict=verdict, what=what, hint=_unless_ok(verdict, hint))
+
+
+def _skew(endpoint: str, *, now: Callable[[], float] = time.time) -> float | None:
+    """Return by how much this machine's clock is ahead of a server's; None if that does not say its time."""
+    parts = urlsplit(endpoint)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=3)
+    try:
+        connection.request("HEAD", "/")
+        date = connection.getresponse().headers.get("Date")
+        return None if date is None else now() - parsedate_to_datetime(date).timestamp()
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+
+
+def _grade(amount: float, *, least: float, usual: float) -> Verdict:
+    return "error" if amount < least else "warning" if amount < usual else "ok"
+
+
+def _unless_ok(verdict: Verdict, hint: str) -> str | None:
+    return None if verdict == "ok" else hint
