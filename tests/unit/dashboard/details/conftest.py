@@ -1,0 +1,24 @@
+"""A catalog of pyiceberg on this machine's disk, for tables that tests write without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    opened = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
+    opened.create_namespace("web")
+    try:
+        yield opened
+    finally:
+        opened.engine.dispose()
