@@ -86,6 +86,8 @@ def _default(field: FieldInfo) -> str:
         value = field.get_default(call_default_factory=True)
     if value is None or value == [] or value == {}:
         return "none"
+    if isinstance(value, BaseModel):
+        return "the block's defaults"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

@@ -14,6 +14,7 @@ from lakefeed.cli.options import master_option, output_option, pipeline_argument
 from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
+from lakefeed.messages.report import counted
 
 if TYPE_CHECKING:
     from lakefeed.feed.streaming import BatchSummary
@@ -123,11 +124,15 @@ def _exit(status: int) -> None:
 
 def _print(name: str, summary: lakefeed.RunSummary) -> None:
     echo(
-        f"{name}: {_batches(summary.batches)}, {summary.records:,} records, "
+        f"{name}: {counted(summary.batches, 'batch', 'batches')}, {summary.records:,} records, "
         f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "
         f"{sum(summary.s3_requests.values())} S3 requests"
         + (f"; {summary.repeated:,} of the rows may be there twice" if summary.repeated else "")
-        + (f"; {_batches(summary.batches_over_budget)} over budget" if summary.batches_over_budget else "")
+        + (
+            f"; {counted(summary.batches_over_budget, 'batch', 'batches')} over budget"
+            if summary.batches_over_budget
+            else ""
+        )
     )
     failed = [table for table in summary.tables if table.failure]
     if summary.tables:
@@ -136,10 +141,6 @@ def _print(name: str, summary: lakefeed.RunSummary) -> None:
         echo(f"  the sink '{sink}' waits: {why}", fg="red")
     for table in failed:
         echo(f"  {table.topic}: {table.failure}", fg="red")
-
-
-def _batches(count: int) -> str:
-    return "1 batch" if count == 1 else f"{count} batches"
 
 
 def _batch_text(name: str, landed: BatchSummary) -> str:

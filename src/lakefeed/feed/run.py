@@ -17,6 +17,7 @@ from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import POLL_TURNS, QueryObserver
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports
 from lakefeed.ledger.outcomes import Counts
+from lakefeed.messages.report import Report, counted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class TableSummary:
     failure: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunSummary:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunSummary(Report):
     """The result of one run of a pipeline.
 
     Attributes:
@@ -84,6 +85,34 @@ class RunSummary:
     tables: tuple[TableSummary, ...] = ()
     paused: Mapping[str, str] = field(default_factory=dict)
     repeated: int = 0
+
+    @property
+    def headline(self) -> str:
+        """The run in one line."""
+        failed = sum(table.failure is not None for table in self.tables)
+        return ", ".join(
+            (
+                counted(self.batches, "batch", "batches"),
+                counted(self.records, "record"),
+                f"{counted(self.rows, 'row')} in {self.seconds:.1f} s",
+                *([f"{counted(self.dead_letters, 'dead letter')}"] if self.dead_letters else []),
+                *([f"{failed} of {counted(len(self.tables), 'table')} failed"] if failed else []),
+            )
+        )
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The figures that a notebook shows."""
+        found = {
+            "batches": f"{self.batches:,}",
+            "records": f"{self.records:,}",
+            "rows": f"{self.rows:,} ({self.rows_per_second:,.0f}/s)",
+            "dead letters": f"{self.dead_letters:,}",
+            "skipped": f"{self.skipped:,}",
+            "S3 requests": f"{sum(self.s3_requests.values()):,}",
+        }
+        found |= {f"paused: {name}": why for name, why in self.paused.items()}
+        return found | {table.topic: table.failure for table in self.tables if table.failure}
 
     @property
     def rows_per_second(self) -> float:

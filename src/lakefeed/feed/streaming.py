@@ -28,6 +28,7 @@ from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, trigger_of, 
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
+from lakefeed.messages.report import Report, counted
 from lakefeed.monitor.feed_monitor import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
@@ -303,8 +304,8 @@ def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | Non
         )
 
 
-@dataclass(frozen=True)
-class BatchSummary:
+@dataclass(frozen=True, repr=False)
+class BatchSummary(Report):
     """The result of a run as a batch; ``notes`` are messages for the user."""
 
     records: int
@@ -313,6 +314,13 @@ class BatchSummary:
     skipped: int
     seconds: float
     notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The run in one line."""
+        rows = "" if self.rows is None else f", {counted(self.rows, 'row')}"
+        letters = counted(self.dead_letters, "dead letter")
+        return f"{counted(self.records, 'record')}{rows}, {letters} in {self.seconds:.1f} s"
 
 
 def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchSummary:

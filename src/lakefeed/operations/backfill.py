@@ -24,6 +24,7 @@ from lakefeed.feed.feed import Feed
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill
+from lakefeed.messages.report import Report, counted
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, difference, intersection, portions, union
 from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
@@ -83,8 +84,8 @@ class BackfillCommit:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackfillSummary:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BackfillSummary(Report):
     """The result of a backfill, or with ``dry_run`` a prediction of its commits.
 
     ``settled`` are dead letters of an earlier backfill that was cut off, written now. If it was asked to stop before
@@ -101,6 +102,15 @@ class BackfillSummary:
     settled: int = 0
     stopped: bool = False
     seconds: float = 0.0
+
+    @property
+    def headline(self) -> str:
+        """The backfill in one line."""
+        commits = counted(self.commits, "commit")
+        if self.dry_run:
+            return f"would make {commits}"
+        stopped = ", stopped before its end" if self.stopped else ""
+        return f"{commits}, {counted(self.records, 'record')}, {counted(self.rows, 'row')}{stopped}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document of ``--output json``."""

@@ -21,6 +21,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table
 from lakefeed.ledger.checkpoint import Owner
+from lakefeed.messages.report import Report, counted
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.estimates import (
     Batches,
@@ -142,12 +143,25 @@ class RunPlan:
         return document
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plans:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Plans(Report):
     """The effects of a run of a pipeline: one plan for each table."""
 
     pipeline: str
     tables: tuple[RunPlan, ...]
+
+    @property
+    def headline(self) -> str:
+        """The plans in one line."""
+        batches = counted(sum(plan.batches for plan in self.tables), "batch", "batches")
+        refused = f", {len(self.refusals)} refused" if self.refusals else ""
+        return f"{self.pipeline}: {counted(len(self.tables), 'table')}, {batches}{refused}"
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """How each of the first tables starts, for a notebook."""
+        shown = {plan.sink: plan.start if plan.refusal is None else str(plan.refusal) for plan in self.tables[:20]}
+        return shown | ({"more": f"{len(self.tables) - 20:,} tables"} if len(self.tables) > 20 else {})
 
     @property
     def refusals(self) -> tuple[LakefeedError, ...]:

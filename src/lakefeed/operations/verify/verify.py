@@ -12,6 +12,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.ledger.outcomes import ZERO, total
 from lakefeed.ledger.snapshot_summary import Upserts
 from lakefeed.ledger.stateful_batches import without_batches
+from lakefeed.messages.report import Report, counted
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evidence, spans
 
@@ -33,8 +34,8 @@ class PartitionResult:
         return None if self.topic_end is None else max(0, self.topic_end - self.end)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verification:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Verification(Report):
     """The result of a verification.
 
     Attributes:
@@ -68,6 +69,26 @@ class Verification:
     upserts: Upserts | None
     partitions: tuple[PartitionResult, ...]
     findings: tuple[Finding, ...]
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one line."""
+        verdict = counted(len(self.faults), "fault") if self.faults else "each record once"
+        return f"{self.feed} in {self.table}: {verdict if self.commits else 'no commits yet'}"
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The figures that a notebook shows; the faults first."""
+        faults = {f"fault {number}": finding.what for number, finding in enumerate(self.faults[:10], 1)}
+        return {
+            **faults,
+            "commits": f"{self.commits:,}",
+            "offsets": f"{self.offsets:,}",
+            "records": f"{self.records:,}",
+            "rows": f"{self.rows:,}",
+            "dead letters": f"{self.dead_letters:,}",
+            "skipped": f"{self.skipped:,}",
+        }
 
     @property
     def faults(self) -> tuple[Finding, ...]:
