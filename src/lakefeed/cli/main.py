@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status", "Show whether feeds run, since when, by which driver, and how they do."),
     "top": ("top", "Show all feeds that can be found on one live screen."),
     "lag": ("lag", "Show how far a feed or any consumer group is behind, in records and seconds."),
+    "notify": ("notify", "Try the webhooks, mailboxes and commands that are notified of a feed."),
     "read": ("read", "Read chosen records once: to look at, into files or into a table."),
     "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),
     "verify": ("verify", "Prove that each record has landed once, or list what is missing or double."),

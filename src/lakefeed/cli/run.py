@@ -82,6 +82,7 @@ def run(
         raise click.UsageError("--since and --until belong to --batch")
     from lakefeed.monitor.feed_monitor import FeedMonitor
     from lakefeed.monitor.terminal.view import RunView
+    from lakefeed.operations.followers import following, reporting_failed_start
     from lakefeed.operations.live_status import reachable
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
@@ -95,10 +96,15 @@ def run(
         reachable(declared.config, monitor, port=endpoint_port if endpoint else None),
     ):
         view.note(f"starting; Spark's log is {log_file}")
-        spark = declared.session(master=master, log_file=log_file)
+        with reporting_failed_start(declared.config, monitor):
+            spark = declared.session(master=master, log_file=log_file)
         if batch:
             begin_work()
-            with monitor.until_end(), monitor.batch(0):
+            with (
+                following(declared.config, monitor, connections=declared.connections, once=True),
+                monitor.until_end(),
+                monitor.batch(0),
+            ):
                 landed = declared.run_batch(spark=spark, since=since, until=until)
             for note in landed.notes:
                 view.note(note)

@@ -30,6 +30,8 @@ from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.lineage import Lineage
 from lakefeed.config.metrics import Metrics
+from lakefeed.config.notify import Notify
+from lakefeed.config.runs import Runs
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
 from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.upkeep import Upkeep
@@ -225,6 +227,8 @@ class PipelineBlocks(Model):
     metrics: Metrics = Field(default_factory=Metrics)
     """Metrics and health of the feed: /metrics, /health, Spark's sinks, OTLP."""
     lineage: Lineage | None = Field(None, description="Where OpenLineage events of the runs go. Default: nowhere.")
+    notify: Notify | None = Field(None, description="Who gets a message when something happens to the feed.")
+    runs: Runs = Field(default_factory=Runs, description="Where the traces of runs are kept: see lakefeed runs.")
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""

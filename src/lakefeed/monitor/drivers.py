@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +19,7 @@ from typing import Literal
 
 from lakefeed.clients.environment import default_home, process_start
 from lakefeed.monitor.model import Driver
-
-OWNER_ONLY = 0o600
+from lakefeed.monitor.own_files import read_own_file, write_own_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,28 +118,22 @@ def announced(
 
 
 def _write(path: Path, driver: DriverFile) -> None:
-    partial = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial.unlink(missing_ok=True)
-        # With its mode from the beginning: at no moment may another user open it.
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "w") as file:
-            json.dump(asdict(driver), file)
-        partial.replace(path)
+        write_own_file(path, json.dumps(asdict(driver)))
 
 
 def read(path: Path) -> DriverFile | None:
     """Read one driver's file; None if there is none, or if it is not this user's own."""
     try:
-        stat = path.stat()
-        if stat.st_uid != os.getuid() or stat.st_mode & 0o077:
+        text = read_own_file(path)
+        if text is None:
             return None
-        document = json.loads(path.read_text("utf-8"))
+        document = json.loads(text)
         # Another version of lakefeed may write more than this one knows.
         return DriverFile(
             **{field.name: document[field.name] for field in fields(DriverFile) if field.name in document}
         )
-    except (OSError, ValueError, TypeError):
+    except (ValueError, TypeError):
         return None
 
 

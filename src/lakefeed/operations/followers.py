@@ -9,8 +9,10 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.notify.notifier import notifying
 from lakefeed.operations.lineage.events import LineageRun
 from lakefeed.operations.lineage.follower import reporting
+from lakefeed.operations.live_status import own_path
 
 
 @contextmanager
@@ -26,4 +28,16 @@ def following(
             stays = not once and config.trigger != AVAILABLE_NOW
             run = LineageRun(config=config, connections=connections, lineage=config.lineage, stays=stays)
             stack.enter_context(reporting(run, monitor))
+        stack.enter_context(notifying(config.notify, monitor, memory=own_path("notify", config)))
         yield
+
+
+@contextmanager
+def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor) -> Iterator[None]:
+    """Report an error in this block as the end of the run: it never came so far that anything follows it."""
+    try:
+        yield
+    except Exception as error:
+        with notifying(config.notify, monitor, memory=own_path("notify", config)):
+            monitor.ended(error)
+        raise

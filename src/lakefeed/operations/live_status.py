@@ -16,6 +16,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from lakefeed.clients.environment import default_home
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
@@ -201,6 +202,14 @@ def identity_of(config: PipelineConfig) -> str:
     """Return what makes a feed this one on a machine: its name, its brokers, its sink, and its checkpoint."""
     brokers = config.source.kafka.bootstrap_servers if config.source.kafka else ""
     return "\n".join((config.name, brokers, Owner.of(config).sink, config.checkpoint or ""))
+
+
+def own_path(kind: str, config: PipelineConfig) -> Path | None:
+    """Return the file of one kind that this user has for a feed on this machine; None for a user without a home."""
+    try:
+        return drivers.path_of(identity_of(config), folder=default_home() / "run" / kind)
+    except RuntimeError:
+        return None
 
 
 @contextmanager

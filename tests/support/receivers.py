@@ -1,0 +1,149 @@
+"""Receivers of notifications: an HTTP server that keeps what it is sent, and a mail server with TLS and a login."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.parser import BytesParser
+from email.policy import default as modern
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+
+@dataclass
+class Hook:
+    """A web server that answers POSTs with the given statuses, the last one for ever.
+
+    Attributes:
+        delay: seconds before each answer.
+    """
+
+    statuses: list[int] = field(default_factory=lambda: [200])
+    delay: float = 0.0
+    said: bytes = b"ok"
+    port: int = 0
+    bodies: list[Any] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait(self, count: int, *, seconds: float = 20) -> list[Any]:
+        """Wait for so many requests, and return their bodies."""
+        wait_for(lambda: len(self.bodies) >= count, seconds=seconds)
+        return self.bodies
+
+
+def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@contextmanager
+def web_hook(*statuses: int, delay: float = 0.0, said: bytes = b"ok") -> Iterator[Hook]:
+    """Run such a server."""
+    hook = Hook(list(statuses) or [200], delay, said)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status = hook.statuses.pop(0) if len(hook.statuses) > 1 else hook.statuses[0]
+            time.sleep(hook.delay)
+            hook.paths.append(self.path)
+            hook.headers.append(dict(self.headers))
+            hook.bodies.append(json.loads(body))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(hook.said)))
+            self.end_headers()
+            self.wfile.write(hook.said)
+
+        def log_message(self, *_: Any) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        hook.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield hook
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Mailbox(Controller):
+    """A mail server on this machine; keeps the mails, and the logins that it accepted."""
+
+    def __init__(self, *, certificate: tuple[Path, Path] | None, security: str, password: str | None) -> None:
+        self.mails: list[EmailMessage] = []
+        self.recipients: list[list[str]] = []
+        self.logins: list[str] = []
+        self._password = password
+        vars(self)["handle_DATA"] = self.keep  # The name that aiosmtpd looks for.
+        context = None
+        if certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*certificate)
+        starttls = context if security == "starttls" else None
+        super().__init__(
+            self,
+            hostname="127.0.0.1",
+            port=0,
+            ssl_context=context if security == "tls" else None,
+            tls_context=starttls,
+            require_starttls=starttls is not None,
+            authenticator=self._log_in if password is not None else None,
+            auth_required=password is not None and starttls is not None,
+            # With TLS from the beginning, the server does not see that it has it.
+            auth_require_tls=starttls is not None,
+        )
+
+    def _log_in(self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: Any) -> AuthResult:
+        assert isinstance(data, LoginPassword)
+        is_right = data.password.decode() == self._password
+        if is_right:
+            self.logins.append(data.login.decode())
+        return AuthResult(success=is_right, handled=False)
+
+    async def keep(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+        """Keep a mail."""
+        assert isinstance(envelope.content, bytes)
+        mail = BytesParser(EmailMessage, policy=modern).parsebytes(envelope.content)
+        self.recipients.append(list(envelope.rcpt_tos))
+        self.mails.append(mail)
+        return "250 taken"
+
+    def _trigger_server(self) -> None:
+        # It was bound to any free port.
+        server: Any = self.server
+        self.port = server.sockets[0].getsockname()[1]
+        trigger: Any = super()._trigger_server
+        trigger()
+
+
+@contextmanager
+def mailbox(
+    *, certificate: tuple[Path, Path] | None = None, security: str = "none", password: str | None = None
+) -> Iterator[Mailbox]:
+    """Run such a server."""
+    server = Mailbox(certificate=certificate, security=security, password=password)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
