@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 RANGES = OffsetRanges((OffsetRange("t", 0, 0, 3),), {"t": "A"})
 COMMIT = Commit("f", 0, RANGES)
+
+BATCH: Any = SimpleNamespace(schema=SimpleNamespace(jsonValue=lambda: {"type": "struct", "fields": []}))
 
 
 class Outcomes:
@@ -110,10 +113,8 @@ def writer_of(counting: Any, monkeypatch: pytest.MonkeyPatch, *, changes: bool =
 
 
 def test_an_attempt_returns_its_outcome_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch: Any = None
-
     def attempted(refusal: str | None) -> object:
-        return writer_of(Counting(refusal), monkeypatch).attempt(batch, COMMIT)
+        return writer_of(Counting(refusal), monkeypatch).attempt(BATCH, COMMIT)
 
     committed = attempted(None)
     assert isinstance(committed, Committed)
@@ -124,8 +125,8 @@ def test_an_attempt_returns_its_outcome_as_a_value(monkeypatch: pytest.MonkeyPat
 
 
 def test_missing_schemas_are_merged_before_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    counting, batch = Counting("schemas", None), None
-    result = writer_of(counting, monkeypatch).write(batch, RANGES, 0)  # type: ignore[arg-type]
+    counting = Counting("schemas", None)
+    result = writer_of(counting, monkeypatch).write(BATCH, RANGES, 0)
     assert (result.rows, result.replayed, counting.attempts, counting.ended) == (3, False, 2, 1)
     assert [outcomes.covered for outcomes in counting.outcomes] == [frozenset({1}), frozenset({1, 7})]
 
@@ -135,12 +136,12 @@ def test_a_query_restarts_only_for_another_schema(
     changes: bool, attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting: Any = Counting("schemas", None, is_part_of_query=True)
-    writer, batch = writer_of(counting, monkeypatch, changes=changes), None
+    writer = writer_of(counting, monkeypatch, changes=changes)
     if changes:
         with pytest.raises(PlannedRestart):
-            writer.write(batch, RANGES, 0)  # type: ignore[arg-type]
+            writer.write(BATCH, RANGES, 0)
     else:
-        assert writer.write(batch, RANGES, 0).rows == 3  # type: ignore[arg-type]
+        assert writer.write(BATCH, RANGES, 0).rows == 3
     assert (counting.attempts, counting.ended) == (attempts, 1)
 
 
@@ -151,7 +152,7 @@ def test_a_query_restarts_only_for_another_schema(
 def test_a_refused_batch_ends_the_feed_without_another_attempt(
     refusal: str, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counting, batch = Counting(refusal, None), None
+    counting = Counting(refusal, None)
     with pytest.raises(error, match=message):
-        writer_of(counting, monkeypatch).write(batch, RANGES, 0)  # type: ignore[arg-type]
+        writer_of(counting, monkeypatch).write(BATCH, RANGES, 0)
     assert (counting.attempts, counting.ended) == (1, 1)
