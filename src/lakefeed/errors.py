@@ -7,7 +7,8 @@
     │   └── ConfigError (RowsRefused), MissingExtra, JavaError, ResourceMissing, AccessDenied, CheckpointMismatch,
     │       RecordsLost, SchemaIncompatible, DecodeError
     └── WorldError            something outside failed, perhaps for a moment: exit status 1
-        └── Unreachable, DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, TableBusy, JobFailed
+        └── Unreachable, DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, TableBusy, JobFailed,
+        FeedPaused
 """
 
 from __future__ import annotations
@@ -123,6 +124,10 @@ class ErrorBudgetExceeded(WorldError):
 
 class TableBusy(WorldError):
     """Others are at work on the table and come first: another upkeep job, or writers whose commits keep winning."""
+
+
+class FeedPaused(WorldError):
+    """An operator has paused the feed, and the run is not one that waits."""
 
 
 class JobFailed(WorldError):

@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.errors import translating
-from lakefeed.clients.spark.session import pools, session
+from lakefeed.clients.spark.session import activate, copy_of, pools, session
 from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import raise_first_error
 from lakefeed.config.secrets import keys_of
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.scheduler import run_multi_table
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.feed.streaming import BatchSummary, run_bounded, run_stream
+from lakefeed.monitor.control import Request
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
@@ -187,6 +188,7 @@ class Pipeline:
         on_note: Callable[[str], None] | None = None,
         accept_loss: bool = False,
         monitor: FeedMonitor | None = None,
+        resume: bool = False,
     ) -> RunSummary:
         """Run until stopped, or with ``once`` until all records that the topics have now are committed.
 
@@ -198,7 +200,11 @@ class Pipeline:
             on_note: called with each message for the user, such as a recreated checkpoint.
             accept_loss: resume although records are lost that were not read yet, or a topic was recreated; the gap is
                 recorded in the table's ledger. Without it such a start is refused.
-            monitor: keeps the run's progress, for other threads to read.
+            monitor: keeps the run's progress, for other threads to read; ``monitor.control`` takes their requests.
+            resume: end the pause that an earlier run has left; without it the run says so, and waits.
+
+        Raises:
+            FeedPaused: the feed is paused, and the run is one that ends by itself.
         """
         spark = spark or self.session()
         monitor = monitor or FeedMonitor(self.config.name)
@@ -215,7 +221,10 @@ class Pipeline:
             on_note=note,
             accept_loss=accept_loss,
             monitor=monitor,
+            resume=resume,
+            say=on_note or (lambda message: None),
         )
+        self._offer_replay(spark, monitor)
         followed = following(self.config, monitor, connections=self.connections, once=once)
         with followed, monitor.until_end(), translating():
             if self.config.has_many_tables:
@@ -224,6 +233,22 @@ class Pipeline:
                 return run_stream(self.feed, spark, options)
             with TemporaryDirectory(prefix="lakefeed-") as folder:
                 return run_stream(self.feed.with_checkpoint(f"file:{folder}/checkpoint"), spark, options)
+
+    def _offer_replay(self, spark: SparkSession, monitor: FeedMonitor) -> None:
+        """Let operators replay the dead letters beside the run, where ``replay`` can."""
+        if self.config.dead_letters is None or self.config.sinks or self.config.sink.refusal("replay") is not None:
+            return
+
+        def perform(request: Request) -> str:
+            own = copy_of(spark)
+            activate(own)
+            # Where each topic has a table of its own, of those that have letters: one without may have no table yet.
+            parts = [part for part in self.parts() if not self.config.has_many_tables or _has_letters(part)]
+            done = [part.replay(DeadLetterFilter(feed=part.config.name), spark=own) for part in parts]
+            rows, dead = sum(result.rows for result in done), sum(result.still_dead for result in done)
+            return f"{rows:,} rows written, {dead:,} records are still dead letters"
+
+        monitor.control.offer("replay", perform)
 
     def run_batch(
         self,
@@ -368,3 +393,10 @@ class Pipeline:
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
         """Open the dead letters for writing, replay and deletion; a ConfigError if the pipeline keeps none."""
         return self.feed.dead_letter_store(spark)
+
+
+def _has_letters(pipeline: Pipeline) -> bool:
+    try:
+        return bool(pipeline.dead_letters().find(DeadLetterFilter(feed=pipeline.config.name)))
+    except ResourceMissing:
+        return False

@@ -7,6 +7,7 @@ keeps the clients independent of the local stack's code.
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,14 @@ def running_stack_environment() -> dict[str, str]:
     except (OSError, ValidationError, UnicodeDecodeError):
         return {}
     return stack.environment if stack.is_running() else {}
+
+
+def this_user() -> str:
+    """Return the operating system's name of this process's user; its number if it has none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"
 
 
 def default_home() -> Path:

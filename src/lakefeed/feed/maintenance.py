@@ -21,6 +21,8 @@ from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
+from lakefeed.monitor.control import Request
+from lakefeed.monitor.feed_monitor import FeedMonitor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from lakefeed.feed.feed import Feed
 
 DEFAULT_EVERY = "1 hour"
+END_SECONDS = 0.25
 OnBatch = Callable[[BatchProgress], None]
 
 
@@ -84,12 +87,13 @@ def upkeep_beside_feed(
     spark: SparkSession,
     *,
     tables: Callable[[], Sequence[str]] | None = None,
-    tick: Callable[[], None] = lambda: None,
+    monitor: FeedMonitor | None = None,
 ) -> Iterator[Callable[[OnBatch], OnBatch]]:
     """Look after a feed's tables in a thread while it runs, one after the other; gives what adds notes to its batches.
 
     A failure here becomes a note of the next batch, and never stops the feed. Without an ``upkeep`` block nothing is
-    done. ``tables`` is called at each look, where the number of tables grows; ``tick`` each second of the end.
+    done by itself; an operator's request by ``monitor.control`` is carried out at once, with or without the block.
+    ``tables`` is called at each look, where the number of tables grows.
     """
     settings, connections, stop, notes = feed.config.upkeep, feed.connections, threading.Event(), deque[str]()
     tables = tables or (lambda: tables_of(feed.config))
@@ -126,6 +130,14 @@ def upkeep_beside_feed(
                 ignored=(ResourceMissing, TableBusy),
             )
 
+    def run_now(request: Request) -> str:
+        chosen = settings or Upkeep()
+        done = [look_after(table, spark, connections, chosen, stop) for table in tables()]
+        return "; ".join(done) or "there is no table yet"
+
+    control = None if monitor is None else monitor.control
+    if control is not None and (feed.config.has_many_tables or tables()):
+        control.offer("upkeep", run_now)
     thread = threading.Thread(target=run, args=(settings,), name="lakefeed-upkeep", daemon=True)
     if settings is not None:
         thread.start()
@@ -133,7 +145,24 @@ def upkeep_beside_feed(
         yield add_notes
     finally:
         stop.set()
-        while thread.is_alive():
+        while thread.is_alive() or (control is not None and control.is_at_work("upkeep")):
             # Until the current piece has ended, which is bounded by upkeep.compact.group_mb.
-            thread.join(1.0)
-            tick()
+            if thread.is_alive():
+                thread.join(END_SECONDS)
+            else:
+                time.sleep(END_SECONDS)
+            if monitor is not None:
+                monitor.tick()
+
+
+def look_after(
+    table: str, spark: SparkSession, connections: Connections, settings: Upkeep, stop: threading.Event
+) -> str:
+    """Look after one table now; return what was done, or why not."""
+    if stop.is_set():
+        return f"{table}: the run has ended before"
+    try:
+        job = Maintenance(table, spark=spark, connections=connections, settings=settings, stop=stop)
+        return f"{table}: {job.run().sentence}"
+    except Exception as error:
+        return f"{table} failed: {translate(error).what}"

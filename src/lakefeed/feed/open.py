@@ -178,9 +178,14 @@ class FeedStart:
         """The source's own names for the feed's positions in the ledger, if it has any."""
         return self.position.ranges.end_marks if self.position is not None else {}
 
+    @property
+    def leaves_checkpoint(self) -> bool:
+        """Check that the checkpoint has batches, and is not where the feed resumes."""
+        return self.decision.reset_checkpoint and self._state.batch_id is not None
+
     def require_resume(self) -> None:
         """Refuse to leave a checkpoint, for a query whose source begins where its DataFrame says."""
-        if self.decision.reset_checkpoint and self._state.batch_id is not None:
+        if self.leaves_checkpoint:
             raise CheckpointMismatch(
                 f"feed '{self.feed.owner.feed}' cannot resume from this checkpoint: {self.decision.message}",
                 where=self.feed.owner.sink,

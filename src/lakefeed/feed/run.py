@@ -31,7 +31,7 @@ KEPT_REASONS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of one run of a pipeline: see ``Pipeline.run``."""
+    """Options of one run of a pipeline: see ``Pipeline.run``; ``say`` is for messages that are events already."""
 
     once: bool
     stop: threading.Event
@@ -39,6 +39,8 @@ class RunOptions:
     on_note: Callable[[str], None]
     accept_loss: bool
     monitor: FeedMonitor
+    resume: bool = False
+    say: Callable[[str], None] = lambda message: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,24 +131,31 @@ class RunSummary(Report):
         }
 
 
+def nothing_written(requests: S3Requests) -> RunSummary:
+    """Return the summary of a run that was stopped before it began."""
+    return RunSummary(batches=0, records=0, rows=0, seconds=0.0, s3_requests=requests.by_operation, requests=requests)
+
+
 class StopRequested(Exception):
-    """Ends a query between two batches; nothing of the next one has been written."""
+    """Ends a query between two batches, or a run that waits; nothing has been written."""
 
 
 class MicroBatches:
-    """The results of one run's micro-batches, and the request to stop between two of them.
+    """The results of one run's micro-batches, and the request to end the query between two of them.
 
     Spark's own ``stop()`` cuts the current batch and leaves its files behind as orphans; hence ``guarded``.
 
     Attributes:
+        stop: ends the run.
+        interrupts: says whether the query has to end although the run does not, as for a pause.
         landed: results of the batches that a function of ``guarded`` has written.
         finished: how many batches Spark has reported; ``records`` and ``over_budget`` are of these.
         sent: how many rows Spark's own sinks have written; of other sinks ``landed`` has them.
         is_writing: whether a batch is being written, which a stop waits for.
     """
 
-    def __init__(self, stop: threading.Event) -> None:
-        self.stop = stop
+    def __init__(self, stop: threading.Event, *, interrupts: Callable[[], bool] = lambda: False) -> None:
+        self.stop, self.interrupts = stop, interrupts
         self.landed: list[BatchResult] = []
         self.finished = 0
         self.records = 0
@@ -155,13 +164,18 @@ class MicroBatches:
         self.failure: LakefeedError | None = None
         self.is_writing = False
 
+    @property
+    def end(self) -> bool:
+        """Check that no further batch of the query may begin."""
+        return self.stop.is_set() or self.interrupts()
+
     def guarded(self, write: Callable[[DataFrame, int], BatchResult]) -> Callable[[DataFrame, int], None]:
-        """Return the ``foreachBatch`` function: it begins no batch after a stop, and keeps results and errors."""
+        """Return the ``foreachBatch`` function: it begins no batch that it may not, and keeps results and errors."""
 
         def write_guarded(batch: DataFrame, batch_id: int) -> None:
             self.is_writing = True
             try:
-                if self.stop.is_set():
+                if self.end:
                     raise StopRequested
                 self.landed.append(write(batch, batch_id))
                 if len(self.landed) > KEPT_REASONS:
@@ -190,8 +204,8 @@ def watch(
     requests: FeedRequests | None = None,
     request_budget: int | None = None,
     observer: QueryObserver | None = None,
-) -> None:
-    """Wait for the end of a query, report its batches, and stop it on request.
+) -> bool:
+    """Wait for the end of a query, report its batches, and stop it on request; return whether it ended by itself.
 
     Counts the query's ``batches``. ``requests`` counts those of each batch to S3, of which it should make at most
     ``request_budget``. ``observer`` brings Spark's reports as they are made, and keeps the feed's progress. A query
@@ -239,16 +253,20 @@ def watch(
             batch_finished = report(is_end=ended)
             if observer is not None:
                 observer.monitor.tick(stops=batches.stop.is_set())
-            stops = batches.stop.is_set() and not ended and not batches.is_writing
-            if stops and (batch_finished or not query.status["isTriggerActive"]):
+            stops = batches.end and not ended and not batches.is_writing
+            # Spark reports a batch when its own log has it: before that, it would be repeated.
+            is_logged = not batches.landed or batches.landed[-1].batch_id <= newest
+            if stops and ((batch_finished and is_logged) or not query.status["isTriggerActive"]):
                 query.stop()
-                ended = True
                 # Its last report may be on its way.
                 report(is_end=True)
+                return False
+        return True
     except StreamingQueryException as error:
         report(is_end=True)
-        if not (batches.stop.is_set() and batches.failure is None):
+        if not (batches.end and batches.failure is None):
             raise (batches.failure or translate(error)) from error
+        return False
     except KeyboardInterrupt:
         # The second Ctrl-C must not wait for the batch, as query.stop() does.
         waits = not batches.stop.is_set()

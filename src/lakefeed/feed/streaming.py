@@ -18,17 +18,28 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter, PlannedRestart
-from lakefeed.feed.feed import Feed
+from lakefeed.feed.feed import Feed, FeedSource
 from lakefeed.feed.maintenance import upkeep_beside_feed
 from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, s3_requests
 from lakefeed.feed.recovery import ends
-from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, trigger_of, watch
+from lakefeed.feed.run import (
+    MicroBatches,
+    RunOptions,
+    RunSummary,
+    StopRequested,
+    nothing_written,
+    trigger_of,
+    watch,
+)
+from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering, with_batches_of
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
+from lakefeed.ledger.pauses import CheckpointPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
 from lakefeed.messages.report import Report, counted
+from lakefeed.monitor.control import Request
 from lakefeed.monitor.feed_monitor import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
@@ -48,11 +59,15 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     if interval_of(feed.config.trigger) is not None and not options.once:
         return run_real_time(feed, spark, options)
     before = s3_requests(spark)
-    run = StreamRun(feed, spark, options)
+    try:
+        run = StreamRun(feed, spark, options)
+    except StopRequested:
+        return nothing_written(s3_requests(spark) - before)
     writer = run.begin_writer()
     with (
         FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=run.sink.location(), since=before) as requests,
-        upkeep_beside_feed(feed, spark, tick=options.monitor.tick) as add_notes,
+        upkeep_beside_feed(feed, spark, monitor=options.monitor) as add_notes,
+        run.steering,
     ):
         began = time.monotonic()
         run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
@@ -72,9 +87,15 @@ class StreamRun:
 
     def __init__(self, feed: Feed, spark: SparkSession, options: RunOptions) -> None:
         self.feed, self.spark, self.options = feed, spark, options
-        self.batches = MicroBatches(options.stop)
+        self.source, self.trigger = feed.source, AVAILABLE_NOW if options.once else feed.config.trigger
         self.topics = feed.source.topics(spark)
         self.checkpoint = feed.claim(spark)
+        self.steering = Steering(feed.config, options, CheckpointPauses(self.checkpoint), change=self.change)
+        self.batches = MicroBatches(options.stop, interrupts=lambda: self.steering.interrupts)
+        # Before the sink is touched.
+        if self.steering.wait_for_start(sink=feed.identity.owner.sink):
+            # Another driver may have come further meanwhile.
+            self.checkpoint = feed.claim(spark)
         # Without offsets only the checkpoint records progress, so treat the query as stateful.
         self.stateful = feed.plan(spark).stateful or self.topics is None
         self.sink = feed.sink(spark, self.checkpoint, note=options.on_note)
@@ -85,18 +106,22 @@ class StreamRun:
                 where=f"sinks.{lagging[0]}.on_failure",
                 hint="on_failure: stop",
             )
-        self.start = FeedStart(
-            feed.identity,
+        self.start = self._decide_start(accept_loss=options.accept_loss)
+        self._unfinished = self.start.unfinished_batch
+        self.observer = QueryObserver(options.monitor, spark)
+        self._group: MonitoringGroup | None = None
+
+    def _decide_start(self, *, accept_loss: bool) -> FeedStart:
+        return FeedStart(
+            self.feed.identity,
             self.sink,
             checkpoint=self.checkpoint,
             topics=self.topics.describe(self.sink.position()) if self.topics is not None else {},
             stateful=self.stateful,
             is_numbered=self.topics is not None,
-            accept_loss=options.accept_loss,
-            source=feed.config.source.kafka,
+            accept_loss=accept_loss,
+            source=self.feed.config.source.kafka,
         )
-        self.observer = QueryObserver(options.monitor, spark)
-        self._group: MonitoringGroup | None = None
 
     def begin_writer(self) -> BatchWriter:
         """Take the fence and prepare the sink; then decide again, and apply the decision."""
@@ -123,14 +148,16 @@ class StreamRun:
     def run_queries(
         self, writer: BatchWriter, requests: FeedRequests, *, on_batch: Callable[[BatchProgress], None]
     ) -> None:
-        """Run the query to its end, and again after each planned restart."""
+        """Run the query to its end, and again after each planned restart and each interruption."""
         budget = self.feed.config.budget.s3_requests_per_batch if self.feed.config.budget else None
-        while True:
+        while (outcome := self.steering.settle()) != "stop":
+            if outcome == "resumed":
+                self._decide_again()
             try:
                 with self.observer:
                     query = self.start_query(writer)
                     self.observer.follow(query)
-                    watch(
+                    has_ended = watch(
                         query,
                         self.batches,
                         on_batch=on_batch,
@@ -138,20 +165,43 @@ class StreamRun:
                         request_budget=budget,
                         observer=self.observer,
                     )
-                return
+                if has_ended:
+                    return
             except PlannedRestart as restart:
                 self.batches.failure = None
                 why = "; ".join((restart.what, *writer.rows.notes()))
                 self.options.monitor.restarted(why)
                 self.options.on_note(why)
 
+    def change(self, request: Request) -> None:
+        """Take over the trigger and the size of batches for the next query of this run."""
+        self.trigger = request.trigger or self.trigger
+        if (most := request.max_records_per_batch) is not None:
+            self.source = FeedSource(with_batches_of(self.source.config, most), self.feed.connections)
+
+    def _decide_again(self) -> None:
+        """Refuse to resume after a pause where a start would: records were lost, or the feed was moved.
+
+        Nothing is changed here: another driver may have the fence, and the next commit is the first to see that.
+        """
+        self.checkpoint.refresh()
+        self.start = self._decide_start(accept_loss=False)
+        if self.start.leaves_checkpoint:
+            raise CheckpointMismatch(
+                f"feed '{self.feed.config.name}' was moved while it was paused: {self.start.decision.message}",
+                where=self.feed.identity.owner.sink,
+                hint="start it again: lakefeed run",
+            )
+
     def start_query(self, writer: BatchWriter) -> StreamingQuery:
         """Start the query where the decision says, or where its checkpoint ends."""
-        config, start = self.feed.config, self.start
-        trigger = AVAILABLE_NOW if self.options.once else config.trigger
-        records = self.feed.source.read_stream(
+        config, start, trigger = self.feed.config, self.start, self.trigger
+        records = self.source.read_stream(
             self.spark, starting=start.starting, marks=start.marks, gather=trigger != AVAILABLE_NOW
         )
+        numbered = self.source.config.source.numbered
+        if writer.most_records is not None and numbered is not None:
+            writer.most_records = numbered.max_records_per_batch
         stream = writer.counting.query_frame(records).writeStream
         if self.stateful:
             stream = stream.outputMode(config.output_mode)
@@ -188,7 +238,7 @@ class StreamRun:
         written = [result for result in self.batches.landed if not result.replayed]
         config = self.feed.config
         repeats = any(sink.chosen.doubles(config.output_mode) for sink in (config.sink, *config.sinks.values()))
-        unfinished = self.start.unfinished_batch if repeats else None
+        unfinished = self._unfinished if repeats else None
         counts = sum((result.counts for result in written), ZERO)
         return RunSummary(
             batches=len(written),
@@ -221,6 +271,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     from pyspark.sql import functions as sf
 
     config, before = feed.config, s3_requests(spark)
+    options.monitor.control.open(options.stop, refusals=REAL_TIME_REFUSALS)
     put_credentials(spark, config.decode)
     spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
     topics = SourceTopics(config.kafka).describe()

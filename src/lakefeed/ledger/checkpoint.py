@@ -84,9 +84,9 @@ class Claim:
         session: Any = spark
         hadoop, configuration = session._jvm.org.apache.hadoop.fs, session._jsc.hadoopConfiguration()
         self._java = jvm.java(spark).checkpoint.CheckpointFiles(location, configuration)
-        root = hadoop.Path(location)
-        self._files = root.getFileSystem(configuration)
-        self._mark = hadoop.Path(root, OWNER_FILE)
+        self._hadoop, self._root = hadoop, hadoop.Path(location)
+        self._files = self._root.getFileSystem(configuration)
+        self._mark = self._path(OWNER_FILE)
         found = read_note(self, where=location)
         if found is None:
             self.noted = self._written = Note(owner.feed, owner.sink, transform=transform)
@@ -117,11 +117,26 @@ class Claim:
         self._java.discard()
 
     def names(self) -> Sequence[str]:
-        """Return the files that were there when the location was claimed: see ``CheckpointFiles``."""
+        """Return the files that were there when the location was claimed or refreshed: see ``CheckpointFiles``."""
         return str(self._java.names()).split("\n")
 
     def read(self, name: str) -> str:
         return str(self._java.read(name))
+
+    def refresh(self) -> None:
+        """List the files again at the next look: a query has written some."""
+        self._java.forget()
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file, in one request."""
+        _create(self._files, self._path(name), text, overwrite=True)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        self._files.delete(self._path(name), False)
+
+    def _path(self, name: str) -> Any:
+        return self._hadoop.Path(self._root, name)
 
 
 def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
@@ -318,11 +333,28 @@ class StoredCheckpoint:
         except OSError as error:
             raise self._error(error) from None
 
+    def write(self, name: str, text: str) -> None:
+        """Write a file."""
+        try:
+            with self._files.open_output_stream(f"{self._path}/{name}") as stream:
+                stream.write(text.encode())
+        except OSError as error:
+            raise self._error(error) from None
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        try:
+            self._files.delete_file(f"{self._path}/{name}")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._error(error) from None
+
     def _error(self, error: OSError) -> AccessDenied | Unreachable:
         if "ACCESS_DENIED" in str(error) or "403" in str(error):
-            return AccessDenied("the S3 store refuses to show the checkpoint", where=self._location)
+            return AccessDenied("the S3 store refuses access to the checkpoint", where=self._location)
         return Unreachable(
-            f"the checkpoint cannot be read: {str(error).splitlines()[0][:200]}",
+            f"the checkpoint is unavailable: {str(error).splitlines()[0][:200]}",
             where=self._location,
             hint="lakefeed check --connect says whether the store answers",
         )

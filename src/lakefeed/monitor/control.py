@@ -87,6 +87,7 @@ class FeedControl:
         self._stop: threading.Event | None = None
         self._stops = self._ended = False
         self._refusals: Mapping[Action, str] = {}
+        self._check: Callable[[Request], None] = lambda request: None
         self._beside: dict[Beside, Callable[[Request], str]] = {}
         self._at_work: set[Beside] = set()
 
@@ -134,10 +135,22 @@ class FeedControl:
 
     # The driver's side.
 
-    def open(self, stop: threading.Event, *, refusals: Mapping[Action, str] | None = None) -> None:
-        """Accept requests from now on: ``stop`` ends the run, ``refusals`` say what this feed does not have."""
+    def open(
+        self,
+        stop: threading.Event,
+        *,
+        refusals: Mapping[Action, str] | None = None,
+        check: Callable[[Request], None] = lambda request: None,
+    ) -> None:
+        """Accept requests from now on.
+
+        Args:
+            stop: ends the run.
+            refusals: say what this feed does not have.
+            check: raises a ConfigError for a change that does not fit the feed.
+        """
         with self._changed:
-            self._stop, self._refusals = stop, dict(refusals or {})
+            self._stop, self._refusals, self._check = stop, dict(refusals or {}), check
             if self._stops:
                 stop.set()
 
@@ -161,6 +174,11 @@ class FeedControl:
         """Return the oldest request that waits; None without any."""
         with self._changed:
             return self._queue.popleft() if self._queue else None
+
+    def is_at_work(self, action: Beside) -> bool:
+        """Check that such an action runs beside the feed now."""
+        with self._changed:
+            return action in self._at_work
 
     def wait(self, seconds: float) -> None:
         """Wait for a request, at most so long."""
@@ -213,8 +231,10 @@ class FeedControl:
                 self._at_work.discard(action)
 
     def _refusal(self, action: Action) -> str | None:
-        if self._ended or (self._stops and action != "stop"):
-            return ENDED if self._ended else "the run is stopping"
+        if self._ended:
+            return ENDED
+        if action != "stop" and (self._stops or (self._stop is not None and self._stop.is_set())):
+            return "the run is stopping"
         if (refusal := self._refusals.get(action)) is not None:
             return refusal
         if action in ("pause", "resume", "stop"):
@@ -234,6 +254,8 @@ class FeedControl:
             raise ConfigError("the feed is not paused", where="resume")
         if request.action in self._at_work:
             raise ConfigError(f"{request.action} is at work already", where=request.action, hint="wait for its end")
+        if request.action == "change":
+            self._check(request)
 
 
 def _action(action: str) -> Action:

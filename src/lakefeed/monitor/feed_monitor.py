@@ -123,6 +123,11 @@ class FeedMonitor:
         self.events.add("started", f"started into {sink}", fence=fence)
         self._note_fence(fence)
 
+    def opens(self, *, sink: str) -> None:
+        """Note where the feed writes, before it is open."""
+        with self._lock:
+            self._change(sink=sink)
+
     def note_fence_by(self, note: Callable[[str | None], None]) -> None:
         """Call this with the driver's fence when the feed is open."""
         self._note_fence = note

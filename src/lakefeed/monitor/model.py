@@ -245,7 +245,7 @@ class Pause:
 
     @property
     def text(self) -> str:
-        """Who has paused the feed, since when and why, in one line."""
+        """The pause in one line: by whom, since when, and why."""
         why = f": {self.reason}" if self.reason else ", without a reason"
         return one_line(f"paused by {self.by} since {iso(self.at)}{why}", most=2000)
 

@@ -180,6 +180,13 @@ def activate(spark: SparkSession) -> None:
     own._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
 
 
+def copy_of(spark: SparkSession) -> SparkSession:
+    """Return a session with the same catalogs and settings, and views of its own, for another thread."""
+    # Not newSession(): that has neither the catalogs nor the credentials that were set on the running session.
+    original: Any = spark
+    return type(spark)(spark.sparkContext, original._jsparkSession.cloneSession())
+
+
 def is_running() -> bool:
     """Check that a session runs in this process already, which ``session`` would take."""
     return "pyspark.sql" in sys.modules and _running() is not None

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from lakefeed.clients.kafka.librdkafka import isolation_level
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
-from lakefeed.clients.spark.session import activate
+from lakefeed.clients.spark.session import activate, copy_of
 from lakefeed.config.starting import EARLIEST
 from lakefeed.config.topic_tables import on_failure
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of
@@ -30,8 +30,11 @@ from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.multi_table.table import TableTask, Taken, shares_a_table
 from lakefeed.feed.observe import batch_of
 from lakefeed.feed.progress import BatchProgress, s3_requests
-from lakefeed.feed.run import RunOptions, RunSummary
+from lakefeed.feed.run import RunOptions, RunSummary, StopRequested
+from lakefeed.feed.steering import Steering
 from lakefeed.ledger.outcomes import ZERO
+from lakefeed.ledger.pauses import LocalPauses
+from lakefeed.monitor.control import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +55,7 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
         feed,
         spark,
         tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values()))),
-        tick=options.monitor.tick,
+        monitor=options.monitor,
     ) as add_notes:
         scheduler.run(on_batch=add_notes(options.on_batch))
     tables = tuple(task.summary() for task in scheduler.tables.values())
@@ -91,7 +94,9 @@ class MultiTableScheduler:
         self._options = options
         self._source = config.kafka
         self._taken: Taken[TableTask] = Taken()
-        self._sessions = [_copy(spark) for _ in range(config.table_rules.at_once)]
+        self._steering = Steering(config, options, LocalPauses.of(config), change=self._change)
+        self._limit: int | None = None
+        self._sessions = [copy_of(spark) for _ in range(config.table_rules.at_once)]
         self._threads: list[ThreadPoolExecutor] = []
         self._topics = Topics(self._source.bootstrap_servers, options=dict(self._source.options))
         self._isolation = isolation_level(self._source)
@@ -106,19 +111,22 @@ class MultiTableScheduler:
         Raises:
             LakefeedError: of a table whose failure is to end the job; or the broker is away for minutes.
         """
-        stop = self._options.stop
-        with ExitStack() as threads:
+        try:
+            self._steering.wait_for_start(sink=self._feed.identity.owner.sink)
+        except StopRequested:
+            return
+        with ExitStack() as threads, self._steering:
             for number, session in enumerate(self._sessions):
                 name = f"tables-{number}"
                 thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=activate, initargs=(session,))
                 self._threads.append(threads.enter_context(thread))
             self._options.monitor.begin(sink=self._feed.identity.owner.sink, fence=None)
-            while not stop.is_set():
+            while self._steering.settle() != "stop":
                 began = time.monotonic()
                 self._options.monitor.tick()
                 topics = self._describe()
                 if topics is None:
-                    stop.wait(PAUSE_SECONDS)
+                    self._options.stop.wait(PAUSE_SECONDS)
                     continue
                 for name, table in self.tables.items():
                     if self._once and table.until is None:
@@ -129,9 +137,15 @@ class MultiTableScheduler:
                 if self._once and not results:
                     return
                 while (left := self._seconds - (time.monotonic() - began)) > 0:
-                    if stop.wait(min(left, TICK_SECONDS)):
+                    if self._options.stop.wait(min(left, TICK_SECONDS)) or self._steering.interrupts:
                         break
                     self._options.monitor.tick()
+
+    def _change(self, request: Request) -> None:
+        """Take over the trigger and the size of batches for the next rounds of this run."""
+        if request.trigger is not None:
+            self._seconds = float(seconds_of(request.trigger))
+        self._limit = request.max_records_per_batch or self._limit
 
     def _describe(self) -> dict[str, TopicDescription] | None:
         """Describe the topics, and add tasks for new ones; None while no broker answers."""
@@ -182,7 +196,7 @@ class MultiTableScheduler:
         began, before = time.monotonic(), s3_requests(self._spark)
 
         def step(table: TableTask) -> tuple[str, BatchResult | None, str | None]:
-            return table.topic, *table.step(topics[table.topic])
+            return table.topic, *table.step(topics[table.topic], limit=self._limit)
 
         # The tables of one session write one after the other.
         due = self._due(topics)
@@ -236,9 +250,3 @@ class MultiTableScheduler:
                 monitor.failed(table.failure)
         monitor.starts_at({(name, part.id): part.start_offset for name, part in parts})
         monitor.observe_ends({(name, part.id): part.end_offset for name, part in parts})
-
-
-def _copy(spark: SparkSession) -> SparkSession:
-    # Not newSession(): that has neither the catalogs nor the credentials that were set on the running session.
-    original: Any = spark
-    return type(spark)(spark.sparkContext, original._jsparkSession.cloneSession())

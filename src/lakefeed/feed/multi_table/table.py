@@ -171,13 +171,14 @@ class TableTask:
     def _position(self) -> Mapping[int, int]:
         return {span.partition: span.end for span in self._reached.ranges}
 
-    def step(self, topic: TopicDescription) -> tuple[BatchResult | None, str | None]:
+    def step(self, topic: TopicDescription, *, limit: int | None = None) -> tuple[BatchResult | None, str | None]:
         """Write the next batch, if there are records for it; returns its result, and a message for the user.
 
-        A failure is raised if the pipeline file says that the job ends then.
+        It has at most ``limit`` records, by default as many as the pipeline file says. A failure is raised if the
+        pipeline file says that the job ends then.
         """
         try:
-            result = self._write_next(topic)
+            result = self._write_next(topic, limit=limit)
         except _failures() as error:
             return None, self._fail(translate(error))
         note = None if self.failure is None else "resumes"
@@ -206,7 +207,7 @@ class TableTask:
             failure=None if self.failure is None else str(self.failure),
         )
 
-    def _write_next(self, topic: TopicDescription) -> BatchResult | None:
+    def _write_next(self, topic: TopicDescription, *, limit: int | None) -> BatchResult | None:
         writer = self._writer or self._begin(topic)
         if lost := list(find_data_loss(self._reached.ends, self._reached.topic_ids, {self.topic: topic})):
             raise RecordsLost(
@@ -214,7 +215,9 @@ class TableTask:
                 where=self.table,
                 hint=GIVE_UP,
             )
-        limit = self.feed.config.kafka.max_records_per_batch
+        limit = limit or self.feed.config.kafka.max_records_per_batch
+        if writer.most_records is not None:
+            writer.most_records = limit
         ranges = next_ranges(self._position, topic, limit=limit, until=self.until)
         if not ranges.records:
             return None

@@ -1,0 +1,157 @@
+"""Carries out what operators request of a running feed, in the driver's own thread and between two batches.
+
+A query is never cut for it: ``watch`` ends it as for a stop, here its driver waits while the feed is paused, and then
+starts the query again. The fence is held all the while, as by a feed without new records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from lakefeed.clients.environment import this_user
+from lakefeed.clients.spark.errors import translate
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.values import AVAILABLE_NOW
+from lakefeed.errors import ConfigError, FeedPaused, LakefeedError
+from lakefeed.feed.run import POLL_SECONDS, RunOptions, StopRequested
+from lakefeed.ledger.pauses import PauseStore
+from lakefeed.monitor.control import Action, Request
+from lakefeed.monitor.model import Pause
+
+AT_THE_START = "by the option --resume of its start"
+MOST_OF_KINESIS = 2**31 - 1
+REAL_TIME = (
+    "in real time there are no batches, and each interruption of the query sends records again: stop the feed, and "
+    "start it again"
+)
+REAL_TIME_REFUSALS: dict[Action, str] = dict.fromkeys(("pause", "resume", "change"), REAL_TIME)
+
+
+class Steering:
+    """The requests to one run of a feed, and its pause. A context manager around the batches.
+
+    Attributes:
+        interrupts: whether a request waits for the query to end.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        options: RunOptions,
+        store: PauseStore,
+        *,
+        change: Callable[[Request], None],
+    ) -> None:
+        self._config, self._options, self._store, self._change = config, options, store, change
+        self._control = options.monitor.control
+        self._ends_by_itself = options.once or config.trigger == AVAILABLE_NOW
+        self._control.open(options.stop, check=self._check)
+
+    @property
+    def interrupts(self) -> bool:
+        return self._control.is_pending
+
+    def __enter__(self) -> Steering:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Keep a pause that was requested in the run's last batch, also if that has failed."""
+        while (request := self._control.take()) is not None:
+            if request.action in ("pause", "resume"):
+                self._carry_out(request)
+
+    def wait_for_start(self, *, sink: str) -> bool:
+        """Wait while a pause holds that an earlier run has left; return whether there was any.
+
+        Raises:
+            FeedPaused: the run is one that ends by itself.
+            StopRequested: the run is to end.
+        """
+        pause = self._store.read()
+        if pause is None:
+            return False
+        if self._options.resume:
+            self._resume(this_user(), reason=AT_THE_START)
+            return False
+        if self._ends_by_itself:
+            raise FeedPaused(
+                f"feed '{self._config.name}' is {pause.text}",
+                hint="lakefeed resume pipeline.yaml; or this run with --resume",
+            )
+        self._options.monitor.opens(sink=sink)
+        self._hold(pause)
+        if self.settle() == "stop":
+            raise StopRequested
+        return True
+
+    def settle(self) -> Literal["stop", "resumed", "go"]:
+        """Carry out what was requested, and wait while the feed is paused.
+
+        Returns ``stop`` if the run is to end, and ``resumed`` if it was paused.
+        """
+        was_paused = self._control.pause is not None
+        while True:
+            while (request := self._control.take()) is not None:
+                self._carry_out(request)
+                was_paused = was_paused or self._control.pause is not None
+            if self._options.stop.is_set():
+                return "stop"
+            if self._control.pause is None:
+                return "resumed" if was_paused else "go"
+            self._options.monitor.tick()
+            self._control.wait(POLL_SECONDS)
+
+    def _carry_out(self, request: Request) -> None:
+        if request.action == "pause":
+            note = self._keep(lambda: self._store.write(request.pause), "is not known to the next start")
+            self._hold(request.pause, note=note)
+        elif request.action == "resume":
+            self._resume(request.by, reason=request.reason)
+        else:
+            self._change(request)
+            self._control.changed(request)
+
+    def _hold(self, pause: Pause, *, note: str = "") -> None:
+        self._control.paused(pause, note=note)
+        self._options.say(pause.text + (f"; {note}" if note else ""))
+
+    def _resume(self, by: str, *, reason: str = "") -> None:
+        note = self._keep(self._store.clear, "is still there for the next start")
+        self._control.resumed(by, reason=reason, note=note)
+        self._options.say(f"resumed by {by}" + (f": {reason}" if reason else "") + (f"; {note}" if note else ""))
+
+    def _keep(self, action: Callable[[], None], consequence: str) -> str:
+        """Change the stored pause; returns what the user has to know if that fails, which is no reason to end a run."""
+        try:
+            action()
+        except Exception as error:
+            why = translate(error)
+            return f"the pause {consequence}: {why.what if isinstance(why, LakefeedError) else type(why).__name__}"
+        return ""
+
+    def _check(self, request: Request) -> None:
+        """Refuse a change that this feed does not have."""
+        source, most = self._config.source, request.max_records_per_batch
+        if request.trigger is not None and self._ends_by_itself:
+            raise ConfigError("the run ends by itself, and has no trigger that could change", where="trigger")
+        if most is None:
+            return
+        where = "max_records_per_batch"
+        if source.numbered is None:
+            raise ConfigError("the source has no such setting", where=where)
+        if source.kinesis is not None and most > MOST_OF_KINESIS:
+            raise ConfigError(f"it is {MOST_OF_KINESIS:,} at most for Kinesis", where=where)
+        least = source.kafka.min_records_per_batch if source.kafka is not None else None
+        if least is not None and least > most:
+            raise ConfigError(f"it is less than min_records_per_batch, which is {least:,}", where=where)
+
+
+def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
+    """Return the pipeline with at most so many records in a batch."""
+    source, update = config.source, {"max_records_per_batch": most}
+    changed = {
+        "kafka": source.kafka and source.kafka.model_copy(update=update),
+        "kinesis": source.kinesis and source.kinesis.model_copy(update=update),
+    }
+    return config.model_copy(update={"source": source.model_copy(update=changed)})

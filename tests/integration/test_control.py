@@ -1,0 +1,249 @@
+"""Operators pause, resume, change and stop a running feed on real servers, and each row is there once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.errors import ConfigError, FeedPaused, LakefeedError
+from lakefeed.feed.run import RunSummary
+from lakefeed.ledger.checkpoint import StoredCheckpoint
+from lakefeed.ledger.pauses import PAUSE_FILE, LocalPauses
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.pipeline import Pipeline
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
+
+
+def records(count: int, *, first: int = 0) -> list[bytes]:
+    return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
+
+
+def source(feed: Feed, **settings: Any) -> dict[str, Any]:
+    return {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **settings}}
+
+
+def until(condition: Callable[[], Any], *, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+class Run:
+    """One run of a pipeline in a thread."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, **options: Any) -> None:
+        self.monitor, self.stop = FeedMonitor(pipeline.config.name), threading.Event()
+        self.summary: RunSummary | None = None
+        self.failure: LakefeedError | None = None
+
+        def run() -> None:
+            try:
+                self.summary = pipeline.run(spark=spark, stop=self.stop, monitor=self.monitor, **options)
+            except LakefeedError as error:
+                self.failure = error
+
+        self.thread = threading.Thread(target=run)
+        self.thread.start()
+
+    @property
+    def state(self) -> str:
+        return self.monitor.snapshot().state
+
+    @property
+    def records(self) -> int:
+        return self.monitor.snapshot().totals.records
+
+    def ask(self, action: str, **values: Any) -> None:
+        self.monitor.control.request(action, by="ben", **values)
+
+    def pause(self, reason: str = "") -> None:
+        self.ask("pause", reason=reason)
+        until(lambda: self.monitor.control.pause is not None)
+
+
+@contextmanager
+def running(pipeline: Pipeline, spark: SparkSession, **options: Any) -> Iterator[Run]:
+    run = Run(pipeline, spark, **options)
+    try:
+        yield run
+    finally:
+        run.stop.set()
+        run.thread.join(120)
+    assert not run.thread.is_alive()
+    assert run.failure is None
+
+
+def kept(feed: Feed) -> bool:
+    return PAUSE_FILE in StoredCheckpoint(feed.checkpoint, s3=feed.connections.s3).names()
+
+
+@pytest.mark.quick
+def test_a_feed_is_paused_changed_and_resumed_and_a_restart_knows_the_pause(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(100))
+    pipeline = feed.pipeline(source=source(feed), decode=JSON_ROWS)
+    with running(pipeline, lake) as run:
+        until(lambda: run.records == 100)
+        run.pause("the table is repaired")
+        feed.send(records(50, first=100))
+        time.sleep(2)
+        progress = run.monitor.snapshot()
+        assert (progress.state, progress.totals.records, progress.running, progress.hangs) == (
+            "paused",
+            100,
+            None,
+            False,
+        )
+        assert kept(feed)
+        run.ask("change", max_records_per_batch=20)
+        run.ask("resume")
+        until(lambda: run.records == 150)
+        assert not kept(feed)
+        assert [batch.records for batch in run.monitor.batches()] == [100, 20, 20, 10]
+        run.pause("again")
+    # A start of a run that ends by itself is refused; one that lasts waits, and touches neither table nor topic.
+    with pytest.raises(FeedPaused, match=r"paused by ben since .*: again"):
+        pipeline.run(spark=lake, once=True)
+    feed.send(records(10, first=150))
+    with running(pipeline, lake) as run:
+        until(lambda: run.state == "paused")
+        time.sleep(1)
+        progress = run.monitor.snapshot()
+        assert (progress.paused.reason if progress.paused else "", progress.totals.records) == ("again", 0)
+        run.ask("resume")
+        until(lambda: run.records == 10)
+        run.ask("stop")
+        run.thread.join(60)
+        assert (run.state, run.stop.is_set()) == ("ended", True)
+    assert not kept(feed)
+    assert pipeline.verify(deep=True).faults == ()
+    assert lake.table(feed.table).count() == 160
+
+
+def test_a_pause_amid_many_small_batches_loses_and_repeats_nothing(lake: SparkSession, feed: Feed) -> None:
+    """Each pause meets the query somewhere: while it plans, after it has planned, while it writes or waits."""
+    feed.create_topic(partitions=2)
+    feed.send(records(1200))
+    pipeline = feed.pipeline(source=source(feed, max_records_per_batch=10), decode=JSON_ROWS)
+    with running(pipeline, lake) as run:
+        until(lambda: run.records > 0)
+        for number in range(8):
+            time.sleep(0.37 * (number % 3))
+            run.pause(f"number {number}")
+            before = run.records
+            run.ask("change", trigger="0 seconds", max_records_per_batch=10 + 7 * number)
+            time.sleep(0.3)
+            assert run.records == before
+            run.ask("resume")
+            until(partial(has_more, run, before))
+        until(lambda: run.records >= 1200)
+    assert all(not batch.replayed for batch in run.monitor.batches())
+    assert pipeline.verify(deep=True).faults == ()
+    assert lake.table(feed.table).count() == 1200
+
+
+def test_a_run_that_ends_by_itself_waits_while_it_is_paused(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(200))
+    pipeline = feed.pipeline(source=source(feed, max_records_per_batch=5), decode=JSON_ROWS)
+    with running(pipeline, lake, once=True) as run:
+        until(lambda: run.records > 0)
+        run.pause()
+        with pytest.raises(ConfigError, match="ends by itself"):
+            run.ask("change", trigger="1 minute")
+        run.ask("change", max_records_per_batch=500)
+        run.ask("resume")
+        run.thread.join(120)
+    assert run.summary is not None
+    assert run.summary.records == 200
+    assert pipeline.verify(deep=True).faults == ()
+
+
+def test_a_query_with_state_keeps_it_over_a_pause(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(100))
+    sql = f"SELECT id % 3 AS rest, count(*) AS n FROM {feed.name} GROUP BY id % 3"
+    pipeline = feed.pipeline(
+        source=source(feed, max_records_per_batch=10),
+        decode=JSON_ROWS,
+        transform={"sql": sql, "output_mode": "update"},
+        sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["rest"]}},
+    )
+    with running(pipeline, lake) as run:
+        until(lambda: run.records > 0)
+        for _ in range(2):
+            run.pause()
+            run.ask("change", max_records_per_batch=30)
+            run.ask("resume")
+            time.sleep(1.5)
+        until(lambda: run.records >= 100)
+        until(lambda: run.state == "waiting")
+    assert {row["rest"]: row["n"] for row in lake.table(feed.table).collect()} == {0: 34, 1: 33, 2: 33}
+
+
+def test_a_table_for_each_topic_is_paused_as_one(lake: SparkSession, feed: Feed) -> None:
+    topics = [f"{feed.topic}-{letter}" for letter in "ab"]
+    for topic in topics:
+        feed.create_topic(partitions=1, topic=topic)
+        feed.send(records(10), topic=topic)
+    pipeline = feed.pipeline(
+        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": topics}},
+        decode=JSON_ROWS,
+        sink={"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
+        checkpoint="",
+    )
+    with running(pipeline, lake) as run:
+        until(lambda: run.records == 20)
+        run.pause("repair")
+        feed.send(records(10, first=10), topic=topics[0])
+        time.sleep(2)
+        assert (run.records, run.state) == (20, "paused")
+        run.ask("change", max_records_per_batch=4, trigger="0 seconds")
+        run.ask("resume")
+        until(lambda: run.records == 30)
+        assert [batch.records for batch in run.monitor.batches()][-3:] == [4, 4, 2]
+        run.pause("and again")
+    assert LocalPauses.of(pipeline.config).read() is not None
+    with pytest.raises(FeedPaused, match="and again"):
+        pipeline.run(spark=lake, once=True)
+    pipeline.run(spark=lake, once=True, resume=True)
+    assert LocalPauses.of(pipeline.config).read() is None
+
+
+def test_upkeep_and_a_replay_run_beside_the_feed(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([*records(20), b"no json"])
+    letters = {"table": f"lake.{feed.name}.letters"}
+    pipeline = feed.pipeline(source=source(feed), decode=JSON_ROWS, dead_letters=letters)
+    with running(pipeline, lake) as run:
+        until(lambda: run.records == 21)
+        for action in ("upkeep", "replay"):
+            run.ask(action)
+        until(lambda: sum("action" in event.details and event.kind == "note" for event in events(run)) == 2)
+        feed.send(records(5, first=20))
+        until(lambda: run.records == 26)
+    messages = [event.message for event in events(run) if event.kind == "note"]
+    assert any(message == "replay: 0 rows written, 1 records are still dead letters" for message in messages), messages
+    assert any(message.startswith(f"upkeep: {feed.table}: ") for message in messages), messages
+    assert pipeline.verify(deep=True).faults == ()
+
+
+def has_more(run: Run, records: int) -> bool:
+    return run.records > records
+
+
+def events(run: Run) -> tuple[Any, ...]:
+    return run.monitor.events.after()

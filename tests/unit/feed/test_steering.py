@@ -1,0 +1,234 @@
+"""What operators request of a run is carried out between two batches: a pause and its end, a change, a stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, cast
+
+import pytest
+
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import ConfigError, FeedPaused
+from lakefeed.feed.run import RunOptions, StopRequested
+from lakefeed.feed.steering import Steering, with_batches_of
+from lakefeed.monitor.control import Request
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import Pause
+
+EARLIER = Pause("the table is repaired", "anna", 0.0)
+
+
+class Store:
+    def __init__(self, pause: Pause | None = None, *, fails: bool = False) -> None:
+        self.pause, self._fails = pause, fails
+
+    def read(self) -> Pause | None:
+        return self.pause
+
+    def write(self, pause: Pause) -> None:
+        self._change(pause)
+
+    def clear(self) -> None:
+        self._change(None)
+
+    def _change(self, pause: Pause | None) -> None:
+        if self._fails:
+            raise OSError("secret text")
+        self.pause = pause
+
+
+class Run:
+    """One run's steering, with what it has said and changed."""
+
+    def __init__(self, store: Store | None = None, *, config: PipelineConfig | None = None, **options: Any) -> None:
+        self.monitor, self.stop, self.store = FeedMonitor("taxi"), threading.Event(), store or Store()
+        self.said: list[str] = []
+        self.changes: list[dict[str, Any]] = []
+        chosen = RunOptions(
+            once=options.get("once", False),
+            stop=self.stop,
+            on_batch=lambda progress: None,
+            on_note=lambda note: None,
+            accept_loss=False,
+            monitor=self.monitor,
+            resume=options.get("resume", False),
+            say=self.said.append,
+        )
+        change = cast("Any", lambda request: self.changes.append(request.changes))
+        self.steering = Steering(config or pipeline(), chosen, self.store, change=change)
+
+    def ask(self, action: str, **values: Any) -> None:
+        self.monitor.control.request(action, by="ben", **values)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.monitor.events.after()]
+
+
+def pipeline(*, trigger: str = "10 seconds", **kafka: Any) -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "name": "taxi",
+            "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a"], **kafka}},
+            "decode": "raw",
+            "sink": {"iceberg": {"table": "lake.nyc.trips"}},
+            "checkpoint": "s3a://lake/c",
+            "trigger": trigger,
+        }
+    )
+
+
+def later(*actions: Any, seconds: float = 0.3) -> threading.Thread:
+    """Do these things in another thread, one after the other, each after some time."""
+
+    def act() -> None:
+        for action in actions:
+            time.sleep(seconds)
+            action()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def test_without_a_request_the_run_continues() -> None:
+    run = Run()
+    assert not run.steering.wait_for_start(sink="iceberg a.b.c")
+    assert not run.steering.interrupts
+    assert run.steering.settle() == "go"
+    run.stop.set()
+    assert run.steering.settle() == "stop"
+    assert run.kinds == []
+
+
+def test_a_pause_holds_until_it_is_ended_and_the_driver_lives_meanwhile() -> None:
+    run = Run()
+    run.ask("pause", reason="too many files")
+    assert run.steering.interrupts
+    seen: list[Any] = []
+
+    def look() -> None:
+        seen.extend((run.monitor.snapshot(), run.store.pause))
+
+    thread = later(look, lambda: run.ask("resume"))
+    assert run.steering.settle() == "resumed"
+    thread.join()
+    progress, stored = seen
+    assert (progress.state, progress.paused.reason, progress.paused.by) == ("paused", "too many files", "ben")
+    assert progress.taken_at - progress.alive_at < 1
+    assert stored == progress.paused
+    assert run.store.pause is None
+    assert run.kinds == ["action", "paused", "action", "resumed"]
+    assert "too many files" in run.said[0]
+    assert run.steering.settle() == "go"
+
+
+def test_a_stop_ends_a_paused_run_at_once_and_the_pause_stays() -> None:
+    run = Run()
+    run.ask("pause", reason="repair")
+    thread = later(run.stop.set)
+    began = time.monotonic()
+    assert run.steering.settle() == "stop"
+    assert time.monotonic() - began < 2
+    thread.join()
+    assert run.store.pause is not None
+
+
+def test_a_change_while_the_feed_is_paused_holds_afterwards() -> None:
+    run = Run()
+    run.ask("pause")
+    thread = later(lambda: run.ask("change", max_records_per_batch=5), lambda: run.ask("resume"))
+    assert run.steering.settle() == "resumed"
+    thread.join()
+    assert run.changes == [{"max_records_per_batch": 5}]
+
+
+def test_a_pause_and_its_end_between_two_looks_still_count_as_a_pause() -> None:
+    run = Run()
+    run.ask("pause")
+    run.ask("resume")
+    assert run.steering.settle() == "resumed"
+
+
+def test_the_next_start_waits_with_the_pause_of_the_last_run() -> None:
+    run = Run(Store(EARLIER))
+    thread = later(lambda: run.ask("resume"))
+    assert run.steering.wait_for_start(sink="iceberg a.b.c")
+    thread.join()
+    assert run.said[0] == EARLIER.text
+    assert run.monitor.snapshot().sink == "iceberg a.b.c"
+    assert run.store.pause is None
+    run = Run(Store(EARLIER))
+    thread = later(run.stop.set)
+    with pytest.raises(StopRequested):
+        run.steering.wait_for_start(sink="iceberg a.b.c")
+    thread.join()
+    assert run.store.pause == EARLIER
+
+
+def test_a_start_with_resume_ends_the_pause() -> None:
+    run = Run(Store(EARLIER), resume=True)
+    assert not run.steering.wait_for_start(sink="iceberg a.b.c")
+    assert run.store.pause is None
+    assert run.kinds == ["resumed"]
+
+
+@pytest.mark.parametrize("run", [{"once": True}, {"config": pipeline(trigger="available-now")}])
+def test_a_run_that_ends_by_itself_is_refused_while_the_feed_is_paused(run: dict[str, Any]) -> None:
+    started = Run(Store(EARLIER), **run)
+    with pytest.raises(FeedPaused, match=r"paused by anna since .*: the table is repaired") as refused:
+        started.steering.wait_for_start(sink="iceberg a.b.c")
+    assert refused.value.exit_status == 1
+    assert started.store.pause == EARLIER
+
+
+def test_a_pause_that_cannot_be_kept_holds_and_says_so() -> None:
+    run = Run(Store(fails=True))
+    run.ask("pause")
+    thread = later(lambda: run.ask("resume"))
+    assert run.steering.settle() == "resumed"
+    thread.join()
+    assert "is not known to the next start" in run.said[0]
+    assert "is still there for the next start" in run.said[1]
+    assert "secret" not in "".join(run.said)
+
+
+def test_a_pause_requested_in_the_last_batch_is_kept_also_after_an_error() -> None:
+    run = Run()
+
+    def fail() -> None:
+        with run.steering:
+            run.ask("pause", reason="it fails again and again")
+            run.ask("change", trigger="1 minute")
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    assert run.store.pause is not None
+    assert run.store.pause.reason == "it fails again and again"
+    assert run.changes == []
+
+
+@pytest.mark.parametrize(
+    ("config", "once", "values", "words"),
+    [
+        (pipeline(), True, {"trigger": "1 minute"}, "ends by itself"),
+        (pipeline(trigger="available-now"), False, {"trigger": "1 minute"}, "ends by itself"),
+        (pipeline(min_records_per_batch=100), False, {"max_records_per_batch": 99}, "which is 100"),
+    ],
+)
+def test_a_change_that_the_feed_does_not_have_is_refused(
+    config: PipelineConfig, once: bool, values: dict[str, Any], words: str
+) -> None:
+    run = Run(config=config, once=once)
+    with pytest.raises(ConfigError, match=words):
+        run.ask("change", **values)
+    assert not run.steering.interrupts
+
+
+def test_the_size_of_batches_is_changed_in_a_copy() -> None:
+    before = pipeline(max_records_per_batch=1000)
+    assert with_batches_of(before, 7).kafka.max_records_per_batch == 7
+    assert before.kafka.max_records_per_batch == 1000
+    assert isinstance(Request(action="change", by="a", at=0.0).changes, dict)
