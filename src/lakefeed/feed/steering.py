@@ -6,7 +6,8 @@ starts the query again. The fence is held all the while, as by a feed without ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from lakefeed.clients.environment import this_user
@@ -25,7 +26,7 @@ REAL_TIME = (
     "in real time there are no batches, and each interruption of the query sends records again: stop the feed, and "
     "start it again"
 )
-REAL_TIME_REFUSALS: dict[Action, str] = dict.fromkeys(("pause", "resume", "change"), REAL_TIME)
+REAL_TIME_REFUSALS: dict[Action, str] = dict.fromkeys(("pause", "change"), REAL_TIME)
 
 
 class Steering:
@@ -41,12 +42,13 @@ class Steering:
         options: RunOptions,
         store: PauseStore,
         *,
-        change: Callable[[Request], None],
+        change: Callable[[Request], None] = lambda request: None,
+        refusals: Mapping[Action, str] | None = None,
     ) -> None:
         self._config, self._options, self._store, self._change = config, options, store, change
         self._control = options.monitor.control
         self._ends_by_itself = options.once or config.trigger == AVAILABLE_NOW
-        self._control.open(options.stop, check=self._check)
+        self._control.open(options.stop, refusals=refusals, check=self._check)
 
     @property
     def interrupts(self) -> bool:
@@ -60,6 +62,10 @@ class Steering:
         while (request := self._control.take()) is not None:
             if request.action in ("pause", "resume"):
                 self._carry_out(request)
+        while self._control.is_at_work("replay"):
+            # The next replay would finish it; but the session ends with the run.
+            time.sleep(POLL_SECONDS)
+            self._options.monitor.tick(stops=True)
 
     def wait_for_start(self, *, sink: str) -> bool:
         """Wait while a pause holds that an earlier run has left; return whether there was any.

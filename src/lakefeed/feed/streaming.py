@@ -271,13 +271,17 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     from pyspark.sql import functions as sf
 
     config, before = feed.config, s3_requests(spark)
-    options.monitor.control.open(options.stop, refusals=REAL_TIME_REFUSALS)
     put_credentials(spark, config.decode)
     spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
     topics = SourceTopics(config.kafka).describe()
     _require_slots(spark, topics)
     require_fit(feed.rows(feed.source.read_stream(spark)))
     claim = feed.claim(spark)
+    steering = Steering(config, options, CheckpointPauses(claim), refusals=REAL_TIME_REFUSALS)
+    try:
+        steering.wait_for_start(sink=feed.identity.owner.sink)
+    except StopRequested:
+        return nothing_written(s3_requests(spark) - before)
     sink = feed.sink_definition.open_real_time(spark, claim)
     # require_fit has refused a transform with state.
     start = FeedStart(
@@ -309,7 +313,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     # PySpark 4.1 has no word for this trigger.
     writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
     options.monitor.begin(sink=feed.identity.owner.sink, fence=None)
-    with QueryObserver(options.monitor, spark) as observer:
+    with steering, QueryObserver(options.monitor, spark) as observer:
         query: StreamingQuery = writer.start()
         observer.follow(query)
         watch(query, batches, on_batch=options.on_batch, observer=observer)
