@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from lakefeed.bench.demo import example
 from lakefeed.local import Endpoints
+from lakefeed.operations.examples import packaged_example
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 
-PIPELINE = example("taxi") / "pipeline.yaml"
+PIPELINE = packaged_example("taxi").main
 ROWS = 24_000  # Eight batches.
 
 

@@ -13,9 +13,9 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.config.connections import Connections
-from lakefeed.errors import ResourceMissing
 from lakefeed.feed.progress import ProgressView, duration
 from lakefeed.local import Endpoints
+from lakefeed.operations.examples import packaged_example
 from lakefeed.operations.produce.progress import ProduceView
 from lakefeed.operations.produce.sources import read_rows
 from lakefeed.operations.produce.taxi import KEY, TOTALS_SQL, Totals, taxi_rows, taxi_schema, totals
@@ -55,7 +55,7 @@ class DemoReport:
 
 def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable[[str], None]) -> DemoReport:
     """Produce trips, ``rows`` generated ones or those of a CSV file; land them in a table; compare the two."""
-    pipeline = Pipeline.from_file(example("taxi") / "pipeline.yaml", environment=endpoints.as_environment())
+    pipeline = Pipeline.from_file(packaged_example("taxi").main, environment=endpoints.as_environment())
     table = pipeline.config.sink.ledger_table
     log_file = log_path("demo")
     say(f"starting Spark; its log is {log_file}")
@@ -118,12 +118,3 @@ def _table_totals(table: str, connections: Connections) -> Totals:
         found = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # our own words
     values = found or (0,) * len(expressions)
     return Totals(**{name: int(value or 0) for name, value in zip(expressions, values, strict=True)})
-
-
-def example(name: str) -> Path:
-    """Return the folder of an example: inside the installed package, or in a checkout beside ``src/``."""
-    here = Path(__file__).resolve().parents[1]
-    for folder in (here / "examples" / name, here.parents[1] / "examples" / name):
-        if folder.is_dir():
-            return folder
-    raise ResourceMissing(f"there is no example '{name}'", where=str(here))

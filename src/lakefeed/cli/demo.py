@@ -81,7 +81,7 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
 
 def _look_around(table: str, *, home: Path, keep: bool) -> str:
     """Return commands for a look around that work in a shell without lakefeed's variables."""
-    from lakefeed.bench.demo import example
+    from lakefeed.operations.examples import packaged_example
 
     commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}"]
     own = Path(sys.executable).parent
@@ -89,7 +89,7 @@ def _look_around(table: str, *, home: Path, keep: bool) -> str:
         commands.append(f'export PATH={shlex.quote(str(own))}:"$PATH"')
     if not keep:
         commands.append("lakefeed local up")
-    pipeline = shlex.quote(str(example("taxi") / "pipeline.yaml"))
+    pipeline = shlex.quote(str(packaged_example("taxi").main))
     commands += [
         'eval "$(lakefeed local env)"',
         f"lakefeed verify {pipeline}",

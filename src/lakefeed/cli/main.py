@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tables": ("tables", "How tables are, and their upkeep: compact, expire, remove orphans."),
     "local": ("local", "The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog."),
     "demo": ("demo", "The main job from end to end on the embedded stack, verified."),
+    "examples": ("examples", "List the examples, and copy one to run and to change."),
     "bench": ("bench", "Count S3 requests against a real MinIO, and compare."),
     "conf": ("conf", "Print the Spark settings for spark-submit."),
     "jars": ("jars", "Fetch and verify the locked jars."),
