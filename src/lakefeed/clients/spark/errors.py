@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -148,18 +149,25 @@ def translating() -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep PySpark from writing the stack trace of an error that is reported in a sentence."""
+    """Keep PySpark from writing the stack trace of an error of this thread that is reported in a sentence."""
     from pyspark.logger import PySparkLogger
 
-    logs = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
-    before = [log.disabled for log in logs]
-    for log in logs:
-        log.disabled = True
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).addFilter(_is_loud)
+    before = _is_loud(None)
+    _threads.is_quiet = True
     try:
         yield
     finally:
-        for log, was_disabled in zip(logs, before, strict=True):
-            log.disabled = was_disabled
+        _threads.is_quiet = not before
+
+
+_threads = threading.local()
+
+
+def _is_loud(record: object) -> bool:
+    """Return whether this thread is outside of ``quietly``; other threads may be inside at the same time."""
+    return not getattr(_threads, "is_quiet", False)
 
 
 def decode_error_of(exception: BaseException) -> DecodeError | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ LONGEST_CELL = 2_000
 MOST_COLUMNS = 100
 EXACT = 2**53
 """A script in a browser has no larger whole numbers."""
+_MISSING = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view (\S{1,200}) cannot be found")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -138,4 +140,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, LakefeedError):
         hint = f"; {error.hint}" if error.hint else ""
         return redacted(f"{error.what}{hint}")
-    return redacted(without_values(str(error))) or type(error).__name__
+    text = str(error)
+    if found := _MISSING.search(text):
+        hint = "a view of sink.memory is created with the first batch"
+        return redacted(f"the table or view {found[1]} does not exist; {hint}")
+    return redacted(without_values(text)) or type(error).__name__
