@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from datetime import datetime
 from pathlib import Path
@@ -49,6 +50,8 @@ from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterReader
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakefeed.dashboard.driver import Served
+
 __all__ = ["Pipeline", "RunSummary"]
 
 
@@ -73,6 +76,7 @@ class Pipeline:
     ) -> None:
         self.config = config
         self.connections = config.connections(default_environment() if environment is None else environment)
+        self._served: Served | None = None
         self.feed = Feed(config=config, connections=self.connections, view=config.name, folder=folder)
 
     @classmethod
@@ -208,6 +212,8 @@ class Pipeline:
         """
         spark = spark or self.session()
         monitor = monitor or FeedMonitor(self.config.name)
+        if self._served is not None:
+            self._served.use_session(spark)
 
         def note(message: str) -> None:
             monitor.note(message)
@@ -249,6 +255,32 @@ class Pipeline:
             return f"{rows:,} rows written, {dead:,} records are still dead letters"
 
         monitor.control.offer("replay", perform)
+
+    @contextmanager
+    def serve(self, monitor: FeedMonitor, *, port: int | None = 0, dashboard: str | None = None) -> Iterator[Served]:
+        """Let ``lakefeed status``, programs and browsers read a run's monitor within this block.
+
+        Args:
+            monitor: of the run; hand it to ``run`` within the block.
+            port: of the driver's endpoint on this machine, 0 for a free one; None for no endpoint.
+            dashboard: ``HOST:PORT`` of the dashboard, empty for the file's or the default; None for one only if the
+                file has one.
+
+        Raises:
+            ConfigError: another address than loopback, without a login or without TLS.
+            PortTaken: another process listens there.
+        """
+        # A server is only needed in a run.
+        from lakefeed.dashboard.driver import dashboard_of, reachable
+
+        settings = dashboard_of(self.config, dashboard)
+        with reachable(
+            self.config, monitor, port=port, dashboard=settings, connections=self.connections
+        ) as self._served:
+            try:
+                yield self._served
+            finally:
+                self._served = None
 
     def run_batch(
         self,

@@ -15,8 +15,8 @@ import pytest
 
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.ledger.outcomes import Counts
+from lakefeed.monitor.client import ask
 from lakefeed.monitor.drivers import DriverFile, read
-from lakefeed.monitor.endpoint import ask
 from tests.support.agreement import (
     Position,
     of_kafkas_tool,

@@ -52,6 +52,13 @@ if TYPE_CHECKING:
     help="Answer lakefeed status on this machine, to this user alone.  [default: endpoint]",
 )
 @click.option("--endpoint-port", type=click.IntRange(0, 65535), default=0, help="Its port.  [default: a free one]")
+@click.option(
+    "--dashboard",
+    is_flag=False,
+    flag_value="",
+    metavar="[HOST:PORT]",
+    help="Show the feed in a browser; with the file's dashboard block, or on 127.0.0.1:8380.",
+)
 @output_option
 def run(
     pipeline: Path,
@@ -66,6 +73,7 @@ def run(
     log_format: LogFormat,
     endpoint: bool,
     endpoint_port: int,
+    dashboard: str | None,
 ) -> None:
     """Run a pipeline: topics in, table out.
 
@@ -83,7 +91,6 @@ def run(
     from lakefeed.monitor.feed_monitor import FeedMonitor
     from lakefeed.monitor.terminal.view import RunView
     from lakefeed.operations.followers import following, reporting_failed_start
-    from lakefeed.operations.live_status import reachable
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     name = declared.config.name
@@ -93,8 +100,10 @@ def run(
         RunView(monitor, log_format=log_format) as view,
         # Else the error would stand a second time among the structured lines, as text.
         view.logging_errors(exit_with=None if is_json() else _exit),
-        reachable(declared.config, monitor, port=endpoint_port if endpoint else None),
+        declared.serve(monitor, port=endpoint_port if endpoint else None, dashboard=dashboard) as served,
     ):
+        if served.dashboard_url is not None:
+            view.note(f"the dashboard is at {served.dashboard_url}")
         view.note(f"starting; Spark's log is {log_file}")
         with reporting_failed_start(declared.config, monitor):
             spark = declared.session(master=master, log_file=log_file)

@@ -16,8 +16,8 @@ from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
 from lakefeed.errors import Unreachable
 from lakefeed.messages.printable import aligned
+from lakefeed.monitor.client import ask
 from lakefeed.monitor.drivers import DriverFile, all_drivers
-from lakefeed.monitor.endpoint import ask
 from lakefeed.monitor.text import duration, one_line
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from lakefeed.config import sinks, sources
 from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems, spelled
 from lakefeed.config.capabilities import Operation, Refusal
 from lakefeed.config.connections import S3, Catalog, Connections
+from lakefeed.config.dashboard import Dashboard
 from lakefeed.config.decoding import Decode, RawDecode
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
@@ -229,6 +230,8 @@ class PipelineBlocks(Model):
     lineage: Lineage | None = Field(None, description="Where OpenLineage events of the runs go. Default: nowhere.")
     notify: Notify | None = Field(None, description="Who gets a message when something happens to the feed.")
     runs: Runs = Field(default_factory=Runs, description="Where the traces of runs are kept: see lakefeed runs.")
+    dashboard: Dashboard | None = None
+    """Show the feed in a browser while it runs, and let operators steer it. Default: only with run --dashboard."""
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""

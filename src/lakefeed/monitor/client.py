@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -44,25 +45,51 @@ class FeedServer:
             ConfigError: the token is refused, or missing.
             ResourceMissing: there is no such page.
         """
-        parts = urlsplit(self.url)
-        where = f"{parts.scheme}://{parts.netloc}"
-        headers = {"Connection": "close"} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        status, document = self.exchange(path)
+        if status not in (200, 503):
+            raise _refusal(status, self._where)
+        return document
+
+    def exchange(
+        self, path: str, *, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Return the status and the JSON object at a path; with a body it is posted there.
+
+        Raises Unreachable without such an answer in time.
+        """
+        sent = {"Connection": "close", **(headers or {})}
+        if self.token:
+            sent["Authorization"] = f"Bearer {self.token}"
+        if body is not None:
+            sent["Content-Type"] = "application/json"
         try:
             answer = exchange(
-                "GET",
+                "GET" if body is None else "POST",
                 self.url.rstrip("/") + path,
                 seconds=self.seconds,
-                headers=headers,
+                headers=sent,
+                body=None if body is None else json.dumps(body).encode(),
                 most_bytes=MOST_BYTES,
             )
-            if answer.status not in (200, 503):
-                raise _refusal(answer.status, where)
             document = json.loads(answer.body)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-            raise Unreachable(f"the server does not answer: {type(error).__name__}", where=where) from None
+            raise Unreachable(f"the server does not answer: {type(error).__name__}", where=self._where) from None
         if not isinstance(document, dict):
-            raise Unreachable("the server's answer is no JSON object", where=where)
-        return document
+            raise Unreachable("the server's answer is no JSON object", where=self._where)
+        return answer.status, document
+
+    @property
+    def _where(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+
+def ask(url: str, token: str, path: str = "/progress", *, seconds: float = ASK_SECONDS) -> dict[str, Any]:
+    """Ask a driver's endpoint; Unreachable if it does not answer in time, or refuses its own token."""
+    try:
+        return FeedServer(url, token, seconds).get(path)
+    except (ConfigError, ResourceMissing) as error:
+        raise Unreachable(error.what, where=url) from None
 
 
 def feed_path(feed: str, page: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -28,9 +27,8 @@ from lakefeed.ledger.snapshot_summary import FEED as FEED_KEY
 from lakefeed.ledger.snapshot_summary import FENCE, RANGES, Commit
 from lakefeed.ledger.snapshots import ancestors, position_in
 from lakefeed.monitor import drivers
+from lakefeed.monitor.client import ask
 from lakefeed.monitor.drivers import DriverFile
-from lakefeed.monitor.endpoint import Endpoint, ask, serving
-from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import iso
 from lakefeed.monitor.text import duration, one_line
 from lakefeed.offsets.ranges import Partition
@@ -210,30 +208,6 @@ def own_path(kind: str, config: PipelineConfig) -> Path | None:
         return drivers.path_of(identity_of(config), folder=default_home() / "run" / kind)
     except RuntimeError:
         return None
-
-
-@contextmanager
-def reachable(config: PipelineConfig, monitor: FeedMonitor, *, port: int | None = 0) -> Iterator[Endpoint | None]:
-    """Let ``live_status`` find this process within this block, as the driver of a feed.
-
-    Args:
-        port: of its endpoint on this machine, 0 for a free one; None for no endpoint.
-    """
-    progress = monitor.snapshot()
-    with ExitStack() as stack:
-        endpoint = None if port is None else stack.enter_context(serving(monitor, port=port))
-        note_fence = stack.enter_context(
-            drivers.announced(
-                progress.driver,
-                feed=config.name,
-                identity=identity_of(config),
-                since=progress.started_at,
-                url=endpoint.url if endpoint else None,
-                token=endpoint.token if endpoint else None,
-            )
-        )
-        monitor.note_fence_by(note_fence)
-        yield endpoint
 
 
 def judge(

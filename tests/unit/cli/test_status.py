@@ -15,10 +15,11 @@ from click.testing import CliRunner
 from lakefeed.cli.main import root
 from lakefeed.cli.status import status_lines
 from lakefeed.cli.watch import Shown, show
+from lakefeed.dashboard.driver import serve
+from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.monitor.drivers import DriverFile, announced
-from lakefeed.monitor.endpoint import serving
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.monitor.lag import PartitionLag
 from lakefeed.monitor.model import FinishedBatch
@@ -150,13 +151,13 @@ def test_without_a_file_the_drivers_of_this_machine_are_shown(tmp_path: Path, mo
     monitor.begin(sink="", fence=None)
     monitor.finish(FinishedBatch(batch_id=41, finished_at=1.0, seconds=1.0, records=1))
     with (
-        serving(monitor) as endpoint,
+        serve(OwnFeed(monitor), port=0) as endpoint,
         announced(this_driver(), feed="taxi", identity="taxi", since=1.0, url=endpoint.url, token=endpoint.token),
     ):
         shown = CliRunner().invoke(root, ["status", "--output", "json"])
         [driver] = json.loads(shown.output)["drivers"]
         assert (shown.exit_code, driver["state"], driver["progress"]["last_batch"]["batch"]) == (0, "running", 41)
-        assert endpoint.token not in shown.output
+        assert str(endpoint.token) not in shown.output
         assert "41" in CliRunner().invoke(root, ["status"]).output
         monitor.ended(ValueError())
         assert CliRunner().invoke(root, ["status"]).exit_code == 1
@@ -174,8 +175,8 @@ def test_a_taken_port_is_a_structured_line_too(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE)
-    with serving(FeedMonitor("other")) as other:
-        port = other.url.rsplit(":", 1)[1]
+    with serve(OwnFeed(FeedMonitor("other")), port=0) as other:
+        port = str(other.url).rsplit(":", 1)[1]
         run = CliRunner().invoke(root, ["run", str(file), "--log-format", "json", "--endpoint-port", port])
     [line] = run.stderr.splitlines()
     document = json.loads(line)

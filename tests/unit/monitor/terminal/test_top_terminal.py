@@ -20,8 +20,8 @@ from typing import Self
 
 import pytest
 
+from lakefeed.dashboard.feeds import history_of
 from lakefeed.monitor.drivers import announced
-from lakefeed.monitor.endpoint import history
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.monitor.model import BatchRequests, FinishedBatch
 from lakefeed.monitor.text import json_line
@@ -65,7 +65,7 @@ class Drivers:
             def do_GET(self) -> None:
                 monitor = drivers[self.headers["Authorization"].removeprefix("Bearer ")]
                 path = self.path.partition("?")[0]
-                body = json_line(monitor.snapshot().as_dict() if path == "/progress" else history(monitor)).encode()
+                body = json_line(monitor.snapshot().as_dict() if path == "/progress" else history_of(monitor)).encode()
                 self.send_response(200 if path in ("/progress", "/history") else 404)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

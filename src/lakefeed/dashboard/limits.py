@@ -1,0 +1,64 @@
+"""Limits on attempts: each key may try some times at once, and then again after a time."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address, ip_network
+
+
+class Attempts:
+    """A bucket of attempts for each key, which refills over time.
+
+    Args:
+        burst: how many attempts are allowed at once.
+        every: seconds until one more is allowed.
+        most: how many keys are kept; the one used longest ago is forgotten first.
+    """
+
+    def __init__(
+        self, *, burst: int, every: float, most: int = 10_000, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._burst = burst
+        self._every = every
+        self._most = most
+        self._clock = clock
+        self._used: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, key: str) -> float:
+        """Return the seconds until the key may try; 0 if it may now."""
+        return max(0.0, (self._level(key) + 1 - self._burst) * self._every)
+
+    def take(self, key: str) -> float:
+        """Count an attempt if it is allowed; returns the seconds to wait, 0 if it was counted."""
+        seconds = self.wait(key)
+        if seconds > 0:
+            return seconds
+        self._set(key, self._level(key) + 1)
+        return 0.0
+
+    def give_back(self, key: str) -> None:
+        """Forget an attempt that was no failure."""
+        self._set(key, max(0.0, self._level(key) - 1))
+
+    def _level(self, key: str) -> float:
+        level, at = self._used.get(key, (0.0, 0.0))
+        return max(0.0, level - (self._clock() - at) / self._every)
+
+    def _set(self, key: str, level: float) -> None:
+        self._used[key] = level, self._clock()
+        self._used.move_to_end(key)
+        while len(self._used) > self._most:
+            self._used.popitem(last=False)
+
+
+def network_of(address: str) -> str:
+    """Return what counts as one address: of IPv6 the network of 64 bits, which one client has as a whole."""
+    try:
+        ip = ip_address(address.split("%")[0])
+    except ValueError:
+        return address
+    if isinstance(ip, IPv6Address):
+        return str(ip.ipv4_mapped) if ip.ipv4_mapped else str(ip_network((ip, 64), strict=False))
+    return str(ip)

@@ -1,0 +1,279 @@
+"""Runs ASGI applications in a thread of their own, with bounds on what clients can take.
+
+uvicorn speaks HTTP. Connections are accepted here: their number is bounded, in all and for each address, before TLS is
+spoken; and a request has to arrive within its time. Signals stay the main thread's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from lakefeed.dashboard.limits import network_of
+from lakefeed.errors import PortTaken, Unreachable
+
+MOST_CONNECTIONS = 300
+MOST_OF_AN_ADDRESS = 64
+ARRIVAL_SECONDS = 10.0
+HANDSHAKE_SECONDS = 5.0
+IDLE_SECONDS = 15
+WRITE_SECONDS = 20.0
+START_SECONDS = 20.0
+STOP_SECONDS = 1
+MOST_HEADER_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True)
+class Listener:
+    """An address to listen on, and what is served there."""
+
+    socket: socket.socket
+    app: ASGIApp
+    tls: ssl.SSLContext | None = None
+    # One address is many clients: of this machine, or behind a proxy.
+    shares_addresses: bool = True
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind a port; PortTaken if another process has it, Unreachable if the address is not this machine's."""
+    name = f"{host}:{port}"
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise Unreachable(f"the address is unknown: {error.strerror}", where=name) from None
+    family, kind, protocol, _, address = found[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        what = f"the server cannot listen: {error.strerror}"
+        raise PortTaken(what, where=name, hint="choose another port, or 0 for a free one") from None
+    listening.setblocking(False)
+    return listening
+
+
+@contextmanager
+def serving(
+    open_listeners: Callable[[], Sequence[Listener]], *, at_end: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Serve within this block.
+
+    Args:
+        open_listeners: called in the server's event loop.
+        at_end: called there before the connections are closed, to end streams.
+    """
+    thread = _ServerThread(open_listeners, at_end)
+    thread.start()
+    try:
+        thread.wait_until_started()
+        yield
+    finally:
+        thread.stop()
+
+
+class _ServerThread(threading.Thread):
+    def __init__(self, open_listeners: Callable[[], Sequence[Listener]], at_end: Callable[[], None]) -> None:
+        super().__init__(name="lakefeed-server", daemon=True)
+        self._open_listeners = open_listeners
+        self._at_end = at_end
+        self._is_up = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._servers: list[_Server] = []
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._is_up.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        # A client that has gone in the middle is no news, and stderr is the feed's log.
+        self._loop.set_exception_handler(lambda loop, context: None)
+        self._servers = [_Server(listener) for listener in self._open_listeners()]
+        serving = asyncio.gather(*(server.serve() for server in self._servers))
+        while not serving.done() and not all(server.started for server in self._servers):
+            await asyncio.sleep(0.005)
+        self._is_up.set()
+        await serving
+
+    def wait_until_started(self) -> None:
+        self._is_up.wait(START_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        if self._loop is not None and self.is_alive():
+            with contextlib.suppress(RuntimeError):  # The loop has ended by itself.
+                self._loop.call_soon_threadsafe(self._end)
+        self.join(STOP_SECONDS + 5.0)
+
+    def _end(self) -> None:
+        self._at_end()
+        for server in self._servers:
+            server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server over connections that are accepted here."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        super().__init__(
+            uvicorn.Config(
+                listener.app,
+                interface="asgi3",
+                http=_Protocol,
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=IDLE_SECONDS,
+                timeout_graceful_shutdown=STOP_SECONDS,
+                h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+
+        def protocol() -> _Protocol:
+            return _Protocol(config=self.config, server_state=self.server_state, app_state={})
+
+        accepting: Any = _Accepting(self._listener, protocol)
+        self.servers = [accepting]
+        self.started = True
+
+
+class _Accepting:
+    """Accepts connections up to a number, and closes the others at once."""
+
+    def __init__(self, listener: Listener, protocol: Callable[[], _Protocol]) -> None:
+        self._listener = listener
+        self._protocol = protocol
+        self._open: Counter[str] = Counter()
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._task = asyncio.get_running_loop().create_task(self._accept())
+
+    def close(self) -> None:
+        self._task.cancel()
+        for handshake in self._handshakes:
+            handshake.cancel()
+        self._listener.socket.close()
+
+    async def wait_closed(self) -> None:
+        await asyncio.wait([self._task])
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(self._listener.socket)
+            except OSError:  # As when the process has no more files.
+                await asyncio.sleep(0.2)
+                continue
+            who = network_of(str(address[0]))
+            if self._is_too_much(who):
+                connection.close()
+                continue
+            self._open[who] += 1
+            task = loop.create_task(self._begin(connection, who))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    def _is_too_much(self, who: str) -> bool:
+        if self._open.total() >= MOST_CONNECTIONS:
+            return True
+        return not self._listener.shares_addresses and self._open[who] >= MOST_OF_AN_ADDRESS
+
+    async def _begin(self, connection: socket.socket, who: str) -> None:
+        tls: dict[str, Any] = {}
+        if self._listener.tls is not None:
+            tls = {"ssl": self._listener.tls, "ssl_handshake_timeout": HANDSHAKE_SECONDS}
+        protocol = self._protocol()
+        protocol.at_end = lambda: self._leave(who)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, connection, **tls)
+        except (OSError, ssl.SSLError, asyncio.CancelledError):
+            connection.close()
+            if not protocol.has_begun:
+                self._leave(who)
+
+    def _leave(self, who: str) -> None:
+        self._open[who] -= 1
+        if self._open[who] <= 0:
+            del self._open[who]
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's protocol, with a time within which a request has to arrive and an answer to be taken."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        # One for all requests of the connection: the application notes there what it knows of the other end.
+        self.app_state = {"connection": {"abort": self._abort}}
+        self.at_end: Callable[[], None] = lambda: None
+        self.has_begun = False
+        self._arrival: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.has_begun = True
+        super().connection_made(transport)
+        self._wait_for_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._arrival, self._writing):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+        self.at_end()
+
+    def data_received(self, data: bytes) -> None:
+        self._wait_for_request()
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.more_body and self._arrival is not None:
+            self._arrival.cancel()
+            self._arrival = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._writing is None:
+            self._writing = self.loop.call_later(WRITE_SECONDS, self._abort)
+
+    def resume_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+        super().resume_writing()
+
+    def _wait_for_request(self) -> None:
+        if self._arrival is None:
+            self._arrival = self.loop.call_later(ARRIVAL_SECONDS, self._abort)
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
