@@ -159,10 +159,13 @@ def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> 
         0: (90, 3),
         1: (0, 2),
     }
-    assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [90, 0]
     assert lag_by_kafkatop(servers, group) == {feed.topic: (2, 3)}
+    # kcat moves the group behind what it has read. The feed does not care, and sets it right with its next commit.
+    assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [90, 0]
+    assert {key[1]: shown.committed for key, shown in describe_group(servers, group).items()} == {0: 91, 1: 1}
     done = lakefeed("run", path, "--once", environment=feed.environment)
     assert done.returncode == 0, done.stderr
+    assert len(feed.rows()) == 95
     assert lag_by_kafkatop(servers, group) == {feed.topic: (0, 0)}
     assert {key[1]: shown.lag for key, shown in describe_group(servers, group).items()} == {0: 0, 1: 0}
     assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [None, None]

@@ -113,10 +113,9 @@ class Kcat:
         return done.stdout
 
     def first_after_position(self, servers: str, group: str, topic: str, partition: int) -> int | None:
-        """The offset of the record that a client of the group would read next; None at the end. It commits nothing."""
+        """The offset that a client of the group reads next; None at the end. kcat commits what it reads."""
         position = ["-C", "-q", "-e", "-c", "1", "-t", topic, "-p", str(partition), "-o", "stored", "-f", "%o\\n"]
-        settings = (f"group.id={group}", "enable.auto.commit=false", "enable.auto.offset.store=false")
-        text = self("-b", servers, *position, *(part for setting in settings for part in ("-X", setting)))
+        text = self("-b", servers, *position, "-X", f"group.id={group}")
         return int(text) if text.strip() else None
 
 
