@@ -170,16 +170,19 @@ class Pipeline:
             LakefeedError: broker, topics, registry, buckets or catalog are missing; found before a JVM starts.
         """
         raise_first_error(preflight(self.config, connections=self.connections))
+        ui = self.config.spark_ui
         return session(
             self.config.name,
             connections=self.connections,
             master=master,
             conf={
                 **(pools() if self.config.upkeep else {}),
+                **(ui.settings() if ui else {}),
                 **{key: value if isinstance(value, str) else str(value) for key, value in self.config.spark.items()},
             },
             log_file=log_file,
             secret_keys=keys_of(self.config),
+            ui_host=ui.host if ui else None,
         )
 
     def run(
@@ -212,8 +215,12 @@ class Pipeline:
         """
         spark = spark or self.session()
         monitor = monitor or FeedMonitor(self.config.name)
+<<<<<<< HEAD
         if self._served is not None:
             self._served.use_session(spark)
+=======
+        monitor.note_spark_ui(spark.sparkContext.uiWebUrl)
+>>>>>>> 5d182e0 (Turn Spark's own pages on by spark_ui, on this machine alone, and hide secrets in plans)
 
         def note(message: str) -> None:
             monitor.note(message)

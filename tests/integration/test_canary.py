@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import urllib.request
 import uuid
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,11 @@ import pytest
 from pyarrow import fs
 
 from lakefeed.clients.spark.session import log_path
+from lakefeed.monitor.drivers import read
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
+from tests.support.openlineage import server
+from tests.support.pages import answer, every_page
 
 CANARY = f"canary{uuid.uuid4().hex}"
 WRONG = {
@@ -30,7 +32,7 @@ WRONG = {
 }
 
 
-def planted(feed: Feed, *, ui: int, events: Path) -> Path:
+def planted(feed: Feed, *, ui: int, events: Path, lineage: str) -> Path:
     """A pipeline file with a secret wherever one can be that its servers do not look at."""
     (feed.folder / "own.py").write_text("def same(rows, login):\n    return rows\n")
     (feed.folder / "zones.csv").write_text("zone\na\n")
@@ -72,9 +74,9 @@ def planted(feed: Feed, *, ui: int, events: Path) -> Path:
                 "properties": {"header.X-Sesame": "${CANARY}-catalog", "plain-name": "${CANARY}-property"},
             }
         },
+        spark_ui={"port": ui},
+        lineage={"url": lineage, "api_key": "${CANARY}-lineage", "every": "1 second"},
         spark={
-            "spark.ui.enabled": True,
-            "spark.ui.port": ui,
             "spark.eventLog.enabled": True,
             "spark.eventLog.compress": False,
             "spark.eventLog.dir": f"file://{events}",
@@ -96,15 +98,57 @@ def command_lines() -> str:
     return "\n".join(found)
 
 
-def asked(port: int) -> str:
-    """What Spark's UI shows: settings, and each query with its plan."""
-    base = f"http://127.0.0.1:{port}/api/v1/applications"
-    application = json.loads(urllib.request.urlopen(base, timeout=30).read())[0]["id"]
-    pages = [
-        f"{base}/{application}/{page}" for page in ("environment", "sql?details=true&length=100", "jobs", "stages")
+def spark_pages(port: int, query: str) -> str:
+    """All of Spark's own pages and documents, of which those of the streaming query have to be there."""
+    base = f"http://127.0.0.1:{port}"
+    api = f"{base}/api/v1/applications"
+    application = json.loads(answer(api)[1])[0]["id"]
+    documents = (
+        *("environment", "sql?details=true&length=100", "jobs", "stages?details=true&withSummaries=true"),
+        *("executors", "allexecutors", "storage/rdd", "executors/driver/threads", "logs"),
+    )
+    further = [f"{api}/{application}/{name}" for name in documents]
+    further += [
+        f"{base}/{page}" for page in ("metrics/json/", "metrics/executors/prometheus/", "executors/threadDump/")
     ]
-    pages += [f"http://127.0.0.1:{port}/{page}/" for page in ("environment", "SQL", "StreamingQuery")]
-    return "\n".join(urllib.request.urlopen(page, timeout=30).read().decode() for page in pages)
+    pages = every_page(f"{base}/jobs/", further=further)
+    streaming = pages[f"{base}/StreamingQuery/"]
+    assert query in streaming
+    [statistics] = [text for url, text in pages.items() if "/StreamingQuery/statistics" in url]
+    assert "Input Rate" in statistics
+    assert "Batch Duration" in statistics
+    for tab in ("jobs", "stages", "storage", "environment", "executors", "SQL"):
+        assert f"{base}/{tab}/" in pages, sorted(pages)
+    assert any("/SQL/execution/" in url for url in pages)
+    for address in other_addresses():
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection((address, port), timeout=5).close()
+    return "\n".join(f"{url}\n{text}" for url, text in pages.items())
+
+
+def other_addresses() -> list[str]:
+    """Addresses of this machine at which others reach it."""
+    found = {str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, family=socket.AF_INET)}
+    return sorted(address for address in found if not address.startswith("127."))
+
+
+def driver_answers(home: Path, feed: Feed) -> str:
+    """The driver's file, and what its endpoint says: each page, with and without the token."""
+    [file] = (home / "run" / "drivers").iterdir()
+    driver = read(file)
+    assert driver is not None
+    assert driver.url is not None
+    own = f"/api/feeds/{feed.name}"
+    names = ("progress", "history", "events", "graph", "table", "schemas", "dead-letters", "costs", "panels")
+    paths = ("/progress", "/history", "/health", "/metrics", "/", "/api/session", "/api/feeds", "/login")
+    texts = [file.read_text()]
+    for path in (*paths, *(f"{own}/{name}" for name in names)):
+        status, text = answer(driver.url + path, headers={"Authorization": f"Bearer {driver.token}"})
+        assert status < 500, (path, text)
+        assert str(driver.token) not in text
+        texts += [text, answer(driver.url + path)[1]]
+    assert json.loads(texts[1])["driver"]["spark_ui"]
+    return "\n".join(texts)
 
 
 def objects(feed: Feed) -> str:
@@ -137,9 +181,10 @@ def test_no_secret_gets_out(feed: Feed) -> None:
     events.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    path = planted(feed, ui=port, events=events)
+    home = feed.folder / "home"
     environment = {
         **feed.environment,
+        "LAKEFEED_HOME": str(home),
         "CANARY": CANARY,
         "WRONG_KEY": "nobody",
         "LAKEFEED_DEBUG": "1",
@@ -149,16 +194,23 @@ def test_no_secret_gets_out(feed: Feed) -> None:
     feed.send(feed.avro([{"id": 1, "zone": "a"}, {"id": 2, "zone": "b"}]))
 
     places: dict[str, str] = {}
-    running = Running(["run", path], environment, feed.folder / "run.out")
-    try:
-        running.wait_until_it_says("batch 0")
-        places["command lines"] = command_lines()
-        places["Spark's UI"] = asked(port)
-        assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
-    finally:
-        if running.process.poll() is None:
-            running.kill()
+    with server() as (lineage, sent, keys):
+        path = planted(feed, ui=port, events=events, lineage=lineage)
+        running = Running(["run", path], environment, feed.folder / "run.out")
+        try:
+            running.wait_until_it_says("batch 0")
+            places["command lines"] = command_lines()
+            places["Spark's UI"] = spark_pages(port, feed.name)
+            places["the driver's endpoint"] = driver_answers(home, feed)
+            places["lakefeed status"] = lakefeed("status", path, "--output", "json", environment=environment).stdout
+            assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
+        finally:
+            if running.process.poll() is None:
+                running.kill()
     places["output of run"] = running.said()
+    places["lineage"] = json.dumps(sent)
+    assert set(keys) == {f"Bearer {CANARY}-lineage"}
+    places["files in the home of lakefeed"] = files_of(home)
     places["event log"] = files_of(events)
     places["objects"] = objects(feed)
     leaks = [place for place, text in places.items() if CANARY in text]

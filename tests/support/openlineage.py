@@ -32,7 +32,7 @@ def validator(address: str) -> Draft202012Validator:
 
 
 def problems(event: dict[str, Any]) -> list[str]:
-    """What the schemas of the event and of each of its facets say against it."""
+    """The complaints of the schemas, of the event and of each of its facets."""
     found = [error.message for error in validator(event["schemaURL"]).iter_errors(event)]
     places = [event["run"], event["job"], *event["inputs"], *event["outputs"]]
     for place in places:

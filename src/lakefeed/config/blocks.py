@@ -34,6 +34,7 @@ from lakefeed.config.metrics import Metrics
 from lakefeed.config.notify import Notify
 from lakefeed.config.runs import Runs
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
+from lakefeed.config.spark_ui import SparkUi
 from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.values import (
@@ -232,12 +233,18 @@ class PipelineBlocks(Model):
     runs: Runs = Field(default_factory=Runs, description="Where the traces of runs are kept: see lakefeed runs.")
     dashboard: Dashboard | None = None
     """Show the feed in a browser while it runs, and let operators steer it. Default: only with run --dashboard."""
+    spark_ui: SparkUi | None = Field(None, description="true, or an address: Spark's own pages. Default: none.")
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""
     spark: dict[str, Scalar] = Field(default_factory=dict)
     """Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and plugins are added
     to lakefeed's own."""
+
+    @field_validator("spark_ui", mode="before")
+    @classmethod
+    def _spark_ui_off(cls, block: Any) -> Any:
+        return None if block is False else block
 
     @field_validator("spark", mode="before")
     @classmethod

@@ -177,6 +177,12 @@ def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         yield ConfigProblem("a pipeline needs a checkpoint: s3a://bucket/path")
 
 
+def _spark_ui(config: PipelineBlocks) -> Iterator[ConfigProblem]:
+    problem = config.spark_ui.problem(config.spark) if config.spark_ui is not None else None
+    if problem is not None:
+        yield problem
+
+
 _RULES: tuple[Callable[[PipelineBlocks], Iterator[ConfigProblem]], ...] = (
     _dead_letters,
     upserts.upsert_problems,
@@ -188,4 +194,5 @@ _RULES: tuple[Callable[[PipelineBlocks], Iterator[ConfigProblem]], ...] = (
     _kinesis,
     _records_or_rows,
     _one_table_or_many,
+    _spark_ui,
 )

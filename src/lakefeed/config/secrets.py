@@ -21,6 +21,13 @@ NAMES = (
 )
 SECRET_KEY = re.compile(NAMES)
 
+IN_TEXT = (
+    r"(?i)(?:password|passwd|passphrase|secret|access[._-]?key|api[._-]?key|private[._-]?key|token|credential"
+    r"|jaas\.config)(?:[._-](?:key|id))?[\"']?\s{0,3}[=:]\s{0,3}(?:\"[^\"]*\"|'[^']*'|[^\s,;&\])}'\"]+)"
+    r"|//[^/@\s]+@"
+)
+"""What Spark hides in plans and SQL: such names with their values, and logins in URLs. Java's syntax as well."""
+
 # Settings that the JVM is launched with. They stand on its command line, which all users of the machine can read.
 _LAUNCH = re.compile(
     r"spark\.(master|app\.name|jars(\..+)?|files|archives|submit\..+"

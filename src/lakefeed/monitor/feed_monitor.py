@@ -132,6 +132,11 @@ class FeedMonitor:
         """Call this with the driver's fence when the feed is open."""
         self._note_fence = note
 
+    def note_spark_ui(self, url: str | None) -> None:
+        """Note where Spark's own pages are; None where they are off."""
+        with self._lock:
+            self._change(driver=replace(self._progress.driver, spark_ui=url))
+
     def count_tasks_by(self, count: Callable[[], TaskCounts | None]) -> None:
         """Ask this for the tasks of the running batch, once a second while a batch takes long."""
         self._count_tasks = count

@@ -224,15 +224,17 @@ class Driver:
 
     Attributes:
         started: the operating system's mark of the process's start, which another process of this id does not have.
+        spark_ui: the URL of Spark's own pages; None where they are off.
     """
 
     host: str
     pid: int
     started: str | None = None
     version: str = ""
+    spark_ui: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return {"host": self.host, "pid": self.pid, "version": self.version}
+        return {"host": self.host, "pid": self.pid, "version": self.version, "spark_ui": self.spark_ui}
 
 
 @dataclass(frozen=True)

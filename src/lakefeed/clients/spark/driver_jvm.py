@@ -59,8 +59,13 @@ def require_java() -> Path:
     raise JavaError(what, where=f"{java} (from {'JAVA_HOME' if home else 'PATH'})", hint=hint)
 
 
-def start(conf: Mapping[str, str], *, log_file: Path | None = None) -> None:
-    """Start the JVM for the SparkContext that this process creates next; do nothing if there is one already."""
+def start(
+    conf: Mapping[str, str], *, log_file: Path | None = None, environment: Mapping[str, str] | None = None
+) -> None:
+    """Start the JVM for the SparkContext that this process creates next; do nothing if there is one already.
+
+    ``environment`` is added to this process's.
+    """
     from pyspark import SparkContext
     from pyspark.find_spark_home import _find_spark_home
     from pyspark.java_gateway import launch_gateway
@@ -78,7 +83,12 @@ def start(conf: Mapping[str, str], *, log_file: Path | None = None) -> None:
             ["/bin/sh", "-c", _IGNORING, "sh", *command],
             stdin=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)},
+            env={
+                **os.environ,
+                **(environment or {}),
+                "SPARK_CONNECT_MODE": "0",
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+            },
         )
         try:
             while not answer.exists():

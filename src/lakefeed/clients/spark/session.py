@@ -18,6 +18,7 @@ from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark import driver_jvm
 from lakefeed.clients.spark.signals import python_keeps_its_handler
 from lakefeed.config import secrets
+from lakefeed.config.connections import is_loopback
 from lakefeed.errors import ConfigError, MissingExtra
 from lakefeed.messages.redaction import HIDDEN
 
@@ -35,6 +36,7 @@ _LISTS = {
     "spark.plugins": ",",
     "spark.redaction.regex": "|",
     "spark.sql.redaction.options.regex": "|",
+    "spark.redaction.string.regex": "|",
 }
 # S3A and S3FileIO with fewer requests: docs/s3-requests.md.
 S3A = "io.lakefeed.s3.DataFileSystem"
@@ -65,6 +67,8 @@ def settings(
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": pattern,
         "spark.sql.redaction.options.regex": f"{pattern}|url",
+        # Of plans and of SQL: Spark has no pattern for those by itself.
+        "spark.redaction.string.regex": secrets.IN_TEXT,
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
         # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/checkpoint-manager.md.
@@ -97,6 +101,7 @@ def session(
     conf: Mapping[str, str] | None = None,
     log_file: Path | None = None,
     secret_keys: Iterable[str] = (),
+    ui_host: str | None = None,
 ) -> SparkSession:
     """Start a SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
@@ -112,6 +117,8 @@ def session(
             class path, extensions, plugins.
         log_file: where the JVM writes its log, instead of this process's stderr.
         secret_keys: settings and options that Spark's UI and event log are not to show, whatever their names.
+        ui_host: the address that Spark's UI listens on, if ``conf`` turns it on. Default: on a local master this
+            machine alone.
 
     Raises:
         MissingExtra: PySpark is not installed.
@@ -149,7 +156,7 @@ def session(
         for key, value in {**hidden, **whole}.items():
             builder = builder.config(key, value)
         # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
-        driver_jvm.start(secrets.shown(whole), log_file=log_file)
+        driver_jvm.start(secrets.shown(whole), log_file=log_file, environment=_ui_environment(whole, ui_host))
         with python_keeps_its_handler():
             running = builder.getOrCreate()
     else:
@@ -161,6 +168,22 @@ def session(
     _require_jars(running)
     _set_secrets(running, connections)
     return running
+
+
+def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]:
+    """Return the variable that says where Spark's UI listens: it has no setting, and without it is open to all.
+
+    The variable is also the address that executors reach the driver at, so that a cluster cannot have it on loopback.
+    """
+    if conf["spark.ui.enabled"].lower() != "true" or "SPARK_LOCAL_IP" in os.environ:
+        return {}
+    if not _is_local(conf["spark.master"]):
+        if host is not None and is_loopback(host):
+            what = f"on {conf['spark.master']} Spark's UI cannot be kept to this machine: its address is the driver's"
+            hint = "set spark_ui.host to the driver's address, with a filter that has a login in spark.ui.filters"
+            raise ConfigError(what, where="spark_ui.host", hint=hint)
+        return {} if host is None or set(host) <= {"0", ".", ":"} else {"SPARK_LOCAL_IP": host}
+    return {"SPARK_LOCAL_IP": host or "127.0.0.1"}
 
 
 def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
