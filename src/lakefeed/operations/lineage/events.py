@@ -62,7 +62,7 @@ class LineageRun:
     """One run of a feed, and what all its events have.
 
     Attributes:
-        stays: the run goes on until it is stopped, not until it has caught up.
+        stays: the run lasts until it is stopped, not until it has caught up.
     """
 
     config: PipelineConfig
