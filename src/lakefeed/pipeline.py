@@ -215,12 +215,9 @@ class Pipeline:
         """
         spark = spark or self.session()
         monitor = monitor or FeedMonitor(self.config.name)
-<<<<<<< HEAD
         if self._served is not None:
             self._served.use_session(spark)
-=======
         monitor.note_spark_ui(spark.sparkContext.uiWebUrl)
->>>>>>> 5d182e0 (Turn Spark's own pages on by spark_ui, on this machine alone, and hide secrets in plans)
 
         def note(message: str) -> None:
             monitor.note(message)
