@@ -82,10 +82,10 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
         )
     if feed.ledger.fence is not None:
         rows.append(("fence", one_line(feed.ledger.fence)))
-    if feed.ledger.commits:
-        newest = feed.ledger.commits[0]
-        age = duration(max(0.0, feed.taken_at - newest.committed_at))
-        rows.append(("last commit", f"batch {newest.batch_id}, {age} ago, {newest.rows:,} rows"))
+    if feed.last_commit_at is not None:
+        written = f", {feed.ledger.commits[0].rows:,} rows" if feed.ledger.commits else ""
+        age = duration(max(0.0, feed.taken_at - feed.last_commit_at))
+        rows.append(("last commit", f"batch {feed.ledger.last_batch}, {age} ago{written}"))
     rows.append(("rate", "unknown" if feed.rate is None else f"{feed.rate:,.0f} records/s over the newest commits"))
     if feed.lag is not None:
         rows.append(("lag", _lag_text(feed.lag)))

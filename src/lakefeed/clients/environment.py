@@ -77,6 +77,22 @@ def stack_environment_file(home: Path) -> Path:
     return home / "run" / "environment.json"
 
 
+def boot_id() -> str | None:
+    """Return the mark of this machine's boot; None where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except (OSError, ValueError):
+        return None
+
+
+def pid_namespace() -> str | None:
+    """Return the mark of the namespace in which this process's id counts; None where the system has none."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return None
+
+
 def process_start(pid: int) -> str | None:
     """Return when a process began, only to be compared with itself; None if it has ended or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")

@@ -312,19 +312,27 @@ class StoredCheckpoint:
             force_virtual_addressing=not s3.uses_path_style,
             **{name: secret.get_secret_value() for name, secret in keys.items() if secret is not None},
         )
-        self._names: list[str] | None = None
+        self._times: dict[str, float] | None = None
 
     def names(self) -> Sequence[str]:
+        return list(self._listed())
+
+    def written_at(self, name: str) -> float | None:
+        """Return when a file was written, in seconds since 1970; None if it is not there."""
+        return self._listed().get(name)
+
+    def _listed(self) -> Mapping[str, float]:
         from pyarrow import fs
 
-        if self._names is None:
+        if self._times is None:
             selector: Any = fs.FileSelector(self._path, recursive=True, allow_not_found=True)
             try:
                 found = self._files.get_file_info(selector)
             except OSError as error:
                 raise self._error(error) from None
-            self._names = [file.path[len(self._path) + 1 :] for file in found if file.is_file]
-        return self._names
+            files = (file for file in found if file.is_file)
+            self._times = {file.path[len(self._path) + 1 :]: (file.mtime_ns or 0) / 1e9 for file in files}
+        return self._times
 
     def read(self, name: str) -> str:
         try:

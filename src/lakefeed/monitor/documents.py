@@ -110,6 +110,7 @@ def progress_of(document: Any) -> FeedProgress:
         last_dead_letters=_reasons(found, "last_dead_letters"),
         paused=_pause(found.part("paused")),
         paused_sinks=found.mapping("paused_sinks"),
+        failed_tables=found.mapping("failed_tables"),
         totals=RunTotals(**{name: totals.whole(name) or 0 for name in RunTotals().as_dict()}),
     )
 

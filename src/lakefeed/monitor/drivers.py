@@ -9,17 +9,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from lakefeed.clients.environment import default_home, process_start
+from lakefeed.clients.environment import boot_id, default_home, pid_namespace, process_start
 from lakefeed.monitor.model import Driver
 from lakefeed.monitor.own_files import read_own_file, write_own_file
+
+TOUCH_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,8 @@ class DriverFile:
         url: of the driver's endpoint, ``token`` what opens it; None without an endpoint.
         fence: the driver's in the ledger, once it ``has_begun`` to write; None where the sink has no fences.
         ended: how its run has ended, at ``ended_at``; None while it runs, and if it was killed.
+        boot: of the machine, and ``pid_namespace``, in which ``pid`` counts: a container has its own.
+        alive_at: when the process was there last, by the time of the file: at most ``TOUCH_SECONDS`` before its end.
     """
 
     feed: str
@@ -45,6 +51,9 @@ class DriverFile:
     has_begun: bool = False
     ended: Literal["ended", "failed"] | None = None
     ended_at: float | None = None
+    boot: str | None = None
+    pid_namespace: str | None = None
+    alive_at: float | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"DriverFile(feed={self.feed!r}, host={self.host!r}, pid={self.pid})"
@@ -52,7 +61,19 @@ class DriverFile:
     @property
     def is_running(self) -> bool:
         """Check that the process still runs, is the one that has written the file, and has not ended its run."""
-        return self.ended is None and self.started is not None and process_start(self.pid) == self.started
+        if self.ended is not None or self.started is None or self.boot not in (None, boot_id()):
+            return False
+        return process_start(self.pid) == self.started
+
+    @property
+    def is_here(self) -> bool:
+        """Check that its process, if it runs, is one of those that this process can see.
+
+        Two containers may have one name and one home, and each a process of this id.
+        """
+        is_same_boot = self.boot in (None, boot_id())
+        is_visible = not is_same_boot or self.pid_namespace in (None, pid_namespace())
+        return self.host == socket.gethostname() and is_visible
 
 
 def drivers_folder() -> Path:
@@ -95,6 +116,8 @@ def announced(
         since=since,
         url=url,
         token=token,
+        boot=boot_id(),
+        pid_namespace=pid_namespace(),
     )
 
     def note(fence: str | None) -> None:
@@ -103,10 +126,13 @@ def announced(
     earlier = read(path)
     _write(path, own)
     end: Literal["ended", "failed"] = "failed"
+    ends = threading.Event()
+    threading.Thread(target=_touch, args=(path, own, ends), name="lakefeed-alive", daemon=True).start()
     try:
         yield note
         end = "ended"
     finally:
+        ends.set()
         # A driver that has taken the feed over has a file of its own there.
         found = read(path)
         if found is not None and (found.pid, found.since) == (own.pid, own.since):
@@ -115,6 +141,15 @@ def announced(
                 _write(path, earlier)
             else:
                 _write(path, replace(found, url=None, token=None, ended=end, ended_at=time.time()))
+
+
+def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
+    """Keep the time of the file: after a kill it shows until when the process was there."""
+    while not ends.wait(TOUCH_SECONDS):
+        found = read(path)
+        if found is not None and (found.pid, found.since, found.ended) == (own.pid, own.since, None):
+            with contextlib.suppress(OSError):
+                os.utime(path)
 
 
 def _write(path: Path, driver: DriverFile) -> None:
@@ -130,10 +165,9 @@ def read(path: Path) -> DriverFile | None:
             return None
         document = json.loads(text)
         # Another version of lakefeed may write more than this one knows.
-        return DriverFile(
-            **{field.name: document[field.name] for field in fields(DriverFile) if field.name in document}
-        )
-    except (ValueError, TypeError):
+        known = {each.name: document[each.name] for each in fields(DriverFile) if each.name in document}
+        return DriverFile(**{**known, "alive_at": path.stat().st_mtime})
+    except (OSError, ValueError, TypeError):
         return None
 
 
@@ -154,6 +188,5 @@ def all_drivers(*, folder: Path | None = None) -> list[DriverFile]:
         found = [read(path) for path in sorted((folder or drivers_folder()).glob("*.json"))]
     except RuntimeError:  # The user has no home.
         return []
-    here = socket.gethostname()
-    shown = (driver for driver in found if driver is not None and driver.host == here and driver.ended is None)
+    shown = (driver for driver in found if driver is not None and driver.is_here and driver.ended is None)
     return sorted(shown, key=lambda driver: driver.feed)

@@ -85,13 +85,19 @@ class FeedMonitor:
         0
     """
 
-    def __init__(self, feed: str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, feed: str, *, clock: Callable[[], float] = time.time, steady: Callable[[], float] | None = None
+    ) -> None:
         self.feed = feed
         self.history = BatchHistory()
         self.events = EventLog(clock=clock)
         self.control = FeedControl(self.events, show=self._show_pause, clock=clock)
         self.stopwatch = Stopwatch()
         self._clock = clock
+        # The wall's clock may be set while a feed runs: a loop must not seem to hang then, nor a batch to take hours.
+        self._steady = steady or (time.monotonic if clock is time.time else clock)
+        self._alive: float | None = None
+        self._began = 0.0
         self._lock = threading.Lock()
         now = clock()
         self._progress = FeedProgress(
@@ -155,13 +161,13 @@ class FeedMonitor:
         spans, now = tuple(ranges), self._clock()
         self.stopwatch = Stopwatch()
         with self._lock:
+            self._began = self._asked_at = self._steady()
             for span in spans:
                 self._read[span.topic, span.partition] = span.end
                 # Another place than the last end after a move, or of a topic that was recreated.
                 self._committed[span.topic, span.partition] = span.start
             offsets = sum(span.records for span in spans) if spans else None
             running = RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets)
-            self._asked_at = now
             self._change(running=running, state="working", progress_at=now)
         token = _stopwatch.set(self.stopwatch)
         try:
@@ -228,15 +234,15 @@ class FeedMonitor:
         Args:
             stops: whether the feed ends after the current batch.
         """
-        now = self._clock()
+        now, steady = self._clock(), self._steady()
         with self._lock:
-            running = self._progress.running
+            running, self._alive = self._progress.running, steady
             self._change(alive_at=now, **({"state": "stopping"} if stops else {}))
-            if running is None or running.seconds(now) < TASKS_AFTER_SECONDS:
+            if running is None or steady - self._began < TASKS_AFTER_SECONDS:
                 return
-            if now - self._asked_at < TASKS_EVERY_SECONDS:
+            if steady - self._asked_at < TASKS_EVERY_SECONDS:
                 return
-            self._asked_at = now
+            self._asked_at = steady
         counts = self._count_tasks()
         with self._lock:
             if counts is None or self._progress.running != running:
@@ -300,6 +306,11 @@ class FeedMonitor:
             self._change(last_error=failure)
         self.events.add("error", failure.text, **failure.as_dict())
 
+    def tables_failed(self, tables: Mapping[str, LakefeedError]) -> None:
+        """Note which tables of many have failed, by topic; those that are not among them continue."""
+        with self._lock:
+            self._change(failed_tables={topic: error.what for topic, error in tables.items()})
+
     def snapshot(self) -> FeedProgress:
         """Return the progress of this moment; cheap enough for several views a second."""
         return self.counted()[0]
@@ -307,9 +318,20 @@ class FeedMonitor:
     def counted(self) -> tuple[FeedProgress, RunCounters]:
         """Return the progress and the counts of the run, of the same moment."""
         with self._lock:
-            now = self._clock()
-            rate = self.history.rate(RATE_SECONDS, now=now)
-            progress = replace(self._progress, taken_at=now, rate=rate, partitions=self._partitions(now))
+            now, steady, shown = self._clock(), self._steady(), self._progress
+            running, alive_at = shown.running, shown.alive_at
+            if running is not None:
+                running = replace(running, began_at=now - (steady - self._began))
+            if self._alive is not None:
+                alive_at = now - (steady - self._alive)
+            progress = replace(
+                shown,
+                taken_at=now,
+                alive_at=alive_at,
+                running=running,
+                rate=self.history.rate(RATE_SECONDS, now=now),
+                partitions=self._partitions(now),
+            )
             return progress, self._counters
 
     def rate(self, seconds: float = RATE_SECONDS) -> float | None:

@@ -323,6 +323,7 @@ class FeedProgress:
         partitions: the lag of each partition, as of the last batch that was planned.
         rate: records a second over the last minute, with the time between batches; None without a batch in it.
         last_dead_letters: reasons of the newest batch that had any.
+        failed_tables: by topic, of a job with a table for each: the error of those that do not continue now.
         fence: the driver's, in the sink's ledger; None where the sink has no fences.
         paused: the pause that holds; None while there is none.
     """
@@ -346,6 +347,7 @@ class FeedProgress:
     last_dead_letters: tuple[DeadLetterReason, ...] = ()
     paused: Pause | None = None
     paused_sinks: Mapping[str, str] = field(default_factory=dict)
+    failed_tables: Mapping[str, str] = field(default_factory=dict)
     totals: RunTotals = field(default_factory=RunTotals)
 
     @property
@@ -395,6 +397,7 @@ class FeedProgress:
             "last_dead_letters": [reason.as_dict() for reason in self.last_dead_letters],
             "paused": self.paused.as_dict() if self.paused else None,
             "paused_sinks": dict(self.paused_sinks),
+            "failed_tables": dict(self.failed_tables),
             "totals": self.totals.as_dict(),
         }
 

@@ -121,7 +121,6 @@ class WatchedLedger:
             status = self._status()
         except LakefeedError as error:
             return SeenFeed(key=self.key, name=self.name, state="unknown", note=error.what)
-        commits = status.ledger.commits
         return SeenFeed(
             key=self.key,
             name=self.name,
@@ -133,7 +132,7 @@ class WatchedLedger:
             rate=status.rate,
             lag=status.lag.records if status.lag else None,
             lag_seconds=status.lag.seconds if status.lag else None,
-            batch=commits[0].batch_id if commits else None,
+            batch=status.ledger.last_batch,
             last_commit_at=status.last_commit_at,
             partitions=status.lag.partitions if status.lag else (),
         )

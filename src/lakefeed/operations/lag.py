@@ -71,10 +71,13 @@ class FeedOffsets:
     Attributes:
         offsets: the next one to be committed, by partition.
         topic_ids: the brokers' ids of the topics that they are in, as far as they are known.
+        batch_id: the newest batch that is done, by the checkpoint, at ``committed_at``; None by a ledger, which has them.
     """
 
     offsets: Mapping[Partition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    batch_id: int | None = None
+    committed_at: float | None = None
 
 
 def feed_lag(config: PipelineConfig, *, connections: Connections, folder: Path | None = None) -> Lag:
@@ -108,14 +111,6 @@ def require_read(source: KafkaSource, topics: Sequence[str], *, feed: str) -> No
             raise ResourceMissing(f"the feed '{feed}' does not read the topic {topic}", hint=hint)
 
 
-def committed_offsets(
-    config: PipelineConfig, *, connections: Connections, folder: Path | None = None
-) -> Mapping[Partition, int] | None:
-    """Return the offsets of ``feed_offsets`` alone."""
-    found = feed_offsets(config, connections=connections, folder=folder)
-    return None if found is None else found.offsets
-
-
 def feed_offsets(config: PipelineConfig, *, connections: Connections, folder: Path | None = None) -> FeedOffsets | None:
     """Return where a feed stands, by its sink's ledger, or else by its checkpoint; None if it has not begun."""
     sink = sink_of(config, connections, folder=folder).state()
@@ -125,11 +120,17 @@ def feed_offsets(config: PipelineConfig, *, connections: Connections, folder: Pa
     if not config.checkpoint:
         return None
     files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
-    offsets = checkpoint_state(files).position
-    if offsets is None:
+    state = checkpoint_state(files)
+    if state.position is None or state.batch_id is None:
         return None
     note = read_note(files, where=config.checkpoint)
-    return FeedOffsets(offsets=offsets, topic_ids=note.topic_ids if note else {})
+    done = state.batch_id if state.committed else state.batch_id - 1
+    return FeedOffsets(
+        offsets=state.position,
+        topic_ids=note.topic_ids if note else {},
+        batch_id=done if done >= 0 else None,
+        committed_at=files.written_at(f"commits/{done}") or None,
+    )
 
 
 def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None = None) -> Lag:

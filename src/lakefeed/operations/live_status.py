@@ -7,10 +7,9 @@ it is no more than that. docs/decisions/0260-a-driver-is-asked-not-inferred.md h
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +31,7 @@ from lakefeed.monitor.drivers import DriverFile
 from lakefeed.monitor.model import iso
 from lakefeed.monitor.text import duration, one_line
 from lakefeed.offsets.ranges import Partition
-from lakefeed.operations.lag import Lag, committed_offsets, lag_of
+from lakefeed.operations.lag import FeedOffsets, Lag, feed_offsets, lag_of
 from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.sinks.factory import sink_of
 
@@ -56,11 +55,38 @@ class LedgerFacts:
     Attributes:
         commits: its newest, newest first, without moves; empty for a sink that keeps none.
         fence: of the driver that may commit.
+        topic_ids: of the topics of the position, as far as they are known.
+        newest_batch: and ``newest_at``, of a checkpoint where the sink keeps no commits.
     """
 
     position: Mapping[Partition, int] | None = None
     commits: Sequence[Commit] = ()
     fence: str | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    newest_batch: int | None = None
+    newest_at: float | None = None
+
+    @classmethod
+    def of(cls, known: FeedOffsets | None, commits: Sequence[Commit] = (), fence: str | None = None) -> LedgerFacts:
+        """Return the facts of a sink with its own log of commits, or of a checkpoint."""
+        if known is None:
+            return cls(commits=commits, fence=fence)
+        return cls(
+            position=known.offsets,
+            commits=commits,
+            fence=fence,
+            topic_ids=known.topic_ids,
+            newest_batch=known.batch_id,
+            newest_at=known.committed_at,
+        )
+
+    @property
+    def last_commit_at(self) -> float | None:
+        return self.commits[0].committed_at if self.commits else self.newest_at
+
+    @property
+    def last_batch(self) -> int | None:
+        return self.commits[0].batch_id if self.commits else self.newest_batch
 
     @property
     def rate(self) -> float | None:
@@ -75,7 +101,7 @@ class LedgerFacts:
     @property
     def interval(self) -> float | None:
         """The longest time between two of these commits of the newest driver."""
-        own = [commit for commit in self.commits if commit.fence == self.commits[0].fence]
+        own = [commit for commit in self.commits if commit.fence == self.commits[0].fence] if self.commits else []
         gaps = [newer.committed_at - older.committed_at for newer, older in pairwise(own)]
         return max(gaps, default=None)
 
@@ -106,7 +132,7 @@ class LiveStatus:
 
     @property
     def last_commit_at(self) -> float | None:
-        return self.ledger.commits[0].committed_at if self.ledger.commits else None
+        return self.ledger.last_commit_at
 
     @property
     def rate(self) -> float | None:
@@ -115,7 +141,6 @@ class LiveStatus:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document of ``--output json``: docs/monitor.md lists the keys."""
-        newest = self.ledger.commits[0] if self.ledger.commits else None
         driver = self.driver
         return {
             "feed": self.feed,
@@ -126,7 +151,7 @@ class LiveStatus:
             "driver": {"host": driver.host, "pid": driver.pid, "since": iso(driver.since)} if driver else None,
             "fence": self.ledger.fence,
             "last_commit_at": iso(self.last_commit_at),
-            "last_batch": newest.batch_id if newest else None,
+            "last_batch": self.ledger.last_batch,
             "rate": None if self.rate is None else round(self.rate, 3),
             "last_error": self.progress.get("last_error") if self.progress else None,
             "lag": self.lag.as_dict() if self.lag else None,
@@ -170,7 +195,14 @@ def live_status(
             unknown = (*unknown, f"the lag is unknown: {error.what}")
     now = time.time()
     state, evidence = judge(
-        ledger, driver=driver, progress=progress, unanswered=unanswered, lag=lag.records if lag else None, now=now
+        ledger,
+        driver=driver,
+        progress=progress,
+        unanswered=unanswered,
+        lag=lag.records if lag else None,
+        now=now,
+        is_here=driver is not None and driver.is_here,
+        topic=_topic_of(config),
     )
     return LiveStatus(
         feed=config.name,
@@ -185,14 +217,20 @@ def live_status(
     )
 
 
+def _topic_of(config: PipelineConfig) -> str | None:
+    """Return the topic of a feed that has it alone."""
+    topics = config.source.kafka.topics if config.source.kafka else None
+    return topics[0] if topics is not None and len(topics) == 1 else None
+
+
 def _lag(config: PipelineConfig, ledger: LedgerFacts, *, with_seconds: bool) -> Lag | None:
     if config.source.kafka is None:
         return None
     source = config.kafka
     times: dict[str, Any] = {} if with_seconds else {"times": lambda source, offsets: {}}
-    partitions = lag_of(
-        ledger.position or {}, SourceTopics(source).describe(), start=source.starting, source=source, **times
-    )
+    topics = SourceTopics(source).describe()
+    position = ledger.position or {}
+    partitions = lag_of(position, topics, start=source.starting, source=source, topic_ids=ledger.topic_ids, **times)
     return Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.position is not None)
 
 
@@ -218,7 +256,8 @@ def judge(
     unanswered: str | None,
     lag: int | None,
     now: float,
-    host: str | None = None,
+    is_here: bool = True,
+    topic: str | None = None,
 ) -> tuple[RunState, tuple[str, ...]]:
     """Decide whether a feed runs, and say why.
 
@@ -229,11 +268,12 @@ def judge(
         unanswered: why there is none although it should.
         lag: offsets that are not committed; None if unknown.
         now: in seconds since 1970.
-        host: this machine's name.
+        is_here: whether the driver's process is one that this machine shows.
+        topic: whose table it is, of a driver with many.
     """
     if progress is not None and driver is not None:
-        return _by_answer(ledger, driver, progress)
-    if driver is not None and driver.host == (host or socket.gethostname()):
+        return _by_answer(ledger, driver, progress, topic=topic)
+    if driver is not None and is_here:
         who = f"its driver, process {driver.pid} on this machine,"
         if driver.is_running and driver.url is None:
             return "probably running", (f"{who} runs, and has no endpoint that could be asked",)
@@ -259,14 +299,20 @@ def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
     if driver.ended_at is not None:
         # A fence alone may also be an operation's, such as a rewind's. Not each run has one, as that of --batch.
         is_own = driver.fence is not None and driver.fence == ledger.fence
-        return not is_own and any(commit.committed_at > driver.ended_at + SKEW_SECONDS for commit in ledger.commits)
+        return not is_own and (ledger.last_commit_at or 0.0) > driver.ended_at + SKEW_SECONDS
+    newest = ledger.last_commit_at
     if not driver.has_begun:
-        return bool(ledger.commits) and ledger.commits[0].committed_at > driver.since
-    return None not in (driver.fence, ledger.fence) and driver.fence != ledger.fence
+        return newest is not None and newest > driver.since
+    if driver.fence is not None:
+        return ledger.fence is not None and driver.fence != ledger.fence
+    if newest is None or driver.alive_at is None:
+        return False
+    # Many tables, and a sink without fences: what was committed after its process had gone is another's.
+    return newest > driver.alive_at + drivers.TOUCH_SECONDS + SKEW_SECONDS
 
 
 def _by_answer(
-    ledger: LedgerFacts, driver: DriverFile, progress: Mapping[str, Any]
+    ledger: LedgerFacts, driver: DriverFile, progress: Mapping[str, Any], *, topic: str | None
 ) -> tuple[RunState, tuple[str, ...]]:
     who = f"process {driver.pid} on {driver.host} answers"
     fence = progress.get("fence")
@@ -275,6 +321,8 @@ def _by_answer(
         return "replaced", (f"{who}, and {taken}",)
     if progress.get("hangs"):
         return "hangs", (f"{who}, and its loop has not turned since {progress.get('alive_at')}",)
+    if topic is not None and (why := (progress.get("failed_tables") or {}).get(topic)) is not None:
+        return "failed", (f"{who}, and the table of the topic {topic} has failed: {one_line(str(why))}",)
     state = progress.get("state")
     if state == "failed":
         return "failed", (f"{who}: the run has failed",)
@@ -285,9 +333,9 @@ def _by_commits(
     ledger: LedgerFacts, *, lag: int | None, now: float, driver: str = "no driver of it is known on this machine"
 ) -> tuple[RunState, tuple[str, ...]]:
     """Say what the age of the newest commit makes likely; ``driver`` is what is known of a driver."""
-    if not ledger.commits:
+    if ledger.last_commit_at is None:
         return "unknown", (driver, "its sink shows no commit")
-    age = now - ledger.commits[0].committed_at
+    age = now - ledger.last_commit_at
     if age < -RECENT_SECONDS:
         ahead = f"its newest commit is dated {duration(-age)} from now: the clocks of the machines differ"
         return "unknown", (driver, ahead)
@@ -309,7 +357,7 @@ def _ask(driver: DriverFile | None) -> tuple[Mapping[str, Any] | None, str | Non
     """Ask the driver's endpoint; returns its answer, or why there is none."""
     if driver is None or driver.url is None or driver.token is None:
         return None, None
-    if driver.host != socket.gethostname() or not driver.is_running:
+    if not driver.is_here or not driver.is_running:
         return None, None
     try:
         return ask(driver.url, driver.token), None
@@ -324,13 +372,12 @@ def _ledger(
     try:
         if (table := config.sink.chosen.snapshot_table) is not None:
             return _iceberg_facts(table, config.name, connections), ()
-        position = committed_offsets(config, connections=connections, folder=folder)
+        known = feed_offsets(config, connections=connections, folder=folder)
         try:
             with sink_of(config, connections, folder=folder).history() as history:
-                commits = tuple(_batches(reversed(history.commits)))
-                return LedgerFacts(position=position, commits=commits, fence=history.fence), ()
+                return LedgerFacts.of(known, tuple(_batches(reversed(history.commits))), history.fence), ()
         except (ConfigError, ResourceMissing):
-            return LedgerFacts(position=position), ()
+            return LedgerFacts.of(known), ()
     except CheckpointMismatch as unknown:
         return LedgerFacts(), (unknown.what,)
 
@@ -348,11 +395,8 @@ def _iceberg_facts(name: str, feed: str, connections: Connections) -> LedgerFact
                 yield Commit.of(snapshot.snapshot_id, summary, committed_at=snapshot.timestamp_ms / 1000)
 
     position = position_in(table, feed, where=name)
-    return LedgerFacts(
-        position=None if position is None else ends(position),
-        commits=tuple(_batches(commits())),
-        fence=table.properties.get(f"{FENCE}.{feed}"),
-    )
+    known = None if position is None else FeedOffsets(offsets=ends(position), topic_ids=position.ranges.topic_ids)
+    return LedgerFacts.of(known, tuple(_batches(commits())), table.properties.get(f"{FENCE}.{feed}"))
 
 
 def _batches(commits: Iterator[Commit]) -> Iterator[Commit]:

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,3 +134,33 @@ def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     with announced(this_driver(), feed="t", identity="t", since=1.0, folder=tmp_path / "file") as note_fence:
         note_fence("1 a")
     assert path_of("t", folder=tmp_path).parent == tmp_path
+
+
+def test_a_process_of_another_container_or_boot_is_not_taken_for_the_drivers(tmp_path: Path) -> None:
+    with announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
+        found = find("taxi", folder=tmp_path)
+    assert found is not None
+    running = replace(found, ended=None)
+    assert (running.is_here, running.is_running) == (True, True)
+    # One home, one name, and an id that another process has here.
+    assert not replace(running, pid_namespace="pid:[1]").is_here
+    rebooted = replace(running, boot="another", pid_namespace="pid:[1]")
+    assert (rebooted.is_here, rebooted.is_running) == (True, False)
+    older = replace(running, boot=None, pid_namespace=None)
+    assert (older.is_here, older.is_running) == (True, True)
+
+
+def test_the_time_of_the_file_shows_until_when_the_process_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakefeed.monitor.drivers.TOUCH_SECONDS", 0.01)
+    path = path_of("taxi", folder=tmp_path)
+    with announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
+        os.utime(path, (5.0, 5.0))
+        until = time.monotonic() + 10
+        while path.stat().st_mtime == 5.0 and time.monotonic() < until:
+            time.sleep(0.01)
+        found = find("taxi", folder=tmp_path)
+        assert found is not None
+        assert found.alive_at is not None
+        assert found.alive_at > time.time() - 60

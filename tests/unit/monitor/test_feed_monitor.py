@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from lakefeed.errors import ErrorBudgetExceeded
+from lakefeed.errors import ErrorBudgetExceeded, Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor, TaskCounts, timed
 from lakefeed.monitor.model import HANGS_AFTER_SECONDS, DeadLetterReason, FinishedBatch, RunningBatch
 from lakefeed.offsets.ranges import OffsetRange
@@ -188,7 +188,7 @@ def test_the_document_is_json_and_its_keys_are_these() -> None:
     assert list(document) == [
         "feed", "sink", "state", "hangs", "driver", "taken_at", "started_at", "alive_at", "progress_at", "fence",
         "restarts", "last_commit_at", "last_error", "lag", "unread", "lag_seconds", "rate", "last_batch", "running",
-        "partitions", "last_dead_letters", "paused", "paused_sinks", "totals",
+        "partitions", "last_dead_letters", "paused", "paused_sinks", "failed_tables", "totals",
     ]  # fmt: skip
     assert list(document["partitions"][0]) == [
         "topic", "partition", "end", "read", "committed", "unread", "uncommitted", "lag", "unread_seconds",
@@ -267,3 +267,29 @@ def test_a_topic_without_records_has_no_lag() -> None:
     assert monitor.snapshot().lag == 50
     monitor.observe_ends({("t", 0): 150})  # A topic that was deleted.
     assert monitor.snapshot().lag == 50
+
+
+def test_a_wall_clock_that_is_set_makes_no_loop_hang_and_no_batch_long() -> None:
+    wall, steady = Clock(), Clock()
+    monitor = FeedMonitor("taxi", clock=wall, steady=steady)
+    monitor.tick()
+    with monitor.batch(1):
+        wall.now += 7200
+        steady.now += 5
+        progress = monitor.snapshot()
+        assert progress.running is not None
+        assert (progress.hangs, progress.running.seconds(progress.taken_at)) == (False, 5)
+        # Set back: the loop that hangs is seen all the same.
+        wall.now -= 10_000
+        steady.now += 61
+        assert monitor.snapshot().hangs
+        monitor.tick()
+        assert not monitor.snapshot().hangs
+
+
+def test_tables_that_have_failed_are_named_until_they_continue() -> None:
+    monitor = FeedMonitor("many")
+    monitor.tables_failed({"orders": Unreachable("the catalog does not answer", where="lake")})
+    assert monitor.snapshot().as_dict()["failed_tables"] == {"orders": "the catalog does not answer"}
+    monitor.tables_failed({})
+    assert monitor.snapshot().failed_tables == {}

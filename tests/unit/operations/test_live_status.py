@@ -71,7 +71,15 @@ def state_of(
     progress: Mapping[str, Any] | None = None,
     lag: int | None = 0,
 ) -> RunState:
-    state, evidence = judge(facts, driver=process, progress=progress, unanswered=None, lag=lag, now=NOW, host="here")
+    state, evidence = judge(
+        facts,
+        driver=process,
+        progress=progress,
+        unanswered=None,
+        lag=lag,
+        now=NOW,
+        is_here=process is not None and process.host == "here",
+    )
     assert evidence
     return state
 
@@ -198,3 +206,31 @@ def test_the_rate_is_that_of_the_newest_driver() -> None:
     assert ledger().rate is None
     mixed = LedgerFacts(commits=(*ledger(0, 10, fence="2 b").commits, *ledger(5000).commits))
     assert mixed.rate == 10.0
+
+
+def test_a_driver_without_a_fence_that_was_killed_here_and_started_elsewhere_is_not_killed_for_ever() -> None:
+    gone = replace(driver(alive=False, fence=None), alive_at=NOW - 60)
+    # Its own last commit came before its end, or at most as long after it as its file may be behind.
+    assert state_of(ledger(80), process=gone) == "killed"
+    assert state_of(ledger(55), process=gone) == "killed"
+    assert state_of(ledger(20), process=gone) == "probably running"
+    topic = LedgerFacts(newest_batch=7, newest_at=NOW - 20)
+    assert state_of(topic, process=gone) == "probably running"
+    assert state_of(replace(topic, newest_at=NOW - 70), process=gone) == "killed"
+
+
+def test_a_sink_without_a_log_of_commits_is_judged_by_its_checkpoint() -> None:
+    assert state_of(LedgerFacts(newest_batch=7, newest_at=NOW - 20)) == "probably running"
+    assert state_of(LedgerFacts(newest_batch=7, newest_at=NOW - 2000), lag=5) == "probably stopped"
+
+
+def test_a_table_of_many_that_has_failed_does_not_show_as_running() -> None:
+    answer = {**ANSWER, "fence": None, "failed_tables": {"orders": "the table\x1b[2J is gone"}}
+
+    def seen(topic: str) -> tuple[RunState, str]:
+        state, [why] = judge(ledger(5), driver=driver(), progress=answer, unanswered=None, lag=0, now=NOW, topic=topic)
+        return state, why
+
+    assert seen("trips")[0] == "running"
+    state, why = seen("orders")
+    assert (state, "has failed: the table" in why, why.isprintable()) == ("failed", True, True)

@@ -248,5 +248,7 @@ class MultiTableScheduler:
             monitor.reached(table.reached.ranges)
             if name in steps and table.failure is not None:
                 monitor.failed(table.failure)
+        failures = {name: table.failure for name, table in self.tables.items() if table.failure is not None}
+        monitor.tables_failed(failures)
         monitor.starts_at({(name, part.id): part.start_offset for name, part in parts})
         monitor.observe_ends({(name, part.id): part.end_offset for name, part in parts})

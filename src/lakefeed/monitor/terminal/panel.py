@@ -14,6 +14,7 @@ from lakefeed.monitor.text import duration, one_line
 
 SPARK_WIDTH = 20
 BAR_WIDTH = 20
+MOST_TABLES = 3
 _STYLES = {
     "working": "green",
     "waiting": "green",
@@ -67,6 +68,8 @@ def panel_lines(progress: FeedProgress, batches: Sequence[FinishedBatch]) -> Ite
         yield Text(f"  dead letters {count:,}: {reasons_text(progress.last_dead_letters)}", style="yellow")
     for sink, why in progress.paused_sinks.items():
         yield Text(f"  the sink {one_line(sink)} waits: {one_line(why)}", style="yellow")
+    for topic, why in list(progress.failed_tables.items())[:MOST_TABLES]:
+        yield Text(f"  the table of {one_line(topic)} has failed: {one_line(why)}", style="red")
     if progress.last_error is not None:
         yield Text(f"  last error: {one_line(progress.last_error.what)}", style="red")
 
