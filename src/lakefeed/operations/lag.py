@@ -71,7 +71,7 @@ class FeedOffsets:
     Attributes:
         offsets: the next one to be committed, by partition.
         topic_ids: the brokers' ids of the topics that they are in, as far as they are known.
-        batch_id: the newest batch that is done, by the checkpoint, at ``committed_at``; None by a ledger, which has them.
+        batch_id: the newest batch that is done at ``committed_at``, by the checkpoint; None where a ledger has them.
     """
 
     offsets: Mapping[Partition, int]
