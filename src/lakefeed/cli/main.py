@@ -27,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status", "Show whether feeds run, since when, by which driver, and how they do."),
     "top": ("top", "Show all feeds that can be found on one live screen."),
     "lag": ("lag", "Show how far a feed or any consumer group is behind, in records and seconds."),
+    "pause": ("control", "Pause a feed after its current batch; the pause survives a restart."),
+    "resume": ("control", "Resume a paused feed where it stands."),
+    "stop": ("control", "Stop a running feed after its current batch."),
+    "change": ("control", "Change trigger and size of batches of a running feed, until its run ends."),
     "notify": ("notify", "Try the webhooks, mailboxes and commands that are notified of a feed."),
     "read": ("read", "Read chosen records once: to look at, into files or into a table."),
     "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),
@@ -61,7 +65,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = COMMANDS[cmd_name][0]
-        command: click.Command = getattr(importlib.import_module(f"lakefeed.cli.{name}"), name)
+        command: click.Command = getattr(importlib.import_module(f"lakefeed.cli.{name}"), cmd_name.replace("-", "_"))
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Resume although records were lost unread, or a topic was recreated; the ledger records it.",
 )
+@click.option("--resume", is_flag=True, help="End the pause of the feed; without it the run of a paused feed waits.")
 @click.option("--batch", is_flag=True, help="Land all records that are there now in one commit, without a stream.")
 @click.option("--since", metavar="TIME", help="With --batch: from this time on, in ISO 8601.")
 @click.option("--until", metavar="TIME", help="With --batch: up to this time.")
@@ -65,6 +66,7 @@ def run(
     overrides: tuple[str, ...],
     once: bool,
     accept_loss: bool,
+    resume: bool,
     batch: bool,
     since: str | None,
     until: str | None,
@@ -77,6 +79,8 @@ def run(
 ) -> None:
     """Run a pipeline: topics in, table out.
 
+    A paused feed (lakefeed pause) says so and waits; with --once it ends with status 1.
+
     SIGTERM, SIGHUP and Ctrl-C finish the current batch and end with status 0; a second Ctrl-C ends at once, with 130.
     --batch has one batch, which they cut off: nothing has landed then, and the status is 143, 129 or 130. Where each
     topic has a table of its own, the status is 1 if one of them has failed at the end.
@@ -84,8 +88,8 @@ def run(
     In a terminal a panel shows rate, lag and the batch at work, below a line for each finished batch; elsewhere each
     batch is a line, and a feed that finishes none for a minute says so in one.
     """
-    if batch and (once or accept_loss):
-        raise click.UsageError("--batch is a run of its own: without --once and --accept-loss")
+    if batch and (once or accept_loss or resume):
+        raise click.UsageError("--batch is a run of its own: without --once, --accept-loss and --resume")
     if not batch and (since or until):
         raise click.UsageError("--since and --until belong to --batch")
     from lakefeed.monitor.feed_monitor import FeedMonitor
@@ -127,6 +131,7 @@ def run(
                 on_batch=lambda progress: view.batch(monitor.batches()[-1], notes=progress.notes),
                 on_note=view.note,
                 accept_loss=accept_loss,
+                resume=resume,
                 monitor=monitor,
             )
     emit(summary.as_dict(), lambda: _print(name, summary))

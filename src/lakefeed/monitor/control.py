@@ -222,7 +222,8 @@ class FeedControl:
             message = self._beside[action](request)
             self._events.add("note", f"{action}: {message}", action=action, by=request.by)
         except LakefeedError as error:
-            self._events.add("error", f"{action} failed, the feed continues: {error.what}", **error.as_dict())
+            message = f"{action} failed, the feed continues: {error.what}"
+            self._events.add("error", message, action=action, **error.as_dict())
         except Exception as error:
             # The text may have values of records.
             self._events.add("error", f"{action} failed, the feed continues: {type(error).__name__}", action=action)

@@ -24,6 +24,7 @@ from rich.text import Text
 from lakefeed.errors import LakefeedError
 from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
+from lakefeed.monitor.events import Event
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FinishedBatch
 from lakefeed.monitor.terminal.lines import batch_line, heartbeat_line
@@ -36,6 +37,7 @@ HEARTBEAT_SECONDS = 60.0
 REFRESH_PER_SECOND = 2
 END_SECONDS = 1.0
 """A heartbeat whose reader does not read is not waited for any longer."""
+ACTION_SECONDS = 0.5
 MOST_OFFSETS = 100
 """Partitions whose offsets one structured line names."""
 
@@ -78,16 +80,19 @@ class RunView:
         self._ends = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._beat, name="lakefeed-heartbeat", daemon=True)
+        self._actions = threading.Thread(target=self._follow_actions, name="lakefeed-actions", daemon=True)
 
     def __enter__(self) -> Self:
         if self._is_live:
             self._live.start()
         else:
             self._thread.start()
+        self._actions.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._ends.set()
+        self._actions.join(END_SECONDS)
         if self._is_live:
             self._live.stop()
         else:
@@ -159,6 +164,27 @@ class RunView:
         with self._lock:
             self._written_at = self._clock()
             self._console.print(Text(text), soft_wrap=True, highlight=False)
+
+    def action(self, event: Event) -> None:
+        """Print what an operator has requested, or what has become of it beside the feed."""
+        if self._is_json:
+            self.log(event.kind, message=event.message, **event.details)
+        else:
+            self._print(f"{self.monitor.feed}: {event.message}")
+
+    def _follow_actions(self) -> None:
+        number = 0
+        while True:
+            ends = self._ends.is_set()
+            for event in self.monitor.events.wait(number, seconds=0.0 if ends else ACTION_SECONDS):
+                number = event.number
+                if event.kind == "action" or (event.kind in ("note", "error") and "action" in event.details):
+                    try:
+                        self.action(event)
+                    except OSError:  # As for a heartbeat.
+                        return
+            if ends:
+                return
 
     def _beat(self) -> None:
         while not self._ends.wait(min(1.0, self._heartbeat_seconds)):

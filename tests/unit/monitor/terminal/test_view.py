@@ -252,3 +252,18 @@ def test_a_narrow_terminal_cuts_the_panel_and_wraps_no_line_of_it() -> None:
     panel = [line for line in out.getvalue().splitlines() if "a-feed" in line]
     assert panel
     assert all("…" in line for line in panel)
+
+
+def test_each_request_of_an_operator_is_a_line_of_the_log() -> None:
+    file = io.StringIO()
+    monitor = FeedMonitor("taxi")
+    monitor.control.open(threading.Event())
+    with RunView(monitor, log_format="json", console=Console(file=file)):
+        monitor.control.request("pause", by="anna", reason="one\ntwo\x1b")
+    [document] = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert (document["event"], document["action"], document["by"]) == ("action", "pause", "anna")
+    assert document["reason"] == r"one two\x1b"
+    text = io.StringIO()
+    with RunView(monitor, console=Console(file=text)):
+        pass
+    assert text.getvalue() == "taxi: anna requests: pause, reason: one two\\x1b\n"

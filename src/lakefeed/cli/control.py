@@ -1,0 +1,192 @@
+"""``lakefeed pause``, ``resume``, ``stop`` and ``change``: a running feed, and one that does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+import lakefeed
+from lakefeed.cli.options import options_of, output_option, servers_of, set_option, token_file_option
+from lakefeed.cli.output import emit
+from lakefeed.errors import ResourceMissing
+
+if TYPE_CHECKING:
+    from lakefeed.operations.control import RunningFeed
+
+F = TypeVar("F", bound=Callable[..., Any])
+SUFFIXES = (".yaml", ".yml")
+ELSEWHERE = (
+    "no driver of it is known on this machine: its next start knows this, wherever it is; a driver that runs elsewhere "
+    "is not told"
+)
+
+target_options: Callable[[F], F] = options_of(
+    click.argument("target", metavar="NAME|PIPELINE", default="pipeline.yaml"),
+    set_option,
+    click.option("--url", metavar="URL", help="A dashboard, instead of this machine's drivers."),
+    token_file_option,
+)
+wait_option = click.option("--wait", is_flag=True, help="Wait until it is carried out, after the current batch.")
+reason_option = click.option("--reason", default="", help="Why; it is shown and logged.")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A feed by its name, or by its pipeline file; ``running`` is None if no driver of it is known here."""
+
+    name: str
+    pipeline: lakefeed.Pipeline | None
+    running: RunningFeed | None
+
+    def require_running(self) -> RunningFeed:
+        if self.running is None:
+            raise ResourceMissing(
+                f"no driver of feed '{self.name}' runs on this machine",
+                hint="name its dashboard by --url; lakefeed status says where it runs",
+            )
+        return self.running
+
+
+def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None) -> Target:
+    """Find the feed that is meant, and its driver.
+
+    Raises:
+        ResourceMissing: no driver of a feed of this name runs here.
+    """
+    from lakefeed.monitor.client import FeedServer
+    from lakefeed.operations.control import ANSWER_SECONDS, RunningFeed, running_feed, running_feed_named
+
+    path = Path(target)
+    pipeline = None
+    if path.is_file() or path.suffix in SUFFIXES:
+        pipeline = lakefeed.Pipeline.from_file(path, overrides=overrides)
+    elif overrides:
+        raise click.UsageError("--set belongs to a pipeline file")
+    name = pipeline.config.name if pipeline is not None else target
+    if url is not None:
+        [server] = servers_of((url,), token_file)
+        return Target(name, pipeline, RunningFeed(name, FeedServer(server.url, server.token, ANSWER_SECONDS)))
+    if token_file is not None:
+        raise click.UsageError("--token-file belongs to --url")
+    if pipeline is not None:
+        return Target(name, pipeline, running_feed(pipeline.config))
+    return Target(name, None, running_feed_named(name))
+
+
+@click.command()
+@target_options
+@reason_option
+@wait_option
+@output_option
+def pause(
+    target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, reason: str, wait: bool
+) -> None:
+    """Pause a feed after its current batch; its driver lives on, and keeps the feed for itself.
+
+    The pause and its reason survive a restart. Of a feed that does not run, the pipeline file tells where the next
+    start will find the pause.
+    """
+    found = find(target, overrides, url, token_file)
+    if found.running is None and found.pipeline is not None:
+        from lakefeed.operations.control import pause_next_start
+
+        kept = pause_next_start(found.pipeline.config, found.pipeline.connections, reason=reason)
+        _emit(found, "pause", {"paused": kept.as_dict(), "carried_out": True}, f"{kept.text}\n  {ELSEWHERE}")
+        return
+    _ask(found, "pause", wait=wait, then="paused after its current batch", reason=reason)
+
+
+@click.command()
+@target_options
+@reason_option
+@wait_option
+@output_option
+def resume(
+    target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, reason: str, wait: bool
+) -> None:
+    """Resume a paused feed where it stands, or end the pause of one that does not run."""
+    found = find(target, overrides, url, token_file)
+    if found.running is None and found.pipeline is not None:
+        from lakefeed.operations.control import resume_next_start
+
+        ended = resume_next_start(found.pipeline.config, found.pipeline.connections)
+        _emit(
+            found,
+            "resume",
+            {"paused": None, "carried_out": True},
+            f"the next start does not wait; it was {ended.text}\n  {ELSEWHERE}",
+        )
+        return
+    _ask(found, "resume", wait=wait, then="resumes", reason=reason)
+
+
+@click.command()
+@target_options
+@reason_option
+@click.option("--wait", is_flag=True, help="Wait until the run has ended; status 1 if it ends with an error.")
+@output_option
+def stop(
+    target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, reason: str, wait: bool
+) -> None:
+    """Stop a running feed after its current batch, as SIGTERM does; a paused feed at once."""
+    found = find(target, overrides, url, token_file)
+    running = found.require_running()
+    event = running.request("stop", reason=reason)
+    if wait:
+        running.wait_for_end()
+    text = "the run has ended" if wait else "stops after its current batch"
+    _emit(found, "stop", {"event": event, "carried_out": wait}, text)
+
+
+@click.command()
+@target_options
+@click.option("--trigger", help="Time between two batches, such as '10 seconds'.")
+@click.option("--max-records-per-batch", type=click.IntRange(1), help="Upper bound of the next batches.")
+@reason_option
+@wait_option
+@output_option
+def change(
+    target: str,
+    overrides: tuple[str, ...],
+    url: str | None,
+    token_file: Path | None,
+    trigger: str | None,
+    max_records_per_batch: int | None,
+    reason: str,
+    wait: bool,
+) -> None:
+    """Change the trigger and the size of batches of a running feed, until its run ends.
+
+    The next start does as the pipeline file says.
+    """
+    if trigger is None and max_records_per_batch is None:
+        raise click.UsageError("say what: --trigger, --max-records-per-batch, or both")
+    _ask(
+        find(target, overrides, url, token_file),
+        "change",
+        wait=wait,
+        then="changed after its current batch",
+        reason=reason,
+        trigger=trigger,
+        max_records_per_batch=max_records_per_batch,
+    )
+
+
+def _ask(found: Target, action: str, *, wait: bool, then: str, **values: Any) -> None:
+    running = found.require_running()
+    event = running.request(action, **values)
+    done = running.wait_for(action, event) if wait else None
+    _emit(
+        found,
+        action,
+        {"event": done or event, "carried_out": wait},
+        str(done.get("message")) if done is not None else f"requested: {then}",
+    )
+
+
+def _emit(found: Target, action: str, document: Mapping[str, Any], text: str) -> None:
+    emit({"feed": found.name, "action": action, **document}, f"{found.name}: {text}")

@@ -1,0 +1,236 @@
+"""Sends an operator's requests to the driver of a feed, and pauses a feed that does not run.
+
+A driver on this machine is found by its file; one elsewhere by the address of its dashboard. Where no driver runs, the
+pause is kept where the next start looks for it: see ``lakefeed.ledger.pauses``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from lakefeed.clients.environment import this_user
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import AccessDenied, ConfigError, JobFailed, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.ledger.checkpoint import Owner, StoredCheckpoint, read_note, require_owner
+from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses, PauseStore
+from lakefeed.messages.redaction import remember
+from lakefeed.monitor import drivers
+from lakefeed.monitor.client import FeedServer, feed_path
+from lakefeed.monitor.drivers import DriverFile
+from lakefeed.monitor.model import Pause
+from lakefeed.monitor.text import one_line
+from lakefeed.operations.live_status import identity_of
+
+ON_BEHALF_OF = "X-Lakefeed-User"
+"""Header: who asks, at the endpoint of the user's own driver."""
+ANSWER_SECONDS = 15.0
+LOOK_SECONDS = 0.3
+NEAR = 3
+CARRIED_OUT = {"pause": "paused", "resume": "resumed", "change": "changed"}
+"""The kind of the event that says that a request was carried out."""
+
+
+@dataclass(frozen=True)
+class RunningFeed:
+    """A feed whose driver can be asked.
+
+    Attributes:
+        driver: its file on this machine; None for one behind a dashboard.
+    """
+
+    name: str
+    server: FeedServer
+    driver: DriverFile | None = field(default=None, repr=False)
+
+    def request(self, action: str, **values: Any) -> Mapping[str, Any]:
+        """Ask for an action; returns the event that logs it.
+
+        Raises:
+            ConfigError: the request does not fit the feed, with the driver's reason; or the token is refused.
+            AccessDenied: the token is a viewer's.
+            ResourceMissing: the server knows no such feed.
+            Unreachable: there is no answer, or not in time.
+        """
+        given = {name: value for name, value in values.items() if value is not None}
+        headers = {ON_BEHALF_OF: quote(this_user())} if self.driver is not None else {}
+        status, document = self.server.exchange(
+            feed_path(self.name, "actions"), body={"action": action, **given}, headers=headers
+        )
+        if status == 202:
+            event = document.get("event")
+            return event if isinstance(event, dict) else {}
+        raise self._refusal(status, document)
+
+    def events(self, *, after: int) -> Iterator[Mapping[str, Any]]:
+        """Yield the events of the run after this number."""
+        found = self.server.get(feed_path(self.name, f"events?after={after}")).get("events")
+        yield from (event for event in found or () if isinstance(event, dict))
+
+    def wait_for(self, action: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Wait until a request was carried out; returns the event that says so.
+
+        Raises:
+            JobFailed: what was requested has failed, or the run has ended before.
+        """
+        number = int(event.get("number", 0))
+        while True:
+            for later in self.events(after=number):
+                number = max(number, int(later.get("number", number)))
+                kind, details = later.get("kind"), later.get("details") or {}
+                if kind in ("ended", "failed"):
+                    raise JobFailed("the run has ended before", where=self.name)
+                if kind == CARRIED_OUT.get(action) or (kind == "note" and details.get("action") == action):
+                    return later
+                if kind == "error" and details.get("action") == action:
+                    raise JobFailed(one_line(str(later.get("message"))), where=self.name)
+            time.sleep(LOOK_SECONDS)
+
+    def wait_for_end(self) -> None:
+        """Wait until the run has ended.
+
+        Raises:
+            JobFailed: it has ended with an error, or its process was killed.
+        """
+        if self.driver is None:
+            self._wait_by_events()
+            return
+        while (found := self._file()) is not None and found.ended is None and found.is_running:
+            time.sleep(LOOK_SECONDS)
+        if found is not None and found.ended is None:
+            raise JobFailed("the driver has gone without ending its run", where=self.name)
+        if found is not None and found.ended == "failed":
+            raise JobFailed("the run has ended with an error", where=self.name, hint="its log has the reason")
+
+    def _file(self) -> DriverFile | None:
+        """Return the driver's file; None if another driver has taken the feed over."""
+        if self.driver is None:
+            return None
+        found = drivers.find(self.driver.identity)
+        is_own = found is not None and (found.pid, found.since) == (self.driver.pid, self.driver.since)
+        return found if is_own else None
+
+    def _wait_by_events(self) -> None:
+        number = 0
+        while True:
+            try:
+                for event in self.events(after=number):
+                    number = max(number, int(event.get("number", number)))
+                    if event.get("kind") == "failed":
+                        raise JobFailed(one_line(str(event.get("message"))), where=self.name)
+                    if event.get("kind") == "ended":
+                        return
+            except (Unreachable, ResourceMissing):
+                # The driver's own dashboard ends with it.
+                return
+            time.sleep(LOOK_SECONDS)
+
+    def _refusal(self, status: int, document: Mapping[str, Any]) -> LakefeedError:
+        what = one_line(str(document.get("error") or f"the driver answers with status {status}"), most=1000)
+        hint = document.get("hint")
+        hint = one_line(str(hint), most=1000) if hint else None
+        if status == 401:
+            hint = "set LAKEFEED_TOKEN, or name a file that has it by --token-file"
+            return ConfigError("the server requires a valid token", where=self.server.url, hint=hint)
+        if status == 403:
+            return AccessDenied(what, where=self.server.url, hint=hint)
+        if status == 404:
+            return ResourceMissing(f"the server knows no feed '{self.name}'", where=self.server.url, hint=self._near())
+        if status in (400, 409, 422):
+            return ConfigError(what, where=f"feed {self.name}", hint=hint)
+        return Unreachable(what, where=self.server.url, hint=hint)
+
+    def _near(self) -> str | None:
+        try:
+            return near(self.name, [str(feed.get("feed")) for feed in self.server.feeds()])
+        except LakefeedError:
+            return None
+
+
+def running_feed(config: PipelineConfig) -> RunningFeed | None:
+    """Return the feed of a pipeline file, if its driver runs on this machine; else None.
+
+    Raises:
+        ConfigError: its driver cannot be asked.
+    """
+    driver = drivers.find(identity_of(config))
+    if driver is None or driver.host != socket.gethostname() or not driver.is_running:
+        return None
+    return _of_driver(driver)
+
+
+def running_feed_named(name: str) -> RunningFeed:
+    """Return the feed of this name whose driver runs on this machine.
+
+    Raises:
+        ResourceMissing: there is none.
+        ConfigError: there are several, or it cannot be asked.
+    """
+    running = [driver for driver in drivers.all_drivers() if driver.is_running]
+    found = [driver for driver in running if driver.feed == name]
+    if not found:
+        known = near(name, [driver.feed for driver in running])
+        raise ResourceMissing(
+            f"no driver of a feed '{name}' runs on this machine",
+            hint=known or "name its pipeline file, or its dashboard by --url; lakefeed status lists the drivers here",
+        )
+    if len(found) > 1:
+        raise ConfigError(f"{len(found)} feeds here are named '{name}'", hint="name the pipeline file instead")
+    return _of_driver(found[0])
+
+
+def _of_driver(driver: DriverFile) -> RunningFeed:
+    if driver.url is None or driver.token is None:
+        raise ConfigError(
+            f"the driver of feed '{driver.feed}', process {driver.pid}, runs without an endpoint and cannot be asked",
+            hint=f"kill -TERM {driver.pid} ends it after its batch; start it without --no-endpoint",
+        )
+    remember([driver.token])
+    return RunningFeed(driver.feed, FeedServer(driver.url, driver.token, ANSWER_SECONDS), driver)
+
+
+def near(name: str, known: Sequence[str]) -> str | None:
+    """Return a hint with the known names that are like this one, or the first of them; None if none is known."""
+    shown = difflib.get_close_matches(name, known, n=NEAR) or sorted(set(known))[:NEAR]
+    return f"these are known: {', '.join(one_line(feed) for feed in shown)}" if shown else None
+
+
+def stored_pause(config: PipelineConfig, connections: Connections, *, must_exist: bool = False) -> PauseStore:
+    """Return where the pause of a feed is kept that does not run; reads and writes without Spark.
+
+    Raises:
+        CheckpointMismatch: the checkpoint belongs to another feed.
+        ConfigError: the feed has no place for a pause, as it keeps nothing beyond a run.
+    """
+    if config.has_many_tables:
+        return LocalPauses.of(config)
+    if not config.checkpoint:
+        raise ConfigError(f"feed '{config.name}' has no checkpoint: a pause holds in a run alone", where="checkpoint")
+    files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
+    require_owner(read_note(files, where=config.checkpoint), Owner.of(config), where=config.checkpoint)
+    return CheckpointPauses(files)
+
+
+def pause_next_start(config: PipelineConfig, connections: Connections, *, reason: str) -> Pause:
+    """Pause a feed that does not run: its next start waits. Raises ConfigError if it is paused already."""
+    store = stored_pause(config, connections)
+    if (found := store.read()) is not None:
+        raise ConfigError(f"the feed is already {found.text}", where=f"feed {config.name}", hint="resume it first")
+    pause = Pause(one_line(reason, most=1000), this_user(), time.time())
+    store.write(pause)
+    return pause
+
+
+def resume_next_start(config: PipelineConfig, connections: Connections) -> Pause:
+    """End the pause of a feed that does not run; returns it. Raises ConfigError if it is not paused."""
+    store = stored_pause(config, connections)
+    if (found := store.read()) is None:
+        raise ConfigError("the feed is not paused", where=f"feed {config.name}")
+    store.clear()
+    return found

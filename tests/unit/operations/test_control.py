@@ -1,0 +1,254 @@
+"""Requests to a driver over HTTP, found by its file or its dashboard; and the pause of a feed that does not run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from lakefeed.clients.environment import process_start, this_user
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import AccessDenied, ConfigError, JobFailed, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.ledger.pauses import PAUSE_FILE, UNREADABLE, CheckpointPauses, LocalPauses, pause_of
+from lakefeed.monitor import drivers
+from lakefeed.monitor.client import FeedServer
+from lakefeed.monitor.drivers import DriverFile
+from lakefeed.monitor.model import Pause
+from lakefeed.operations.control import (
+    RunningFeed,
+    pause_next_start,
+    resume_next_start,
+    running_feed,
+    running_feed_named,
+    stored_pause,
+)
+from lakefeed.operations.live_status import identity_of
+
+PAUSE = Pause("the table is repaired", "anna", 1_000_000.0)
+
+
+def config(**changes: Any) -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "name": "taxi",
+            "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a"]}},
+            "decode": "raw",
+            "sink": {"iceberg": {"table": "lake.nyc.{topic}"}},
+            **changes,
+        }
+    )
+
+
+class Server:
+    """A dashboard that gives these answers, and keeps what it was asked."""
+
+    url = "http://127.0.0.1:1"
+
+    def __init__(self, *answers: tuple[int, dict[str, Any]], events: Any = ()) -> None:
+        self._answers, self._events = list(answers), list(events)
+        self.asked: list[tuple[str, Any, Any]] = []
+
+    def exchange(
+        self, path: str, *, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        self.asked.append((path, body, headers))
+        return self._answers.pop(0)
+
+    def get(self, path: str) -> dict[str, Any]:
+        self.asked.append((path, None, None))
+        found = self._events.pop(0) if self._events else Unreachable("gone")
+        if isinstance(found, Exception):
+            raise found
+        return {"events": found}
+
+    def feeds(self) -> list[dict[str, Any]]:
+        return [{"feed": "taxi-rides"}, {"feed": "orders"}]
+
+
+def feed(server: Server, driver: DriverFile | None = None) -> RunningFeed:
+    return RunningFeed("taxi", cast("FeedServer", server), driver)
+
+
+def driver(name: str = "taxi", **changes: Any) -> DriverFile:
+    own = DriverFile(
+        feed=name,
+        identity=identity_of(config(name=name)),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=process_start(os.getpid()),
+        since=1.0,
+        url="http://127.0.0.1:1",
+        token="a-token-of-the-driver",
+    )
+    return replace(own, **changes)
+
+
+def leave(*files: DriverFile) -> None:
+    folder = drivers.drivers_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, file in enumerate(files):
+        path = drivers.path_of(f"{file.identity}{number or ''}")
+        path.write_text(json.dumps(vars(file)))
+        path.chmod(0o600)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
+
+
+def test_a_request_names_the_user_to_the_own_driver_alone() -> None:
+    server = Server((202, {"event": {"number": 7}}), (202, {"event": {"number": 8}}))
+    assert feed(server, driver()).request("pause", reason="repair", trigger=None) == {"number": 7}
+    feed(server).request("stop")
+    (path, body, headers), (_, _, to_a_dashboard) = server.asked
+    assert path == "/api/feeds/taxi/actions"
+    assert body == {"action": "pause", "reason": "repair"}
+    assert headers == {"X-Lakefeed-User": this_user()}
+    assert to_a_dashboard == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [
+        (409, ConfigError, "the feed is not paused"),
+        (403, AccessDenied, "the feed is not paused"),
+        (401, ConfigError, "requires a valid token"),
+        (404, ResourceMissing, "these are known: orders, taxi-rides"),
+        (500, Unreachable, "the feed is not paused"),
+    ],
+)
+def test_a_refusal_is_the_servers_own_with_the_class_that_fits(
+    status: int, error: type[LakefeedError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        feed(Server((status, {"error": "the feed is not paused", "hint": "no"}))).request("resume")
+
+
+def test_waiting_ends_with_the_event_that_says_so() -> None:
+    after_restart = [{"number": 9, "kind": "note"}, {"number": 10, "kind": "paused", "message": "paused by anna"}]
+    server = Server(events=[[{"number": 8, "kind": "note"}], after_restart])
+    assert feed(server).wait_for("pause", {"number": 7})["message"] == "paused by anna"
+    assert [path for path, _, _ in server.asked] == [
+        "/api/feeds/taxi/events?after=7",
+        "/api/feeds/taxi/events?after=8",
+    ]
+    with pytest.raises(JobFailed, match="has ended before"):
+        feed(Server(events=[[{"number": 9, "kind": "failed"}]])).wait_for("pause", {"number": 7})
+
+
+def test_the_end_of_a_run_elsewhere_is_its_event_or_that_its_dashboard_has_gone() -> None:
+    feed(Server(events=[[], [{"number": 3, "kind": "ended"}]])).wait_for_end()
+    feed(Server(events=[[]])).wait_for_end()
+    with pytest.raises(JobFailed, match="no disk"):
+        feed(Server(events=[[{"number": 3, "kind": "failed", "message": "no disk"}]])).wait_for_end()
+
+
+@pytest.mark.parametrize(
+    ("changes", "failure"),
+    [
+        ({"ended": "ended", "ended_at": 2.0}, None),
+        ({"ended": "failed", "ended_at": 2.0}, "ended with an error"),
+        ({"started": "another process"}, "gone without ending"),
+        # Another driver has the feed now.
+        ({"since": 3.0, "ended": "failed"}, None),
+    ],
+)
+def test_the_end_of_a_run_on_this_machine_is_in_its_drivers_file(changes: dict[str, Any], failure: str | None) -> None:
+    leave(driver(**changes))
+    waiting = feed(Server(), driver())
+    if failure is None:
+        waiting.wait_for_end()
+        return
+    with pytest.raises(JobFailed, match=failure):
+        waiting.wait_for_end()
+
+
+def test_a_driver_is_found_by_its_file_or_its_feeds_name() -> None:
+    assert running_feed(config()) is None
+    with pytest.raises(ResourceMissing, match="no driver of a feed 'taxi' runs on this machine"):
+        running_feed_named("taxi")
+    leave(driver(), driver("orders"))
+    found = running_feed(config())
+    assert found is not None
+    assert (found.name, found.server.url) == ("taxi", "http://127.0.0.1:1")
+    assert running_feed_named("orders").name == "orders"
+    assert "a-token-of-the-driver" not in repr(found)
+    with pytest.raises(ResourceMissing) as missing:
+        running_feed_named("taxy")
+    assert missing.value.hint == "these are known: taxi"
+
+
+def test_a_driver_that_cannot_be_asked_says_what_to_do() -> None:
+    leave(driver(url=None, token=None), driver("two"), driver("two"))
+    with pytest.raises(ConfigError, match="without an endpoint") as refused:
+        running_feed_named("taxi")
+    assert f"kill -TERM {os.getpid()}" in str(refused.value.hint)
+    with pytest.raises(ConfigError, match="2 feeds here are named 'two'"):
+        running_feed_named("two")
+
+
+def test_a_feed_with_a_table_for_each_topic_is_paused_in_the_users_own_folder() -> None:
+    connections = Connections.from_environment({})
+    kept = pause_next_start(config(), connections, reason="repair\x1b")
+    assert (kept.by, kept.reason) == (this_user(), r"repair\x1b")
+    [file] = (drivers.drivers_folder().parent / "pauses").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert LocalPauses.of(config()).read() == pause_of(json.dumps(kept.as_dict()))
+    assert LocalPauses.of(config(name="orders")).read() is None
+    with pytest.raises(ConfigError, match="already paused by"):
+        pause_next_start(config(), connections, reason="")
+    assert resume_next_start(config(), connections).by == this_user()
+    with pytest.raises(ConfigError, match="not paused"):
+        resume_next_start(config(), connections)
+
+
+def test_a_feed_that_keeps_nothing_cannot_be_paused_before_it_runs() -> None:
+    printed = config(sink={"console": {}})
+    with pytest.raises(ConfigError, match="has no checkpoint"):
+        stored_pause(printed, Connections.from_environment({}))
+
+
+class Files:
+    def __init__(self) -> None:
+        self.texts = {"lakefeed.json": "{}"}
+
+    def names(self) -> list[str]:
+        return list(self.texts)
+
+    def read(self, name: str) -> str:
+        return self.texts[name]
+
+    def write(self, name: str, text: str) -> None:
+        self.texts[name] = text
+
+    def remove(self, name: str) -> None:
+        self.texts.pop(name, None)
+
+
+def test_the_pause_of_a_feed_is_a_file_of_its_own_beside_the_checkpoint() -> None:
+    files = Files()
+    pauses = CheckpointPauses(files)
+    assert pauses.read() is None
+    pauses.write(PAUSE)
+    assert json.loads(files.texts[PAUSE_FILE]) == {
+        "reason": "the table is repaired",
+        "by": "anna",
+        "at": "1970-01-12T13:46:40.000Z",
+    }
+    assert pauses.read() == PAUSE
+    pauses.clear()
+    pauses.clear()
+    assert files.names() == ["lakefeed.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"by": "a"}', '{"by": "a", "reason": "", "at": 5}'])
+def test_a_pause_that_cannot_be_read_is_a_pause_too(text: str) -> None:
+    assert pause_of(text).reason == UNREADABLE
