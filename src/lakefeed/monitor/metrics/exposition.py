@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from math import isinf
 from typing import TYPE_CHECKING, NamedTuple
 
 from lakefeed.monitor.metrics.reading import Buckets, Labels, Metric, Reading, label_value
@@ -67,33 +68,35 @@ def takes_open_metrics(accept: str) -> bool:
 
 
 def _family(metric: Metric, readings: Sequence[Reading]) -> Family:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client import Metric as Family
 
-    classes = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
-    labels = ("feed", *metric.labels)
-    family: Family = classes[metric.kind](metric.name, metric.help, labels=labels, unit=metric.unit)
+    family = Family(metric.name.removesuffix("_total"), metric.help, metric.kind, metric.unit)
+    names = ("feed", *metric.labels)
     seen: set[Labels] = set()
     for reading in readings:
         feed = label_value(reading.progress.feed)
         for own, value in metric.values(reading).items():
-            named = (feed, *own)
-            if named in seen:
+            if (feed, *own) in seen:
                 continue
-            seen.add(named)
+            seen.add((feed, *own))
+            labels = dict(zip(names, (feed, *own), strict=True))
             if isinstance(value, Buckets):
-                buckets = [(_bound(bound), count) for bound, count in value.cumulative]
-                family.add_metric(named, buckets, value.sum)
+                _add_buckets(family, labels, value)
             else:
-                family.add_metric(named, float(value))
+                family.add_sample(metric.name, labels, float(value))
     return family
+
+
+def _add_buckets(family: Family, labels: dict[str, str], buckets: Buckets) -> None:
+    for bound, count in buckets.cumulative:
+        le = "+Inf" if isinf(bound) else str(bound)
+        family.add_sample(f"{family.name}_bucket", {**labels, "le": le}, count)
+    family.add_sample(f"{family.name}_count", labels, sum(buckets.counts))
+    family.add_sample(f"{family.name}_sum", labels, buckets.sum)
 
 
 def _has_samples(family: Family) -> bool:
     return bool(family.samples)
-
-
-def _bound(bound: float) -> str:
-    return "+Inf" if bound == float("inf") else str(bound)
 
 
 def merged_text(texts: Iterable[str], *, down: Iterable[str] = (), accept: str = "") -> MetricsText:
