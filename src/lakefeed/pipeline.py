@@ -235,7 +235,7 @@ class Pipeline:
             say=on_note or (lambda message: None),
         )
         self._offer_replay(spark, monitor)
-        followed = following(self.config, monitor, connections=self.connections, once=once)
+        followed = following(self.config, monitor, connections=self.connections, once=once, spark=spark)
         with followed, monitor.until_end(), translating():
             if self.config.has_many_tables:
                 return run_multi_table(self.feed, spark, options)

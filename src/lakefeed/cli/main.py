@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stop": ("control", "Stop a running feed after its current batch."),
     "change": ("control", "Change trigger and size of batches of a running feed, until its run ends."),
     "notify": ("notify", "Try the webhooks, mailboxes and commands that are notified of a feed."),
+    "metrics": ("metrics", "The metrics of feeds: their table, a dashboard for Grafana, alerts for Prometheus."),
     "read": ("read", "Read chosen records once: to look at, into files or into a table."),
     "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),
     "verify": ("verify", "Prove that each record has landed once, or list what is missing or double."),

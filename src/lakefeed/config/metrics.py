@@ -53,6 +53,16 @@ class Otlp(Model):
         has_path = "/" in self.endpoint.split("://", 1)[1]
         return self.endpoint if has_path else f"{self.endpoint}/v1/metrics"
 
+    @property
+    def every_seconds(self) -> float:
+        """``every``."""
+        return seconds_of(self.every)
+
+    @property
+    def timeout_seconds(self) -> float:
+        """``timeout``."""
+        return seconds_of(self.timeout)
+
 
 class Metrics(Model):
     """Metrics and health of the feed: /metrics, /health, Spark's sinks, OTLP."""

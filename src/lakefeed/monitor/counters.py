@@ -25,6 +25,7 @@ class RunCounters:
 
     Attributes:
         totals: also in ``FeedProgress.totals``.
+        seconds: of all batches together; ``shortest`` and ``longest`` are of one, infinite and 0 before the first.
         durations: batches by the first of ``DURATION_BOUNDS`` that they fit in; the last entry is for longer ones.
         requests: S3 requests by class of keys.
         reasons: dead letters by reason; those of further reasons are under ``OTHER``.
@@ -40,6 +41,8 @@ class RunCounters:
     bytes_out: int = 0
     bytes_in: int = 0
     seconds: float = 0.0
+    shortest: float = float("inf")
+    longest: float = 0.0
     durations: tuple[int, ...] = (0,) * (len(DURATION_BOUNDS) + 1)
     phases: Mapping[str, float] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -47,8 +50,8 @@ class RunCounters:
 
     def plus(self, batch: FinishedBatch) -> RunCounters:
         """Return the counts with one more batch."""
-        requests = batch.requests
-        at = bisect_left(DURATION_BOUNDS, batch.seconds)
+        requests, seconds = batch.requests, max(0.0, batch.seconds)
+        at = bisect_left(DURATION_BOUNDS, seconds)
         return replace(
             self,
             totals=self.totals.plus(batch),
@@ -59,7 +62,9 @@ class RunCounters:
             request_errors=self.request_errors + (requests.errors if requests else 0),
             bytes_out=self.bytes_out + (requests.bytes_out if requests else 0),
             bytes_in=self.bytes_in + (requests.bytes_in if requests else 0),
-            seconds=self.seconds + max(0.0, batch.seconds),
+            seconds=self.seconds + seconds,
+            shortest=min(self.shortest, seconds),
+            longest=max(self.longest, seconds),
             durations=tuple(count + (place == at) for place, count in enumerate(self.durations)),
             phases=_sums(self.phases, batch.phases),
             requests=_sums(self.requests, _by_class(batch)),

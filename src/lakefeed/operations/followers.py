@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
@@ -13,11 +14,20 @@ from lakefeed.monitor.notify.notifier import notifying
 from lakefeed.operations.lineage.events import LineageRun
 from lakefeed.operations.lineage.follower import reporting
 from lakefeed.operations.live_status import own_path
+from lakefeed.operations.metrics import pushing_metrics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @contextmanager
 def following(
-    config: PipelineConfig, monitor: FeedMonitor, *, connections: Connections, once: bool = False
+    config: PipelineConfig,
+    monitor: FeedMonitor,
+    *,
+    connections: Connections,
+    once: bool = False,
+    spark: SparkSession | None = None,
 ) -> Iterator[None]:
     """Let the followers read the monitor within this block, in threads of their own; none can stop or delay the run.
 
@@ -29,6 +39,7 @@ def following(
             run = LineageRun(config=config, connections=connections, lineage=config.lineage, stays=stays)
             stack.enter_context(reporting(run, monitor))
         stack.enter_context(notifying(config.notify, monitor, memory=own_path("notify", config)))
+        stack.enter_context(pushing_metrics(config, monitor, spark))
         yield
 
 

@@ -77,8 +77,8 @@ def settings(
         # only what has changed: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # Brings the executors' counts of S3 requests to the driver.
-        "spark.plugins": "io.lakefeed.s3.MeterPlugin",
+        # The executors' counts of S3 requests for the driver; a feed's numbers for Spark's metric system.
+        "spark.plugins": "io.lakefeed.s3.MeterPlugin,io.lakefeed.metrics.FeedMetrics",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         **_s3a(connections),
         **_catalogs(connections),

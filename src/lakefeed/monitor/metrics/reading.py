@@ -75,6 +75,8 @@ class Buckets:
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
     sum: float
+    least: float
+    greatest: float
 
     @property
     def cumulative(self) -> Iterator[tuple[float, int]]:

@@ -52,7 +52,7 @@ def _states(reading: Reading) -> Values:
 
 def _durations(reading: Reading) -> Values:
     counters = reading.counters
-    return [((), Buckets(DURATION_BOUNDS, counters.durations, counters.seconds))]
+    return [((), Buckets(DURATION_BOUNDS, counters.durations, counters.seconds, counters.shortest, counters.longest))]
 
 
 def _greatest_lag(reading: Reading) -> float | None:

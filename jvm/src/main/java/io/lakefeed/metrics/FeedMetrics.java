@@ -1,0 +1,45 @@
+package io.lakefeed.metrics;
+
+import com.codahale.metrics.MetricRegistry;
+import java.util.Map;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.ExecutorPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.api.plugin.SparkPlugin;
+
+/**
+ * Registers the numbers of feeds with Spark's metric system: {@code spark.plugins=io.lakefeed.metrics.FeedMetrics}.
+ *
+ * <p>So each of Spark's sinks reports them: Prometheus, JMX, StatsD, Graphite, CSV. The driver's Python process puts the
+ * numbers into {@link FeedGauges}; executors have none.
+ */
+public final class FeedMetrics implements SparkPlugin {
+    @Override
+    public DriverPlugin driverPlugin() {
+        return new DriverPlugin() {
+            private MetricRegistry registry;
+
+            @Override
+            public Map<String, String> init(SparkContext context, PluginContext plugin) {
+                return Map.of();
+            }
+
+            @Override
+            public void registerMetrics(String application, PluginContext context) {
+                registry = context.metricRegistry();
+                FeedGauges.open(registry);
+            }
+
+            @Override
+            public void shutdown() {
+                FeedGauges.close(registry);
+            }
+        };
+    }
+
+    @Override
+    public ExecutorPlugin executorPlugin() {
+        return null;
+    }
+}

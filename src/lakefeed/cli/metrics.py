@@ -1,0 +1,60 @@
+"""``lakefeed metrics``: the table of metrics, and what is shipped for Grafana and Prometheus."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from lakefeed.cli.output import echo
+from lakefeed.messages.printable import aligned
+from lakefeed.monitor.metrics.files import dashboard_text, rules_text
+from lakefeed.monitor.metrics.table import METRICS
+
+TO = click.option(
+    "--to",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write; it is replaced.  [default: stdout]",
+)
+
+
+@click.group()
+def metrics() -> None:
+    """The metrics of feeds, and a dashboard and alerts made of them."""
+
+
+@metrics.command()
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def table(output: str) -> None:
+    """List each metric with its type, labels and meaning."""
+    if output == "json":
+        keys = ("name", "kind", "labels", "unit", "help")
+        rows = [(metric.name, metric.kind, ["feed", *metric.labels], metric.unit, metric.help) for metric in METRICS]
+        echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
+        return
+    lines = [(metric.name, metric.kind, ", ".join(("feed", *metric.labels)), metric.help) for metric in METRICS]
+    for line in aligned([("metric", "type", "labels", "meaning"), *lines], left=4):
+        echo(line)
+
+
+@metrics.command()
+@TO
+def grafana(to: Path | None) -> None:
+    """Write a dashboard for Grafana: import it, and choose the Prometheus data source."""
+    _write(dashboard_text(), to)
+
+
+@metrics.command()
+@TO
+def rules(to: Path | None) -> None:
+    """Write alert rules for Prometheus: name the file in rule_files of prometheus.yml."""
+    _write(rules_text(), to)
+
+
+def _write(text: str, to: Path | None) -> None:
+    if to is None:
+        echo(text, nl=False)
+        return
+    to.write_text(text)
+    echo(f"{to} written", err=True)

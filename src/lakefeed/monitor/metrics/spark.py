@@ -1,0 +1,60 @@
+"""Puts the numbers of a feed into Spark's metric system, so that each of Spark's own sinks reports them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.spark.jvm import java
+from lakefeed.monitor.metrics.reading import Buckets, Reading, label_value
+from lakefeed.monitor.metrics.table import METRICS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PREFIX = "lakefeed_"
+
+
+class SparkGauges:
+    """The gauges of one feed: ``io.lakefeed.metrics.FeedGauges`` in the driver's JVM.
+
+    They stay when the run has ended: Spark's sinks report once more when the session stops.
+    """
+
+    def __init__(self, spark: SparkSession, feed: str) -> None:
+        self._gauges = java(spark).metrics.FeedGauges
+        self._feed = gauge_part(feed)
+
+    def is_open(self) -> bool:
+        """Check that Spark was started with the plugin: a session of the user's own may lack it."""
+        return bool(self._gauges.isOpen())
+
+    def report(self, reading: Reading) -> None:
+        """Replace the feed's numbers, in one call of the JVM."""
+        lines = (f"{name} {value!r}" for name, value in gauge_values(reading).items())
+        self._gauges.report(self._feed, "\n".join(lines))
+
+
+def gauge_values(reading: Reading) -> dict[str, int | float]:
+    """Return the values of a feed by name, as Spark's sinks show them: ``s3_requests_total.data``.
+
+    Metrics of partitions are left out: each name is a file, or a series, of its own that Spark never expires.
+    """
+    found: dict[str, int | float] = {}
+    for metric in METRICS:
+        if not metric.is_bounded or metric.name == "lakefeed_feed_info":
+            continue
+        name = metric.name.removeprefix(_PREFIX)
+        for labels, value in metric.values(reading).items():
+            full = ".".join((name, *map(gauge_part, labels)))
+            if isinstance(value, Buckets):
+                found[f"{full}.count"] = sum(value.counts)
+                found[f"{full}.sum"] = value.sum
+            else:
+                found.setdefault(full, int(value) if isinstance(value, bool) else value)
+    return found
+
+
+def gauge_part(text: str) -> str:
+    """Return a text as one part of a name: sinks separate parts by dots, and make files of names."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", label_value(text))[:100] or "_"

@@ -1,0 +1,110 @@
+"""A real Prometheus takes lakefeed's text, rules and dashboard: queries have data, and alerts fire when they should."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.metrics import files
+from lakefeed.monitor.metrics.exposition import merged_text, metrics_text
+from lakefeed.monitor.metrics.reading import Reading
+from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch, QueryState
+from lakefeed.offsets.ranges import OffsetRange
+from tests.support.servers.prometheus import prometheus, promtool
+
+RULES = Path(files.__file__).with_name("rules.yml")
+LABELS = 'feed="taxi", job="lakefeed", instance="etl-1:8443"'
+HEALTHY = {
+    "lakefeed_feed_up": "1",
+    'lakefeed_feed_state{state="waiting"}': "1",
+    'lakefeed_feed_state{state="failed"}': "0",
+    "lakefeed_feed_hangs": "0",
+    "lakefeed_feed_paused": "0",
+    "lakefeed_start_timestamp_seconds": "0",
+    "lakefeed_lag_offsets": "0",
+    "lakefeed_lag_seconds": "0",
+    "lakefeed_errors_total": "0",
+    "lakefeed_records_read_total": "0+100",
+    "lakefeed_dead_letters_total": "0",
+    "lakefeed_batches_over_s3_budget_total": "0",
+}
+# Each alert with what is other than healthy, and the minute at which it has fired.
+FIRING: dict[str, tuple[dict[str, str], int]] = {
+    "LakefeedTargetDown": ({'up{job="lakefeed"}': "1 0x60"}, 5),
+    "LakefeedDriverDown": ({"lakefeed_feed_up": "1 0x60"}, 5),
+    "LakefeedFeedGone": (dict.fromkeys(HEALTHY, "stale"), 10),
+    "LakefeedHangs": ({"lakefeed_feed_hangs": "0 1x60"}, 5),
+    "LakefeedFailed": ({'lakefeed_feed_state{state="failed"}': "0 1x60"}, 5),
+    "LakefeedNoCommit": ({"lakefeed_lag_offsets": "5x60"}, 30),
+    "LakefeedLag": ({"lakefeed_lag_seconds": "400x60"}, 15),
+    "LakefeedErrors": ({"lakefeed_errors_total": "0x5 1x60"}, 10),
+    "LakefeedDeadLetters": ({"lakefeed_dead_letters_total": "0+2x60"}, 15),
+    "LakefeedPaused": ({"lakefeed_feed_paused": "1x90"}, 65),
+    "LakefeedSinkWaits": ({'lakefeed_sink_paused{sink="archive"}': "1x60"}, 15),
+    "LakefeedOverS3Budget": ({"lakefeed_batches_over_s3_budget_total": "0x5 3x60"}, 10),
+}
+
+
+def series(changes: dict[str, str]) -> list[dict[str, str]]:
+    """The series of a feed that is well, but for some."""
+    found = []
+    for name, values in {**HEALTHY, **changes}.items():
+        bare, _, more = name.removesuffix("}").partition("{")
+        labels = ", ".join(part for part in (LABELS if bare != "up" else 'instance="etl-1:8443"', more) if part)
+        steady = "1x3 stale" if values == "stale" else values if "x" in values else f"{values}x120"
+        found.append({"series": f"{bare}{{{labels}}}", "values": steady})
+    return found
+
+
+def expected(alert: str) -> list[dict[str, Any]]:
+    [rule] = [rule for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"] if rule["alert"] == alert]
+    labels = {"feed": "taxi", "job": "lakefeed", "instance": "etl-1:8443", **rule["labels"]}
+    more = {"LakefeedFailed": {"state": "failed"}, "LakefeedSinkWaits": {"sink": "archive"}}
+    if alert in ("LakefeedFeedGone", "LakefeedTargetDown"):
+        labels = {"feed": "taxi"} if alert == "LakefeedFeedGone" else {"job": "lakefeed", "instance": "etl-1:8443"}
+        labels |= rule["labels"]
+    return [{"exp_labels": {**labels, **more.get(alert, {})}}]
+
+
+def test_each_alert_fires_and_does_not_fire(tmp_path: Path) -> None:
+    promtool("check", "rules", RULES)
+    alerts = [rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]]
+    assert set(alerts) == set(FIRING)
+    quiet = [
+        {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for name in alerts for minute in (1, 30, 90)
+    ]
+    tests = [{"interval": "1m", "input_series": series({}), "alert_rule_test": quiet}]
+    for name, (changes, minute) in FIRING.items():
+        checks = [{"eval_time": "0m", "alertname": name, "exp_alerts": []}]
+        checks += [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": expected(name)}]
+        tests.append({"interval": "1m", "input_series": series(changes), "alert_rule_test": checks})
+    paused = {"lakefeed_lag_offsets": "5x60", "lakefeed_feed_paused": "1x60"}
+    ended = dict.fromkeys(HEALTHY, "stale") | {name: "0x3 stale" for name in HEALTHY if "state=" in name}
+    ended['lakefeed_feed_state{state="ended"}'] = "1x3 stale"
+    for changes, name in ((paused, "LakefeedNoCommit"), (ended, "LakefeedFeedGone")):
+        check = {"eval_time": "30m", "alertname": name, "exp_alerts": []}
+        tests.append({"interval": "1m", "input_series": series(changes), "alert_rule_test": [check]})
+    document = {"rule_files": [str(without_texts(tmp_path))], "evaluation_interval": "1m", "tests": tests}
+    file = tmp_path / "tests.yml"
+    file.write_text(yaml.safe_dump(document))
+    assert "SUCCESS" in promtool("test", "rules", file)
+
+
+def without_texts(folder: Path) -> Path:
+    """A copy of the rules without annotations, which promtool would compare as well."""
+    document = yaml.safe_load(RULES.read_text())
+    for rule in document["groups"][0]["rules"]:
+        del rule["annotations"]
+    copy = folder / "rules.yml"
+    copy.write_text(yaml.safe_dump(document))
+    return copy

@@ -1,0 +1,53 @@
+"""Spark's own sinks show a feed's numbers by configuration alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import socketserver
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# These change while the sinks are read.
+MOVING = ("timestamp_seconds", "running_batch")
+
+
+@pytest.mark.quick
+def test_sparks_sinks_show_the_model(tmp_path: Path) -> None:
+    lines: list[str] = []
+
+    class Graphite(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            lines.extend(line.decode() for line in self.rfile)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Graphite) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = [sys.executable, "-m", "tests.support.spark_sinks", str(tmp_path), str(server.server_address[1])]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        server.shutdown()
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    model = {name: value for name, value in found["model"].items() if not any(word in name for word in MOVING)}
+
+    assert model["records_read_total"] == model["rows_written_total"] == 2
+    assert model["feed_state.ended"] == 1
+
+    servlet = dict(re.findall(r"FeedMetrics_taxi_(\w+)_Value\{[^}]*\} (\S+)", found["servlet"]))
+    shown = {name: float(servlet[re.sub("[^a-zA-Z0-9]", "_", name)]) for name in model}
+    assert shown == pytest.approx(model)
+
+    files = {}
+    for path in (tmp_path / "csv").iterdir():
+        if (name := path.name.partition(".FeedMetrics.taxi.")[2].removesuffix(".csv")) in model:
+            files[name] = float(path.read_text().splitlines()[-1].split(",")[1])
+    assert files == pytest.approx(model)
+
+    prefix = "shop.driver.plugin.io.lakefeed.metrics.FeedMetrics.taxi."
+    newest = {name: float(value) for name, value, _ in (line.split() for line in lines)}
+    sent = {name: newest[prefix + name] for name in model}
+    assert sent == pytest.approx(model, abs=0.005)

@@ -1,0 +1,109 @@
+"""Prometheus and promtool from Debian's package: downloaded once, unpacked without the rights of root."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lakefeed.clients.spark.jars import cache_directory
+from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.process import running
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A server that runs."""
+
+    url: str
+
+    def ask(self, path: str, **parameters: str) -> Any:
+        """Returns the data of an answer of its API."""
+        query = urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Returns the series of an expression now."""
+        found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
+        return found
+
+    def until(self, expression: str, *, seconds: float = 60) -> list[dict[str, Any]]:
+        """Returns the series of an expression as soon as it has any."""
+        deadline = time.monotonic() + seconds
+        while not (found := self.query(expression)):
+            assert time.monotonic() < deadline, expression
+            time.sleep(0.3)
+        return found
+
+
+def unpacked_prometheus() -> Path:
+    """Returns the folder with ``prometheus`` and ``promtool``."""
+    root = cache_directory() / "servers" / "prometheus-debian"
+    if not (root / "usr/bin/promtool").exists():
+        fresh = root.with_name(f"prometheus-{os.getpid()}")
+        fresh.mkdir(parents=True)
+        download = ["apt-get", "download", "-qq", "prometheus"]
+        if subprocess.run(download, cwd=fresh, capture_output=True, check=False).returncode != 0:
+            subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)
+            subprocess.run(download, cwd=fresh, check=True)
+        [package] = fresh.glob("*.deb")
+        subprocess.run(["dpkg", "-x", package, fresh], check=True)
+        package.unlink()
+        try:
+            fresh.rename(root)
+        except OSError:  # Another process has been faster.
+            shutil.rmtree(fresh)
+    return root / "usr/bin"
+
+
+def promtool(*arguments: str | Path, stdin: str | None = None) -> str:
+    """Runs promtool, which has to succeed; returns what it prints."""
+    command = [unpacked_prometheus() / "promtool", *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@contextmanager
+def prometheus(folder: Path, *, scrape: Sequence[dict[str, Any]], rules: Path) -> Iterator[Prometheus]:
+    """Runs a server that scrapes each second, until the block ends."""
+    port = choose_free(avoid=())
+    settings = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(rules)],
+        "scrape_configs": list(scrape),
+    }
+    file = folder / "prometheus.yml"
+    file.write_text(yaml.safe_dump(settings))
+    promtool("check", "config", file)
+    url = f"http://{LOOPBACK}:{port}"
+
+    def is_ready() -> bool:
+        try:
+            with urllib.request.urlopen(f"{url}/-/ready", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    command: list[str | Path] = [
+        unpacked_prometheus() / "prometheus",
+        f"--config.file={file}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={LOOPBACK}:{port}",
+        "--log.level=warn",
+    ]
+    with running(command, log=folder / "prometheus.log", ready=is_ready):
+        yield Prometheus(url)
