@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from lakefeed.monitor.feed_monitor import FeedMonitor
@@ -83,7 +82,7 @@ def test_each_alert_fires_and_does_not_fire(tmp_path: Path) -> None:
     quiet = [
         {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for name in alerts for minute in (1, 30, 90)
     ]
-    tests = [{"interval": "1m", "input_series": series({}), "alert_rule_test": quiet}]
+    tests: list[dict[str, Any]] = [{"interval": "1m", "input_series": series({}), "alert_rule_test": quiet}]
     for name, (changes, minute) in FIRING.items():
         checks = [{"eval_time": "0m", "alertname": name, "exp_alerts": []}]
         checks += [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": expected(name)}]
@@ -108,3 +107,124 @@ def without_texts(folder: Path) -> Path:
     copy = folder / "rules.yml"
     copy.write_text(yaml.safe_dump(document))
     return copy
+
+
+TOKEN = "a-viewers-token"
+
+
+@contextmanager
+def served(readings: Callable[[], Sequence[Reading]]) -> Iterator[str]:
+    """A server of /metrics with a token; returns its host and port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_allowed = self.headers.get("Authorization") == f"Bearer {TOKEN}"
+            text = metrics_text(readings() if is_allowed else [], accept=self.headers.get("Accept", ""))
+            body = text.body.encode()
+            self.send_response(200 if is_allowed else 401)
+            self.send_header("Content-Type", text.content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def one_batch(monitor: FeedMonitor, number: int) -> None:
+    """A batch with something of everything."""
+    start = 10 * number
+    with monitor.batch(number, [OffsetRange("trips", 0, start, start + 10)]):
+        time.sleep(0.02)
+    monitor.finish(
+        FinishedBatch(
+            batch_id=number,
+            finished_at=time.time(),
+            seconds=0.2,
+            records=10,
+            rows=8,
+            offsets=10,
+            lag=100,
+            input_rate=50.0,
+            dead_letters=1,
+            skipped=1,
+            reasons=(DeadLetterReason("not JSON", 1),),
+            phases={"plan": 0.05, "write": 0.1},
+            requests=BatchRequests(total=9, bytes_out=900, bytes_in=90, by_class={"data": 9}, budget=8),
+            state=QueryState(watermark="2026-11-20T06:30:00.000Z", rows=5, bytes=50, late_rows=1),
+            schema_id=1,
+        ),
+        ends={("trips", 0): start + 110},
+    )
+
+
+@contextmanager
+def busy() -> Iterator[FeedMonitor]:
+    """A feed that finishes a batch several times a second, and shows the next one as running between."""
+    monitor = FeedMonitor("taxi")
+    monitor.begin(sink="iceberg lake.nyc.trips", fence=None, position=[OffsetRange("trips", 0, 0, 0)])
+    monitor.observe_ends({("trips", 0): 0})
+    stop = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not stop.is_set():
+            one_batch(monitor, number)
+            monitor.tick()
+            number += 1
+            with monitor.batch(number, [OffsetRange("trips", 0, 10 * number, 10 * number + 10)]):
+                stop.wait(0.3)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield monitor
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_real_prometheus_has_data_for_each_query_of_the_dashboard(tmp_path: Path) -> None:
+    scrape: dict[str, Any] = {"job_name": "lakefeed", "authorization": {"credentials": TOKEN}}
+    with busy() as monitor, served(lambda: [Reading.of(monitor)]) as address:
+        jobs: list[dict[str, Any]] = [
+            {**scrape, "static_configs": [{"targets": [address]}]},
+            {"job_name": "without-a-token", "static_configs": [{"targets": [address]}]},
+        ]
+        with prometheus(tmp_path, scrape=jobs, rules=RULES) as server:
+            server.until("rate(lakefeed_records_read_total[5s]) > 0")
+            queries = [
+                target["expr"].replace("$__rate_interval", "5s").replace("$feed", ".*")
+                for panel in json.loads(files.dashboard_text())["panels"]
+                for target in panel.get("targets", ())
+            ]
+            for query in queries:
+                server.until(query, seconds=15)
+            assert len(queries) > 20
+
+            [lag] = server.query("lakefeed_partition_lag_offsets")
+            assert (lag["metric"]["topic"], lag["metric"]["partition"]) == ("trips", "0")
+            before = monitor.snapshot().totals.records
+            [records] = server.until(f"lakefeed_records_read_total >= {before}")
+            assert before <= float(records["value"][1]) <= monitor.snapshot().totals.records
+            health = {target["labels"]["job"]: target["health"] for target in server.ask("targets")["activeTargets"]}
+            assert health == {"lakefeed": "up", "without-a-token": "down"}
+            rules = server.ask("rules")["groups"][0]["rules"]
+            assert {rule["health"] for rule in rules} == {"ok"}
+            server.until('ALERTS{alertname="LakefeedOverS3Budget", alertstate="firing"}', seconds=30)
+
+
+def test_the_text_follows_the_conventions() -> None:
+    monitor = FeedMonitor("taxi")
+    monitor.begin(sink="iceberg", fence=None)
+    one_batch(monitor, 0)
+    gone = merged_text([metrics_text([Reading.of(monitor)]).body], down=["gone"])
+    promtool("check", "metrics", stdin=gone.body)
