@@ -84,7 +84,7 @@ def test_each_alert_fires_and_does_not_fire(tmp_path: Path) -> None:
     ]
     tests: list[dict[str, Any]] = [{"interval": "1m", "input_series": series({}), "alert_rule_test": quiet}]
     for name, (changes, minute) in FIRING.items():
-        checks = [{"eval_time": "0m", "alertname": name, "exp_alerts": []}]
+        checks: list[dict[str, Any]] = [{"eval_time": "0m", "alertname": name, "exp_alerts": []}]
         checks += [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": expected(name)}]
         tests.append({"interval": "1m", "input_series": series(changes), "alert_rule_test": checks})
     paused = {"lakefeed_lag_offsets": "5x60", "lakefeed_feed_paused": "1x60"}
