@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
-from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink, matrix, workload
+from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink, Workload, matrix, workload
 from lakefeed.cli.options import output_option, own_home_option
 from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.environment import default_home
@@ -69,6 +69,33 @@ def s3_requests(
                 echo(f"\n{case_report(measured[-1])}\n")
     emit([result.as_dict() for result in measured], comparison(measured, work))
     raise Exit(0 if all(result.meter_agrees and result.complete for result in measured) else 1)
+
+
+@bench.command("monitor")
+@click.option("--rows", type=click.IntRange(1), default=3_000_000, show_default=True, help="Trips in the topic.")
+@click.option("--batches", type=click.IntRange(2), default=10, show_default=True, help="Micro-batches of a run.")
+@click.option("--partitions", type=click.IntRange(1), default=2, show_default=True, help="Of the topic.")
+@click.option("--pairs", type=click.IntRange(1), default=8, show_default=True, help="Paired runs; 5 tell 2 % at best.")
+@own_home_option("bench", folder="monitor")
+@output_option
+def monitor(rows: int, batches: int, partitions: int, pairs: int, home: Path | None) -> None:
+    """Measure what being watched costs a feed: throughput and S3 requests, with everything on and off.
+
+    On: endpoint, dashboard with a stream of events, API and metrics read each second, monitoring group, lineage,
+    notifications, the run's trace. The status is 1 if a loss above 2 % is shown, or if requests were added. MinIO is
+    built from source at the first use, which needs Go.
+    """
+    from lakefeed.bench.monitor_cost import measure, table
+    from lakefeed.bench.s3_requests import Bench
+    from lakefeed.cli.local import fresh_stack
+
+    work = Workload(name="monitor", rows=rows, batches=batches, partitions=partitions)
+    home = home or default_home() / "monitor"
+    with fresh_stack(home, store="minio") as endpoints:
+        Bench(endpoints, home=home / "logs", say=_say).fill_topic(work)
+        cost = measure(work, endpoints, pairs=pairs, home=home / "logs", say=_say)
+    emit(cost.as_dict(), table(cost, work))
+    raise Exit(0 if cost.holds else 1)
 
 
 @bench.command("decode")

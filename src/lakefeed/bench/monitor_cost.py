@@ -1,0 +1,253 @@
+"""Measure what being watched costs a feed, by paired runs: ``lakefeed bench monitor``.
+
+The runs of a pair read the same topic into new tables, one with everything on and one with everything off, in one
+warm JVM and in turns. The figure is rows for each second of the driver's CPU time: of its JVM and its Python process,
+not of the onlookers. Other programs on the machine disturb that least. The store's own trace counts the requests.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from lakefeed.bench import jobs
+from lakefeed.bench.cases import Workload
+from lakefeed.bench.minio import MinioClient, by_api
+from lakefeed.bench.onlookers import Onlookers, receiving
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import JobFailed
+from lakefeed.local import Endpoints
+from lakefeed.messages.printable import aligned
+
+Mode = Literal["on", "off"]
+
+MOST_LOSS = 0.02
+WARM_UP_PAIRS = 1
+# Student's t, two-sided 95 %, for 1 to 30 degrees of freedom; beyond, the normal distribution's.
+_T95 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
+    *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRun:
+    """One run: CPU seconds of the driver, the run's own seconds, and requests by the store's count."""
+
+    mode: Mode
+    rows: int
+    batches: int
+    cpu_seconds: float
+    seconds: float
+    s3_requests: int = 0
+    answers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rows_per_cpu_second(self) -> float:
+        return self.rows / self.cpu_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """The share by which a figure falls with everything on, with its interval of 95 % confidence."""
+
+    share: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[float, float]]) -> Loss:
+        """Compare pairs of a figure, with everything on and off; more is better."""
+        ratios = [math.log(on / off) for on, off in pairs]
+        mean = statistics.fmean(ratios)
+        if len(ratios) < 2:
+            return cls(share=1 - math.exp(mean), low=-math.inf, high=math.inf)
+        quantile = _T95[len(ratios) - 2] if len(ratios) - 2 < len(_T95) else 1.96
+        margin = quantile * statistics.stdev(ratios) / math.sqrt(len(ratios))
+        return cls(share=1 - math.exp(mean), low=1 - math.exp(mean + margin), high=1 - math.exp(mean - margin))
+
+    @property
+    def verdict(self) -> Literal["below", "above", "unclear"]:
+        """Say whether the loss is below ``MOST_LOSS``, as far as the runs can tell."""
+        if self.high < MOST_LOSS:
+            return "below"
+        return "above" if self.low > MOST_LOSS else "unclear"
+
+    def as_dict(self) -> dict[str, Any]:
+        numbers = {"share": self.share, "low": self.low, "high": self.high}
+        known = {name: round(number, 5) if math.isfinite(number) else None for name, number in numbers.items()}
+        return {**known, "verdict": self.verdict}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorCost:
+    """The result of all pairs."""
+
+    pairs: tuple[tuple[CostRun, CostRun], ...]
+    """With everything on, with everything off."""
+
+    @property
+    def cpu(self) -> Loss:
+        return Loss.of([(on.rows_per_cpu_second, off.rows_per_cpu_second) for on, off in self.pairs])
+
+    @property
+    def wall(self) -> Loss:
+        return Loss.of([(on.rows / on.seconds, off.rows / off.seconds) for on, off in self.pairs])
+
+    @property
+    def further_requests(self) -> float:
+        """The median over the pairs of the requests that everything on has added."""
+        return statistics.median(on.s3_requests - off.s3_requests for on, off in self.pairs)
+
+    @property
+    def holds(self) -> bool:
+        """Check that no loss above the bound was shown, and no request was added."""
+        return self.cpu.verdict != "above" and self.further_requests <= 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "pairs": [{"on": asdict(on), "off": asdict(off)} for on, off in self.pairs],
+            "cpu": self.cpu.as_dict(),
+            "wall": self.wall.as_dict(),
+            "further_s3_requests": self.further_requests,
+            "bound": MOST_LOSS,
+            "holds": self.holds,
+        }
+
+
+def measure(work: Workload, endpoints: Endpoints, *, pairs: int, home: Path, say: Callable[[str], None]) -> MonitorCost:
+    """Run the pairs after one that does not count; the topic is filled already."""
+    minio = MinioClient(endpoints, home=home)
+    driver_home = home / "driver"
+    environment = {**endpoints.as_environment(), "LAKEFEED_HOME": str(driver_home)}
+    found: list[tuple[CostRun, CostRun]] = []
+    with ExitStack() as stack:
+        address, got = stack.enter_context(receiving())
+        run = stack.enter_context(jobs.job_process(environment=environment, log=home / "monitor.log"))
+        for number in range(WARM_UP_PAIRS + pairs):
+            order: tuple[Mode, Mode] = ("on", "off") if number % 2 else ("off", "on")
+            runs: dict[Mode, CostRun] = {}
+            for mode in order:
+                config = pipeline_of(mode, number, work, endpoints, address=address)
+                name = str(config["name"])
+                looking = Onlookers(name, folder=driver_home / "run" / "drivers") if mode == "on" else None
+                with minio.trace(name) as finish_trace, looking or nullcontext():
+                    figures = run(run_case, mode, config, work.rows)
+                    requests = sum(api.calls for api in by_api(finish_trace()))
+                answers = dict(looking.answers + got) if looking else {}
+                got.clear()
+                runs[mode] = CostRun(**figures, s3_requests=requests, answers=answers)
+                say(f"pair {number} of {pairs}, {mode}: {_line(runs[mode])}")
+            if number >= WARM_UP_PAIRS:
+                found.append((runs["on"], runs["off"]))
+        with suppress(JobFailed):
+            run(jobs.end_jvm)
+    return MonitorCost(pairs=tuple(found))
+
+
+def pipeline_of(mode: Mode, number: int, work: Workload, endpoints: Endpoints, *, address: str) -> dict[str, Any]:
+    """Return the pipeline of one run; ``address`` takes lineage events and notifications."""
+    name = f"monitor_{number}_{mode}"
+    kafka: dict[str, Any] = {
+        "bootstrap_servers": endpoints.bootstrap_servers,
+        "topics": [work.topic],
+        "max_records_per_batch": work.records_a_batch,
+    }
+    blocks: dict[str, Any] = {"runs": {"keep": "no"}}
+    if mode == "on":
+        kafka["monitoring_group"] = name
+        blocks = {
+            "runs": {"keep": "local"},
+            "lineage": {"url": address, "every": "5 seconds"},
+            "notify": {"targets": {"hook": {"webhook": {"url": f"{address}/notify"}}}},
+            "dashboard": {"port": 0},
+        }
+    return {
+        "name": name,
+        "source": {"kafka": kafka},
+        "decode": {"avro": {"registry": endpoints.schema_registry_url}},
+        "sink": {"iceberg": {"table": f"lake.bench.{name}"}},
+        "checkpoint": f"s3a://{endpoints.bucket}/checkpoints/{name}",
+        **blocks,
+    }
+
+
+def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
+    """Run a pipeline in this process's session; called in the process of the jobs."""
+    from lakefeed.clients.spark.session import session
+    from lakefeed.monitor.feed_monitor import FeedMonitor
+    from lakefeed.pipeline import Pipeline
+
+    pipeline = Pipeline(PipelineConfig.model_validate(document), environment=dict(os.environ))
+    # Not pipeline.session(): its preflight asks S3 from Python.
+    spark = session("bench-monitor", connections=pipeline.connections)
+    jvm: Any = spark.sparkContext._jvm
+    jvm.java.lang.System.gc()
+    monitor = FeedMonitor(pipeline.config.name)
+    with pipeline.serve(monitor) if mode == "on" else nullcontext():
+        before = _cpu_seconds()
+        summary = pipeline.run(spark=spark, once=True, monitor=monitor)
+        cpu = _cpu_seconds() - before
+    if summary.rows != rows:
+        raise JobFailed(
+            f"the topic has {rows:,} records, and {summary.rows:,} rows were written", where=document["name"]
+        )
+    return {
+        "mode": mode,
+        "rows": summary.rows,
+        "batches": summary.batches,
+        "cpu_seconds": cpu,
+        "seconds": summary.seconds,
+    }
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of the JVM and of this process so far; of Linux's own count, in hundredths of a second."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    # Field 2 is the name in parentheses and may hold anything; user and system time are fields 14 and 15.
+    fields = Path(f"/proc/{gateway.proc.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + time.process_time()
+
+
+def table(cost: MonitorCost, work: Workload) -> str:
+    """Show each run, and what can be said of the loss."""
+    rows: list[tuple[str, ...]] = [("pair", "", "rows/CPU s", "rows/s", "CPU s", "s", "S3 requests")]
+    for number, pair in enumerate(cost.pairs, 1):
+        for run in pair:
+            figures = (f"{run.rows_per_cpu_second:,.0f}", f"{run.rows / run.seconds:,.0f}")
+            times = (f"{run.cpu_seconds:.1f}", f"{run.seconds:.1f}")
+            rows.append((str(number), run.mode, *figures, *times, str(run.s3_requests)))
+    return "\n".join(
+        [
+            *aligned(rows, left=2),
+            "",
+            f"{work.rows:,} rows in {cost.pairs[0][0].batches} batches, {len(cost.pairs)} pairs; with everything on:",
+            f"rows for each CPU second of the driver: {_sentence(cost.cpu)}",
+            f"rows a second: {_sentence(cost.wall)}",
+            f"S3 requests of a run: {cost.further_requests:+g} in the median",
+        ]
+    )
+
+
+def _sentence(loss: Loss) -> str:
+    if not math.isfinite(loss.high):
+        return f"{loss.share:.1%} less; one pair says nothing of its error"
+    bound = f"{MOST_LOSS:.0%}"
+    verdict = {"below": f"below {bound}", "above": f"above {bound}", "unclear": f"unclear whether below {bound}"}
+    return f"{loss.share:.1%} less (95 %: {loss.low:.1%} to {loss.high:.1%}): {verdict[loss.verdict]}"
+
+
+def _line(run: CostRun) -> str:
+    return (
+        f"{run.rows_per_cpu_second:,.0f} rows/CPU s, {run.cpu_seconds:.1f} CPU s in {run.seconds:.1f} s, "
+        f"{run.s3_requests} S3 requests"
+    )

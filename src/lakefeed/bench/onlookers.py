@@ -1,0 +1,127 @@
+"""What watches a feed while its cost is measured: readers of its dashboard, and servers that take what it sends."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from lakefeed.monitor import drivers
+from lakefeed.monitor.drivers import DriverFile
+
+EVERY_SECONDS = 1.0
+_TIMEOUT_SECONDS = 10.0
+
+
+@contextmanager
+def receiving() -> Iterator[tuple[str, Counter[str]]]:
+    """Accept each POST, as a lineage server or a webhook does; yield the address, and the count by path."""
+    got: Counter[str] = Counter()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            got[self.path] += 1
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments: Any, **settings: Any) -> None:
+            """Log nothing: stderr is the bench's."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", got
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Onlookers:
+    """Reads every view of a driver once a second, and its stream of events all the time.
+
+    Attributes:
+        answers: how many answers came, by path; ``stream`` counts its messages.
+    """
+
+    def __init__(self, feed: str, *, folder: Path) -> None:
+        self.answers: Counter[str] = Counter()
+        self._feed = feed
+        self._folder = folder
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=read, daemon=True) for read in (self._poll, self._listen)]
+
+    def __enter__(self) -> Onlookers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(_TIMEOUT_SECONDS + 1)
+
+    def _driver(self) -> DriverFile | None:
+        """Wait for the driver's file."""
+        while not self._over.wait(0.1):
+            for driver in drivers.all_drivers(folder=self._folder):
+                if driver.feed == self._feed and driver.is_running and driver.url:
+                    return driver
+        return None
+
+    def _poll(self) -> None:
+        driver = self._driver()
+        own = f"/api/feeds/{self._feed}"
+        # Without the table's files: reading those is what the page does for one who opens that view.
+        paths = ("/api/feeds", f"{own}/progress", f"{own}/history", f"{own}/events", "/metrics", "/health")
+        while driver is not None and not self._over.is_set():
+            began = time.monotonic()
+            for path in paths:
+                self._count(path, self._ask(driver, path))
+            self._over.wait(max(0.0, EVERY_SECONDS - (time.monotonic() - began)))
+
+    def _listen(self) -> None:
+        driver = self._driver()
+        while driver is not None and not self._over.wait(0.2):
+            try:
+                connection = _connect(driver)
+                connection.request("GET", f"/api/stream?feed={self._feed}", headers=_headers(driver))
+                answer = connection.getresponse()
+                while not self._over.is_set() and (line := answer.readline()):
+                    self._count("stream", answer.status if line.startswith(b"data:") else 0)
+                connection.close()
+            except (OSError, http.client.HTTPException):
+                continue
+
+    def _ask(self, driver: DriverFile, path: str) -> int:
+        try:
+            connection = _connect(driver)
+            connection.request("GET", path, headers=_headers(driver))
+            answer = connection.getresponse()
+            answer.read()
+            connection.close()
+        except (OSError, http.client.HTTPException):
+            return 0
+        return answer.status
+
+    def _count(self, path: str, status: int) -> None:
+        if status == http.client.OK:
+            self.answers[path.replace(self._feed, "FEED")] += 1
+
+
+def _connect(driver: DriverFile) -> http.client.HTTPConnection:
+    parts = urlsplit(driver.url or "")
+    return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS)
+
+
+def _headers(driver: DriverFile) -> dict[str, str]:
+    return {"Authorization": f"Bearer {driver.token}"}

@@ -1,0 +1,60 @@
+"""What can be said of a loss, by paired runs."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from lakefeed.bench.cases import Workload
+from lakefeed.bench.monitor_cost import CostRun, Loss, Mode, MonitorCost, table
+
+
+def pair(on: float, off: float, *, requests: int = 50, further: int = 0) -> tuple[CostRun, CostRun]:
+    def run(mode: Mode, rate: float, count: int) -> CostRun:
+        return CostRun(mode=mode, rows=1000, batches=3, cpu_seconds=1000 / rate, seconds=500 / rate, s3_requests=count)
+
+    return run("on", on, requests + further), run("off", off, requests)
+
+
+def test_a_loss_is_stated_with_its_error() -> None:
+    loss = Loss.of([(99.0, 100.0), (101.0, 100.0), (98.0, 100.0), (100.0, 100.0), (99.5, 100.0)])
+    assert loss.share == pytest.approx(0.00503, abs=1e-4)
+    # By hand: t of 4 degrees of freedom, 2.776, times the standard error of the logarithms.
+    logs = [math.log(value) for value in (0.99, 1.01, 0.98, 1.0, 0.995)]
+    mean = sum(logs) / 5
+    error = math.sqrt(sum((one - mean) ** 2 for one in logs) / 4 / 5)
+    assert loss.low == pytest.approx(1 - math.exp(mean + 2.776 * error))
+    assert loss.high == pytest.approx(1 - math.exp(mean - 2.776 * error))
+    assert loss.verdict == "below"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "verdict"),
+    [
+        ([(90.0, 100.0), (91.0, 100.0), (90.5, 100.0)], "above"),
+        ([(90.0, 100.0), (110.0, 100.0), (95.0, 100.0)], "unclear"),
+        ([(100.0, 100.0)], "unclear"),
+        ([(99.9, 100.0)] * 40, "below"),
+    ],
+)
+def test_noise_is_not_taken_for_a_result(pairs: list[tuple[float, float]], verdict: str) -> None:
+    assert Loss.of(pairs).verdict == verdict
+
+
+def test_it_holds_unless_a_loss_was_shown_or_requests_were_added() -> None:
+    assert MonitorCost(pairs=(pair(100, 100), pair(99, 100), pair(101, 100))).holds
+    assert not MonitorCost(pairs=(pair(90, 100), pair(91, 100), pair(90, 100))).holds
+    assert not MonitorCost(pairs=(pair(100, 100, further=1), pair(100, 100, further=2))).holds
+
+
+def test_the_report_can_be_read_and_parsed() -> None:
+    work = Workload(name="monitor", rows=1000, batches=3, partitions=1)
+    one = MonitorCost(pairs=(pair(99, 100),))
+    document = json.loads(json.dumps(one.as_dict()))
+    assert (document["cpu"]["low"], document["cpu"]["verdict"]) == (None, "unclear")
+    assert "one pair says nothing of its error" in table(one, work)
+    more = MonitorCost(pairs=(pair(99.9, 100), pair(100, 100), pair(100, 100.1)))
+    assert "below 2%" in table(more, work)
+    assert "+0 in the median" in table(more, work)
