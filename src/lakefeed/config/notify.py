@@ -150,7 +150,7 @@ class Command(Model):
             yield ConfigProblem("a command has 5 minutes at most", key="timeout")
 
 
-class Target(OneOf):
+class NotifyTarget(OneOf):
     """One receiver of messages: webhook, mail or command."""
 
     __kinds__ = ("webhook", "mail", "command")
@@ -210,7 +210,7 @@ class When(Model):
 class Notify(Model):
     """Messages about the feed, sent by its driver, which no target can delay."""
 
-    targets: dict[str, Target] = Field(min_length=1, description="The receivers, by names of your own.")
+    targets: dict[str, NotifyTarget] = Field(min_length=1, description="The receivers, by names of your own.")
     when: When = Field(default_factory=When)
     cool_down: Duration = "10 minutes"
     """Time between two messages of the same kind. What happens meanwhile is counted, and said with the next one."""

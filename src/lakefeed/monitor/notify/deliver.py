@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lakefeed.clients.http import Response, exchange
-from lakefeed.config.notify import Mail, Target, Webhook
+from lakefeed.config.notify import Mail, NotifyTarget, Webhook
 from lakefeed.config.values import seconds_of
 from lakefeed.monitor.notify.formats import ALERTS_PATH, body_of, mail_of
 from lakefeed.monitor.notify.mail import send_mail
@@ -25,7 +25,7 @@ _TRY_LATER = (408, 425, 429)
 
 
 def deliver(
-    target: Target,
+    target: NotifyTarget,
     message: Message,
     *,
     seconds: float | None = None,

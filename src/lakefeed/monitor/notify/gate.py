@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from lakefeed.monitor.notify.message import Finding, Status
+from lakefeed.monitor.notify.message import Occurrence, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,7 +13,7 @@ class Sending:
     """A message to send for a kind of message."""
 
     status: Status
-    finding: Finding
+    finding: Occurrence
     since: float
     more: int = 0
 
@@ -34,12 +34,12 @@ class Gate:
     since: float = 0.0
     sent_at: float | None = None
     held: int = 0
-    newest: Finding | None = None
+    newest: Occurrence | None = None
     newest_at: float = 0.0
     true_at: float | None = None
     clear_at: float | None = None
 
-    def happened(self, finding: Finding, *, at: float) -> None:
+    def happened(self, finding: Occurrence, *, at: float) -> None:
         """Note that it has happened; ``due`` sends it."""
         self.held += 1
         self.newest, self.newest_at = finding, at
@@ -52,7 +52,7 @@ class Gate:
         self.newest, self.held, self.sent_at, self.fires, self.since = None, 0, now, True, found.since
         return found
 
-    def lasts(self, finding: Finding | None, *, now: float, seconds: float, cool_down: float) -> Sending | None:
+    def lasts(self, finding: Occurrence | None, *, now: float, seconds: float, cool_down: float) -> Sending | None:
         """Note whether it lasts at this moment; return a message if it has begun or ended.
 
         Args:
@@ -74,7 +74,7 @@ class Gate:
         if not self.fires:
             return None
         self.fires, self.true_at, self.clear_at = False, None, None
-        return Sending(status="resolved", finding=Finding(what=what), since=self.since)
+        return Sending(status="resolved", finding=Occurrence(what=what), since=self.since)
 
     def _is_clear(self, *, now: float, seconds: float) -> Sending | None:
         if not self.fires:

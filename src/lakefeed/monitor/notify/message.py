@@ -43,7 +43,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Occurrence:
     """Something about a feed that is worth a message."""
 
     what: str
@@ -67,7 +67,7 @@ class Message:
     trigger: str
     status: Status
     feed: str
-    finding: Finding
+    finding: Occurrence
     since: float
     at: float
     driver: Driver
@@ -134,5 +134,5 @@ class Message:
 
 def sample_message(feed: str, *, driver: Driver, at: float, link: str | None = None) -> Message:
     """Return a message that says that it is a test."""
-    finding = Finding(what="this is a test of lakefeed's notifications: nothing has happened")
+    finding = Occurrence(what="this is a test of lakefeed's notifications: nothing has happened")
     return Message(trigger="test", status="test", feed=feed, finding=finding, since=at, at=at, driver=driver, link=link)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from lakefeed.config.notify import Target
+from lakefeed.config.notify import NotifyTarget
 from lakefeed.monitor.notify.deliver import deliver
 from lakefeed.monitor.notify.message import Message
 from lakefeed.monitor.notify.program import NotDelivered
@@ -44,7 +44,7 @@ class Sender:
     def __init__(
         self,
         name: str,
-        target: Target,
+        target: NotifyTarget,
         *,
         report: Callable[[str], None],
         most_per_hour: int = 60,

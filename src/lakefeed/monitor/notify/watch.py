@@ -11,7 +11,7 @@ from lakefeed.config.values import seconds_of
 from lakefeed.monitor.events import Event
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.monitor.notify.gate import Gate, Sending
-from lakefeed.monitor.notify.message import Finding, Message
+from lakefeed.monitor.notify.message import Message, Occurrence
 from lakefeed.monitor.text import duration
 
 MOST_SAMPLES = 600
@@ -41,7 +41,7 @@ class Watch:
         self._data_at: float | None = None
         self._waits_since: float | None = None
         self._samples: deque[tuple[float, int, int]] = deque()
-        self._showing: dict[str, tuple[str, Finding]] = {}
+        self._showing: dict[str, tuple[str, Occurrence]] = {}
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Watch:
         trigger = _trigger_of(event)
         if trigger is None or not getattr(self._when, "schema_" if trigger == "schema" else trigger):
             return
-        finding = Finding(
+        finding = Occurrence(
             what=str(event.details.get("what") or event.message),
             where=event.details.get("where") or progress.sink or None,
             hint=event.details.get("hint") or _HINTS.get(trigger),
@@ -92,7 +92,7 @@ class Watch:
         if trigger == "stopped":
             totals = progress.totals
             what = f"the run has ended as requested: {totals.batches:,} batches, {totals.records:,} records"
-            finding = Finding(what=what, where=progress.sink or None)
+            finding = Occurrence(what=what, where=progress.sink or None)
         # An error of another class is other news, and not held back by the cool-down of the first.
         key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""
         self._gate(trigger, key).happened(finding, at=event.at)
@@ -113,7 +113,7 @@ class Watch:
             if is_over and trigger in ("failed", "error_budget"):
                 yield trigger, key, gate
 
-    def _conditions(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Finding | None, float]]:
+    def _conditions(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Occurrence | None, float]]:
         """Yield each trigger that lasts, whether it does at this moment, and for how long it has to."""
         when = self._when
         where = progress.sink or None
@@ -123,11 +123,11 @@ class Watch:
             yield "hangs", "", self._finding("hangs", what, where), 0.0
         if when.paused:
             pause = progress.paused
-            yield "paused", "", None if pause is None else Finding(what=pause.text, where=where), 0.0
+            yield "paused", "", None if pause is None else Occurrence(what=pause.text, where=where), 0.0
             known = {name.partition(":")[2] for name in self._gates if name.startswith("paused:")}
             for sink in sorted({*progress.paused_sinks, *known}):
                 why = progress.paused_sinks.get(sink)
-                waits = None if why is None else Finding(what=f"the sink '{sink}' waits: {why}", where=sink)
+                waits = None if why is None else Occurrence(what=f"the sink '{sink}' waits: {why}", where=sink)
                 yield "paused", sink, waits, 0.0
         if when.lag is not None and (progress.lag is not None or progress.lag_seconds is not None):
             what = _lag_text(progress, when.lag)
@@ -140,8 +140,8 @@ class Watch:
             what = self._dead_letters(progress, when.dead_letters, now)
             yield "dead_letters", "", self._finding("dead_letters", what, where), 0.0
 
-    def _finding(self, trigger: str, what: str | None, where: str | None) -> Finding | None:
-        return None if what is None else Finding(what=what, where=where, hint=_HINTS.get(trigger))
+    def _finding(self, trigger: str, what: str | None, where: str | None) -> Occurrence | None:
+        return None if what is None else Occurrence(what=what, where=where, hint=_HINTS.get(trigger))
 
     def _no_data(self, progress: FeedProgress, now: float) -> str | None:
         bound = seconds_of(self._when.no_data or "0 seconds")

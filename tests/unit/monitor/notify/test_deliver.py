@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from lakefeed.config.base import validated
-from lakefeed.config.notify import Target
+from lakefeed.config.notify import NotifyTarget
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.model import Driver
 from lakefeed.monitor.notify.deliver import deliver
-from lakefeed.monitor.notify.message import Finding, Message
+from lakefeed.monitor.notify.message import Message, Occurrence
 from lakefeed.monitor.notify.program import NotDelivered
 from tests.support.misbehaving import Manner, misbehaving
 from tests.support.receivers import mailbox, wait_for, web_hook
@@ -29,25 +29,25 @@ SECRET = "canary-9d2f71c0"
 
 
 def message(what: str = "the topic is not there", **fields: Any) -> Message:
-    finding = Finding(what=what, where="trips", hint="create it")
+    finding = Occurrence(what=what, where="trips", hint="create it")
     given = {"trigger": "failed", "status": "happened", "feed": "taxi", "since": 1e9, "at": 1e9, "finding": finding}
     return Message(driver=Driver(host="box", pid=7), **{**given, **fields})
 
 
-def webhook(url: str, **settings: Any) -> Target:
-    return validated(Target, "test", webhook={"url": url, **settings})
+def webhook(url: str, **settings: Any) -> NotifyTarget:
+    return validated(NotifyTarget, "test", webhook={"url": url, **settings})
 
 
-def mail(port: int, **settings: Any) -> Target:
+def mail(port: int, **settings: Any) -> NotifyTarget:
     given = {"host": "127.0.0.1", "port": port, "from": "lakefeed@example.com", "to": ["ops@example.com"]}
-    return validated(Target, "test", mail={**given, **settings})
+    return validated(NotifyTarget, "test", mail={**given, **settings})
 
 
-def command(*words: str, **settings: Any) -> Target:
-    return validated(Target, "test", command={"run": list(words), **settings})
+def command(*words: str, **settings: Any) -> NotifyTarget:
+    return validated(NotifyTarget, "test", command={"run": list(words), **settings})
 
 
-def refusal(target: Target, sent: Message | None = None, **options: Any) -> NotDelivered:
+def refusal(target: NotifyTarget, sent: Message | None = None, **options: Any) -> NotDelivered:
     with pytest.raises(NotDelivered) as error:
         deliver(target, sent or message(), **options)
     return error.value

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from lakefeed.config.base import validated
-from lakefeed.config.notify import Notify, Target
+from lakefeed.config.notify import Notify, NotifyTarget
 from lakefeed.errors import Unreachable
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import Driver
 from lakefeed.monitor.notify import deliver as deliver_module
 from lakefeed.monitor.notify import sender as sending
-from lakefeed.monitor.notify.message import Finding, Message
+from lakefeed.monitor.notify.message import Message, Occurrence
 from lakefeed.monitor.notify.notifier import notifying
 from lakefeed.monitor.notify.program import NotDelivered
 from lakefeed.monitor.notify.sender import MOST_WAITING, Sender
@@ -99,7 +99,7 @@ def test_an_error_of_the_server_is_retried_and_a_refusal_is_said_once(monkeypatc
 
 
 def message(number: int = 0, trigger: str = "lag", **fields: Any) -> Message:
-    finding = Finding(what=f"message {number}")
+    finding = Occurrence(what=f"message {number}")
     given: dict[str, Any] = {"status": "happened", "feed": "taxi", "since": 0.0, "at": 0.0, "finding": finding}
     return Message(trigger=trigger, driver=Driver(host="box", pid=7), **{**given, **fields})
 
@@ -112,7 +112,7 @@ class Slow:
         self.got: list[Message] = []
         self.begun = 0
 
-    def __call__(self, target: Target, message: Message, **options: Any) -> str:
+    def __call__(self, target: NotifyTarget, message: Message, **options: Any) -> str:
         self.begun += 1
         self.gate.wait(20)
         self.got.append(message)
@@ -120,7 +120,7 @@ class Slow:
 
 
 def sender(deliver: Any, **options: Any) -> Sender:
-    target = validated(Target, "test", command={"run": ["true"]})
+    target = validated(NotifyTarget, "test", command={"run": ["true"]})
     made = Sender("own", target, report=lambda what: None, deliver=deliver, **options)
     made.start()
     return made
@@ -173,7 +173,7 @@ def test_an_hour_has_so_many_messages_and_the_end_of_the_run() -> None:
 def test_a_target_takes_its_own_triggers_alone() -> None:
     slow = Slow()
     slow.gate.set()
-    target = validated(Target, "test", command={"run": ["true"]}, only=["failed"])
+    target = validated(NotifyTarget, "test", command={"run": ["true"]}, only=["failed"])
     own = Sender("own", target, report=lambda what: None, deliver=slow)
     own.start()
     own.put(message(0))
@@ -186,7 +186,7 @@ def test_a_target_takes_its_own_triggers_alone() -> None:
 def test_a_defect_does_not_end_the_thread() -> None:
     calls: list[Message] = []
 
-    def deliver(target: Target, message: Message, **options: Any) -> str:
+    def deliver(target: NotifyTarget, message: Message, **options: Any) -> str:
         calls.append(message)
         if len(calls) == 1:
             raise RuntimeError("a defect")
@@ -204,7 +204,7 @@ def test_a_target_that_is_down_is_given_up_after_a_time() -> None:
     now = [0.0]
     attempts: list[float] = []
 
-    def deliver(target: Target, message: Message, **options: Any) -> str:
+    def deliver(target: NotifyTarget, message: Message, **options: Any) -> str:
         attempts.append(now[0])
         now[0] += 700
         raise NotDelivered("no answer in time", is_transient=True)
