@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +35,11 @@ def pytest_configure() -> None:
     # A shell starts background jobs with SIGINT ignored, and the commands that tests start would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "LAKEFEED_HOME" not in os.environ:
+        # Drivers' files and traces of runs are no one's who runs the tests; workers inherit the folder.
+        home = tempfile.mkdtemp(prefix="lakefeed-tests-home-")
+        os.environ["LAKEFEED_HOME"] = home
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
     guardian.watch()
 
 

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("control", "Resume a paused feed where it stands."),
     "stop": ("control", "Stop a running feed after its current batch."),
     "change": ("control", "Change trigger and size of batches of a running feed, until its run ends."),
+    "runs": ("runs", "Show what the runs of a feed did, as lines, JSON or a page."),
     "notify": ("notify", "Try the webhooks, mailboxes and commands that are notified of a feed."),
     "metrics": ("metrics", "The metrics of feeds: their table, a dashboard for Grafana, alerts for Prometheus."),
     "read": ("read", "Read chosen records once: to look at, into files or into a table."),

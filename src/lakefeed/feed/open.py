@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.config.models import PipelineConfig
@@ -23,6 +24,8 @@ from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OLDEST, OffsetRanges, Partition
 from lakefeed.records.transform.plan import transform_id
 from lakefeed.sinks.definition import Sink
+
+MOST_SHOWN = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +185,43 @@ class FeedStart:
     def leaves_checkpoint(self) -> bool:
         """Check that the checkpoint has batches, and is not where the feed resumes."""
         return self.decision.reset_checkpoint and self._state.batch_id is not None
+
+    @property
+    def reason(self) -> str:
+        """Why the run starts where it does, in one sentence."""
+        if self.decision.message:
+            return self.decision.message
+        if self.unfinished_batch is not None:
+            return f"the last run began batch {self.unfinished_batch} and did not finish it: it is retried"
+        if self.position is not None:
+            checkpoint = "a new checkpoint" if self.is_new_query else "its checkpoint"
+            return f"the feed resumes at its position in the sink, with {checkpoint}"
+        return "the feed begins where its source says" if self.is_new_query else "the feed resumes by its checkpoint"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the decision for the trace of the run; of many partitions the first."""
+        position = self.position.ranges.ends if self.position is not None else {}
+        return {
+            "reason": self.reason,
+            "resets_checkpoint": self.decision.reset_checkpoint,
+            "is_new_query": self.is_new_query,
+            "unfinished_batch": self.unfinished_batch,
+            "position": [
+                {"topic": topic, "partition": partition, "offset": offset}
+                for (topic, partition), offset in sorted(position.items())[:MOST_SHOWN]
+            ],
+            "data_loss": [
+                {
+                    "kind": loss.kind,
+                    "topic": loss.topic,
+                    "partition": loss.partition,
+                    "position": loss.position,
+                    "resume_at": loss.resume_at,
+                    "message": loss.message,
+                }
+                for loss in self.decision.data_loss[:MOST_SHOWN]
+            ],
+        }
 
     def require_resume(self) -> None:
         """Refuse to leave a checkpoint, for a query whose source begins where its DataFrame says."""

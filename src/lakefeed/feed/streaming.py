@@ -142,7 +142,8 @@ class StreamRun:
         if kafka is not None and kafka.monitoring_group is not None:
             self._group = MonitoringGroup(kafka, kafka.monitoring_group)
         position = without_batches(start.position.ranges).ranges if start.position else ()
-        self.options.monitor.begin(sink=feed.identity.owner.sink, fence=writer.fence, position=position)
+        sink, why = feed.identity.owner.sink, start.as_dict()
+        self.options.monitor.begin(sink=sink, fence=writer.fence, position=position, start=why)
         return writer
 
     def run_queries(

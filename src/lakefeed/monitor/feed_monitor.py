@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from lakefeed.clients.environment import process_start
 from lakefeed.errors import LakefeedError
@@ -121,12 +122,19 @@ class FeedMonitor:
         self.columns: tuple[Column, ...] = ()
         """Of the rows that are written, as of the newest batch; none before the first."""
 
-    def begin(self, *, sink: str, fence: str | None, position: Iterable[OffsetRange] = ()) -> None:
-        """Note that the feed is open: where it writes, its fence, and the ranges that it continues after."""
+    def begin(
+        self,
+        *,
+        sink: str,
+        fence: str | None,
+        position: Iterable[OffsetRange] = (),
+        start: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Note that the feed is open: where it writes, its fence, the ranges that it continues after, and why there."""
         self.reached(position)
         with self._lock:
             self._change(sink=sink, fence=fence, state="waiting")
-        self.events.add("started", f"started into {sink}", fence=fence)
+        self.events.add("started", f"started into {sink}", fence=fence, start=dict(start or {}))
         self._note_fence(fence)
 
     def opens(self, *, sink: str) -> None:

@@ -11,10 +11,12 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.notify.notifier import notifying
+from lakefeed.monitor.runs.follower import tracing
 from lakefeed.operations.lineage.events import LineageRun
 from lakefeed.operations.lineage.follower import reporting
 from lakefeed.operations.live_status import own_path
 from lakefeed.operations.metrics import pushing_metrics
+from lakefeed.operations.runs import local_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +40,7 @@ def following(
             stays = not once and config.trigger != AVAILABLE_NOW
             run = LineageRun(config=config, connections=connections, lineage=config.lineage, stays=stays)
             stack.enter_context(reporting(run, monitor))
+        stack.enter_context(tracing(local_runs(config), monitor))
         stack.enter_context(notifying(config.notify, monitor, memory=own_path("notify", config)))
         stack.enter_context(pushing_metrics(config, monitor, spark))
         yield
@@ -49,6 +52,6 @@ def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor) -> Iter
     try:
         yield
     except Exception as error:
-        with notifying(config.notify, monitor, memory=own_path("notify", config)):
+        with tracing(local_runs(config), monitor), notifying(config.notify, monitor, memory=own_path("notify", config)):
             monitor.ended(error)
         raise

@@ -1,0 +1,236 @@
+"""Shows the trace of a run as one page: without scripts, without requests, and with every text escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from lakefeed.monitor.text import duration, one_line
+
+MOST = 500
+_WIDTH, _HEIGHT = 720, 120
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; padding: 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
+th, td { border-bottom: 1px solid #8886; padding: .3rem .6rem; text-align: left; vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td { overflow-wrap: anywhere; } caption { text-align: left; font-weight: 600; padding: .3rem 0; }
+svg { width: 100%; height: 8rem; } polyline { fill: none; stroke: currentColor; stroke-width: 1.5; }
+.failed, .cut { color: light-dark(#b00020, #ff8a80); font-weight: 600; }
+"""
+
+Row = Sequence[object]
+
+
+def page_of(trace: Mapping[str, Any]) -> str:
+    """Return the page of a run."""
+    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    title = f"{_text(trace.get('feed'))}: run {_text(trace.get('run'))}"
+    body = "\n".join(part for section in _SECTIONS if (part := section(trace)))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def _overview(trace: Mapping[str, Any]) -> str:
+    totals, driver = _dict(trace, "totals"), _dict(trace, "driver")
+    end = str(trace.get("end"))
+    rows: list[Row] = [
+        ("end", end),
+        ("began", trace.get("began_at")),
+        ("ended", trace.get("ended_at") or f"no end was written; the last write was at {trace.get('written_at')}"),
+        ("sink", trace.get("sink")),
+        ("driver", f"process {driver.get('pid')} on {driver.get('host')}, lakefeed {driver.get('version')}"),
+        ("fence", trace.get("fence") or "none"),
+        *((name.replace("_", " "), count) for name, count in totals.items() if name != "requests"),
+        ("restarts of the query", trace.get("restarts")),
+        ("lag at the end", trace.get("lag")),
+    ]
+    shown = "".join(
+        f'<tr><th scope="row">{_text(name)}</th>'
+        f"<td{' class=' + chr(34) + end + chr(34) if name == 'end' and end in ('failed', 'cut') else ''}>"
+        f"{_text(value)}</td></tr>"
+        for name, value in rows
+    )
+    return f'<div class="wide"><table>{shown}</table></div>'
+
+
+def _start(trace: Mapping[str, Any]) -> str:
+    start = _dict(trace, "start")
+    if not start:
+        return ""
+    lost = _table(
+        "Records that were given up",
+        ("kind", "topic", "partition", "position", "resumes at"),
+        (
+            (each.get(key) for key in ("kind", "topic", "partition", "position", "resume_at"))
+            for each in _list(start, "data_loss")
+        ),
+        numbers=(2, 3, 4),
+    )
+    return f"<h2>Start</h2><p>{_text(start.get('reason'))}</p>{lost}"
+
+
+def _error(trace: Mapping[str, Any]) -> str:
+    error = _dict(trace, "error")
+    if not error:
+        return ""
+    rows = ((name, error.get(key)) for name, key in (("what", "what"), ("where", "where"), ("next", "hint")))
+    return "<h2>Newest error</h2>" + _table("", ("", ""), ((name, value) for name, value in rows if value))
+
+
+def _charts(trace: Mapping[str, Any]) -> str:
+    points = _list(trace, "points")
+    if len(points) < 2:
+        return ""
+    charts: list[tuple[str, Callable[[Mapping[str, Any]], float]]] = [
+        (
+            "Records a second while batches ran",
+            lambda point: _number(point, "records") / (_number(point, "seconds") or 1),
+        ),
+        ("Lag in offsets", lambda point: _number(point, "lag")),
+        ("Dead letters", lambda point: _number(point, "dead_letters")),
+        ("S3 requests", lambda point: _number(point, "requests")),
+    ]
+    return "<h2>Course</h2>" + "".join(_chart(name, [value(point) for point in points]) for name, value in charts)
+
+
+def _chart(name: str, values: Sequence[float]) -> str:
+    most = max(values) or 1.0
+    step = _WIDTH / (len(values) - 1)
+    points = " ".join(
+        f"{at * step:.1f},{_HEIGHT - 4 - (_HEIGHT - 8) * max(0.0, value) / most:.1f}" for at, value in enumerate(values)
+    )
+    label = f"{name}: at most {most:,.0f}, at the end {values[-1]:,.0f}"
+    return (
+        f'<figure><figcaption>{_text(label)}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'preserveAspectRatio="none" aria-label="{_text(label)}"><polyline points="{points}"/></svg></figure>'
+    )
+
+
+def _dead_letters(trace: Mapping[str, Any]) -> str:
+    rows = ((each.get("count"), each.get("reason"), each.get("sample")) for each in _list(trace, "dead_letters"))
+    return _section("Dead letters", _table("", ("count", "reason", "one of them"), rows, numbers=(0,)))
+
+
+def _requests(trace: Mapping[str, Any]) -> str:
+    requests = _dict(trace, "requests")
+    by_class = sorted(_dict(requests, "by_class").items(), key=lambda entry: -entry[1])
+    batches = _dict(trace, "totals").get("batches") or 0
+    rows = [(name, count, f"{count / batches:.1f}" if batches else "-") for name, count in by_class]
+    return _section("S3 requests", _table("", ("class", "requests", "a batch"), rows, numbers=(1, 2)))
+
+
+def _log_of(title: str, key: str) -> Callable[[Mapping[str, Any]], str]:
+    def section(trace: Mapping[str, Any]) -> str:
+        rows = ((event.get("at"), event.get("kind"), _with_hint(event)) for event in _list(trace, key)[-MOST:])
+        return _section(title, _table("", ("at", "kind", "message"), rows))
+
+    return section
+
+
+def _with_hint(event: Mapping[str, Any]) -> str:
+    hint = _dict(event, "details").get("hint")
+    return f"{event.get('message')} — next: {hint}" if hint else str(event.get("message"))
+
+
+def _batches(trace: Mapping[str, Any]) -> str:
+    def row(batch: Mapping[str, Any]) -> Row:
+        requests = _dict(batch, "requests")
+        seconds = _number(batch, "seconds")
+        names = ("batch", "finished_at")
+        counts = (batch.get(name) for name in ("records", "rows", "dead_letters"))
+        return (
+            *(batch.get(name) for name in names),
+            duration(seconds),
+            *counts,
+            requests.get("total"),
+            batch.get("lag"),
+        )
+
+    heads = ("batch", "finished", "took", "records", "rows", "dead letters", "S3 requests", "lag")
+    rows = (row(batch) for batch in reversed(_list(trace, "batches")))
+    return _section("The newest batches", _table("", heads, rows, numbers=(0, 2, 3, 4, 5, 6, 7)))
+
+
+_SECTIONS: tuple[Callable[[Mapping[str, Any]], str], ...] = (
+    _overview,
+    _start,
+    _error,
+    _charts,
+    _dead_letters,
+    _log_of("Changes of the schema", "schema_changes"),
+    _log_of("Errors", "errors"),
+    _log_of("Pauses and actions", "actions"),
+    _requests,
+    _log_of("Upkeep", "upkeep"),
+    _batches,
+    _log_of("Log", "events"),
+)
+
+
+def _section(title: str, content: str) -> str:
+    return f"<h2>{_text(title)}</h2>{content}" if content else ""
+
+
+def _table(caption: str, heads: Sequence[str], rows: Iterable[Iterable[object]], *, numbers: Sequence[int] = ()) -> str:
+    """Return a table; nothing without rows."""
+
+    def cell(at: int, value: object) -> str:
+        return f'<td class="n">{_text(value)}</td>' if at in numbers else f"<td>{_text(value)}</td>"
+
+    body = "".join(f"<tr>{''.join(cell(at, value) for at, value in enumerate(row))}</tr>" for row in rows)
+    if not body:
+        return ""
+    head = "".join(
+        f'<th scope="col"{" class=" + chr(34) + "n" + chr(34) if at in numbers else ""}>{_text(name)}</th>'
+        for at, name in enumerate(heads)
+    )
+    shown = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
+    title = f"<caption>{_text(caption)}</caption>" if caption else ""
+    return f'<div class="wide"><table>{title}{shown}<tbody>{body}</tbody></table></div>'
+
+
+def _text(value: object) -> str:
+    """Return any value as text for a page: bounded, without control characters and secrets, escaped."""
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return escape(one_line(str(value), most=2000), quote=True)
+
+
+def _dict(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = document.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = document.get(key)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _number(document: Mapping[str, Any], key: str) -> float:
+    found = document.get(key)
+    return float(found) if isinstance(found, int | float) else 0.0
