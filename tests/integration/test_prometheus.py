@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
+from lakefeed.config.base import validated
+from lakefeed.config.dashboard import Dashboard
+from lakefeed.dashboard.driver import serve
+from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics import files
 from lakefeed.monitor.metrics.exposition import merged_text, metrics_text
@@ -109,34 +113,16 @@ def without_texts(folder: Path) -> Path:
     return copy
 
 
-TOKEN = "a-viewers-token"
+TOKEN = "viewers-token-of-these-tests-1234567890"
 
 
 @contextmanager
-def served(readings: Callable[[], Sequence[Reading]]) -> Iterator[str]:
-    """A server of /metrics with a token; returns its host and port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            is_allowed = self.headers.get("Authorization") == f"Bearer {TOKEN}"
-            text = metrics_text(readings() if is_allowed else [], accept=self.headers.get("Accept", ""))
-            body = text.body.encode()
-            self.send_response(200 if is_allowed else 401)
-            self.send_header("Content-Type", text.content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+def served(monitor: FeedMonitor) -> Iterator[str]:
+    """The dashboard of a driver that requires a token; returns its host and port."""
+    tokens = [{"name": "prometheus", "role": "viewer", "token": TOKEN}]
+    settings = validated(Dashboard, "test", port=0, tokens=tokens)
+    with serve(OwnFeed(monitor), dashboard=settings) as found:
+        yield urlsplit(found.dashboard_url or "").netloc
 
 
 def one_batch(monitor: FeedMonitor, number: int) -> None:
@@ -194,7 +180,7 @@ def busy() -> Iterator[FeedMonitor]:
 
 def test_a_real_prometheus_has_data_for_each_query_of_the_dashboard(tmp_path: Path) -> None:
     scrape: dict[str, Any] = {"job_name": "lakefeed", "authorization": {"credentials": TOKEN}}
-    with busy() as monitor, served(lambda: [Reading.of(monitor)]) as address:
+    with busy() as monitor, served(monitor) as address:
         jobs: list[dict[str, Any]] = [
             {**scrape, "static_configs": [{"targets": [address]}]},
             {"job_name": "without-a-token", "static_configs": [{"targets": [address]}]},

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from lakefeed.dashboard.access import Access, Caller
 from lakefeed.dashboard.audit import Audit
 from lakefeed.dashboard.feeds import DETAILS, Detail, Feeds, FeedView, Refused
-from lakefeed.dashboard.guard import Guard
+from lakefeed.dashboard.guard import PROBES, Guard
 from lakefeed.dashboard.login import Login
 from lakefeed.dashboard.responses import JsonResponse, document_of
 from lakefeed.dashboard.stream import Hub
@@ -64,6 +64,7 @@ class DashboardApp:
             Route(f"{feed}/{{detail}}", self._detail),
             Route("/metrics", self._metrics),
             Route("/health", self._health),
+            *(Route(path, self._probe) for path in PROBES),
             # Of the endpoint before there was a dashboard.
             Route("/progress", self._progress),
             Route("/history", self._history),
@@ -153,6 +154,12 @@ class DashboardApp:
     async def _health(self, request: Request) -> Response:
         is_well, document = await self._workers.read(self._feeds.health)
         return JsonResponse(document, 200 if is_well else 503)
+
+    async def _probe(self, request: Request) -> Response:
+        _, document = await self._workers.read(self._feeds.health)
+        key = request.scope["path"].rpartition("/")[2]
+        is_so = bool(document.get(key))
+        return JsonResponse({key: is_so}, 200 if is_so else 503)
 
 
 async def _resumed(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -23,7 +23,15 @@ VARIABLES = {
     "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/nowhere/lake.db",
     "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
     **dict.fromkeys(
-        ("CATALOG_PASSWORD", "CATALOG_CREDENTIAL", "PASSWORD", "DATABASE_PASSWORD", "SEARCH_PASSWORD", "KAFKA_USER"),
+        (
+            "CATALOG_PASSWORD",
+            "CATALOG_CREDENTIAL",
+            "PASSWORD",
+            "DATABASE_PASSWORD",
+            "SEARCH_PASSWORD",
+            "KAFKA_USER",
+            "OTLP_TOKEN",
+        ),
         "not-a-secret",
     ),
     "KAFKA_PASSWORD": "not-a-secret",
