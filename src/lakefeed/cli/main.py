@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
     "plan": ("plan", "Tell what a run would do, before it does it: DDL, offsets, files, requests, time."),
     "run": ("run", "Run a pipeline: topics in, table out."),
+    "dashboard": ("dashboard", "Show many feeds in a browser; hash-password for its users."),
     "status": ("status", "Show whether feeds run, since when, by which driver, and how they do."),
     "top": ("top", "Show all feeds that can be found on one live screen."),
     "lag": ("lag", "Show how far a feed or any consumer group is behind, in records and seconds."),

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 
 from lakefeed.config.base import ConfigProblem, Model, checked
+from lakefeed.config.dashboard_panels import QueryPanels, Tariff
 
 Role = Literal["viewer", "operator"]
 DEFAULT_PORT = 8380
@@ -89,6 +90,7 @@ class DashboardUser(Model):
     """A user who logs in with a password."""
 
     name: UserName
+    """The name to log in with; it stands in the log of actions."""
     password_hash: Annotated[SecretStr, checked(_require_hash)]
     """Hash by argon2id: lakefeed dashboard hash-password prints it."""
     role: Role = Field("viewer", description="A viewer sees all; an operator may also act.")
@@ -112,6 +114,9 @@ class Dashboard(Model):
     """People, who log in with a password. With users or tokens a login is required on loopback too."""
     tokens: list[DashboardToken] = Field(default_factory=list)
     """Programs; people may log in with a token, too."""
+    panels: QueryPanels = Field(default_factory=list)
+    """Charts and tables over views, Iceberg tables and SQL, queried while a user looks at them."""
+    tariff: Tariff | None = Field(None, description="Prices of requests to S3. Default: requests without a price.")
     session_hours: float = Field(12, gt=0, le=24 * 30, description="After so many hours a user logs in again.")
 
     @property

@@ -110,6 +110,7 @@ class Tariff(Model):
     """The price of requests to S3. Deletions are free, as with every store of the presets."""
 
     currency: Annotated[str, spelled("[A-Z]{3}", "a currency has three letters, such as USD")] = "USD"
+    """The currency of the prices."""
     per_1000_writes: float = Field(ge=0, le=1e6, description="For 1,000 PUT, COPY, POST and LIST.")
     per_1000_reads: float = Field(ge=0, le=1e6, description="For 1,000 GET, HEAD and all others.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -71,15 +71,19 @@ def reachable(
     with ExitStack() as stack:
         served = Served()
         if port is not None or dashboard is not None:
-            details = FeedDetails(config, monitor, connections=connections)
-            feed = OwnFeed(monitor, details=details, settings=MetricSettings.of(config))
-            stack.callback(lambda: feed.details.close() if isinstance(feed.details, FeedDetails) else None)
+            feed = OwnFeed(monitor, settings=MetricSettings.of(config))
 
-            def use_session(spark: SparkSession) -> None:
-                feed.details = FeedDetails(config, monitor, spark, connections=connections)
+            def show_details(spark: SparkSession | None = None) -> None:
+                panels = config.dashboard.panels if config.dashboard else ()
+                tariff = config.dashboard.tariff if config.dashboard else None
+                feed.details = stack.enter_context(
+                    closing(FeedDetails(config, monitor, spark, connections=connections, panels=panels, tariff=tariff))
+                )
+
+            show_details()
 
             served = stack.enter_context(serve(feed, port=port, dashboard=dashboard))
-            served = replace(served, use_session=use_session)
+            served = replace(served, use_session=show_details)
         note_fence = stack.enter_context(
             drivers.announced(
                 progress.driver,

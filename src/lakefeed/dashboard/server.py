@@ -129,7 +129,7 @@ class _ServerThread(threading.Thread):
     def _end(self) -> None:
         self._at_end()
         for server in self._servers:
-            server.should_exit = True
+            server.end()
 
 
 class _Server(uvicorn.Server):
@@ -156,6 +156,32 @@ class _Server(uvicorn.Server):
                 h11_max_incomplete_event_size=MOST_HEADER_BYTES,
             )
         )
+
+        self._ends = asyncio.Event()
+
+    def end(self) -> None:
+        """Begin to end, in the server's loop."""
+        self.should_exit = True
+        self._ends.set()
+
+    async def main_loop(self) -> None:
+        # uvicorn's own wakes up ten times a second.
+        await self._ends.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                while self.server_state.connections or self.server_state.tasks:
+                    await asyncio.sleep(0.01)
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, _Protocol):
+                connection.abort()
+        for task in list(self.server_state.tasks):
+            task.cancel()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
@@ -234,7 +260,7 @@ class _Protocol(H11Protocol):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         # One for all requests of the connection: the application notes there what it knows of the other end.
-        self.app_state = {"connection": {"abort": self._abort}}
+        self.app_state = {"connection": {"abort": self.abort}}
         self.at_end: Callable[[], None] = lambda: None
         self.has_begun = False
         self._arrival: asyncio.TimerHandle | None = None
@@ -262,7 +288,7 @@ class _Protocol(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._writing is None:
-            self._writing = self.loop.call_later(WRITE_SECONDS, self._abort)
+            self._writing = self.loop.call_later(WRITE_SECONDS, self.abort)
 
     def resume_writing(self) -> None:
         if self._writing is not None:
@@ -272,8 +298,9 @@ class _Protocol(H11Protocol):
 
     def _wait_for_request(self) -> None:
         if self._arrival is None:
-            self._arrival = self.loop.call_later(ARRIVAL_SECONDS, self._abort)
+            self._arrival = self.loop.call_later(ARRIVAL_SECONDS, self.abort)
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Close the connection, whatever is still to be sent."""
         if self.transport is not None:
             self.transport.abort()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from lakefeed.dashboard.feeds import Document, Feeds, FeedView, Refused
@@ -77,6 +78,7 @@ class Hub:
         self._watched: dict[str, _Watched] = {}
         self._rows: bytes | None = None
         self._pulse: asyncio.Task[None] | None = None
+        self._asking: dict[str, asyncio.Task[None]] = {}
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -121,8 +123,9 @@ class Hub:
         self._is_closed = True
         for client in self._clients:
             client.drop()
-        if self._pulse is not None:
-            self._pulse.cancel()
+        for task in (self._pulse, *self._asking.values()):
+            if task is not None:
+                task.cancel()
 
     def _leave(self, client: Client) -> None:
         self._clients.discard(client)
@@ -147,11 +150,18 @@ class Hub:
 
     async def _beat(self) -> None:
         while self._clients:
-            began = asyncio.get_running_loop().time()
-            await asyncio.gather(self._send_rows(), *(self._send_feed(name) for name in self._names()))
-            spent = asyncio.get_running_loop().time() - began
-            await asyncio.sleep(max(0.1, EVERY_SECONDS - spent))
+            self._begin("", self._send_rows)
+            for name in self._names():
+                self._begin(f"/{name}", partial(self._send_feed, name))
+            await asyncio.sleep(EVERY_SECONDS)
         self._rows = None
+
+    def _begin(self, key: str, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Ask for one part, unless the last such question is still open: one feed must not delay the others."""
+        before = self._asking.get(key)
+        if before is None or before.done():
+            self._asking[key] = asyncio.get_running_loop().create_task(send())
+            self._asking = {name: task for name, task in self._asking.items() if not task.done()}
 
     def _names(self) -> set[str]:
         return {client.feed for client in self._clients if client.feed is not None}

@@ -12,7 +12,7 @@ from lakefeed.dashboard.feeds import Refused
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
-READERS = 8
+READERS = 16
 SLOW = 4
 MOST_WAITING = 64
 READ_SECONDS = 5.0
