@@ -14,7 +14,7 @@ from lakefeed.cli.options import master_option, output_option, pipeline_argument
 from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
-from lakefeed.messages.report import counted
+from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
     from lakefeed.feed.streaming import BatchSummary

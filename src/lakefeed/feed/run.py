@@ -17,7 +17,7 @@ from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import POLL_TURNS, QueryObserver
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports
 from lakefeed.ledger.outcomes import Counts
-from lakefeed.messages.report import Report, counted
+from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class TableSummary:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RunSummary(Report):
+class RunSummary(ReadableResult):
     """The result of one run of a pipeline.
 
     Attributes:

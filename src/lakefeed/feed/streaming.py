@@ -38,7 +38,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
-from lakefeed.messages.report import Report, counted
+from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.monitor.control import Request
 from lakefeed.monitor.feed_monitor import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
@@ -361,7 +361,7 @@ def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | Non
 
 
 @dataclass(frozen=True, repr=False)
-class BatchSummary(Report):
+class BatchSummary(ReadableResult):
     """The result of a run as a batch; ``notes`` are messages for the user."""
 
     records: int

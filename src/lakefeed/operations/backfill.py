@@ -24,7 +24,7 @@ from lakefeed.feed.feed import Feed
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill
-from lakefeed.messages.report import Report, counted
+from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, difference, intersection, portions, union
 from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
@@ -85,7 +85,7 @@ class BackfillCommit:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class BackfillSummary(Report):
+class BackfillSummary(ReadableResult):
     """The result of a backfill, or with ``dry_run`` a prediction of its commits.
 
     ``settled`` are dead letters of an earlier backfill that was cut off, written now. If it was asked to stop before

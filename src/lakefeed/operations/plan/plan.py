@@ -21,7 +21,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table
 from lakefeed.ledger.checkpoint import Owner
-from lakefeed.messages.report import Report, counted
+from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.estimates import (
     Batches,
@@ -144,7 +144,7 @@ class RunPlan:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plans(Report):
+class Plans(ReadableResult):
     """The effects of a run of a pipeline: one plan for each table."""
 
     pipeline: str

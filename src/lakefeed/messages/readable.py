@@ -9,7 +9,7 @@ from html import escape
 from lakefeed.messages.printable import printable
 
 
-class Report:
+class ReadableResult:
     """A result with a headline and a few figures.
 
     A dataclass that derives from it is declared with ``repr=False``: its own text would list every request.

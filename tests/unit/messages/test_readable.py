@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakefeed.feed.progress import S3Requests
 from lakefeed.feed.run import RunSummary
-from lakefeed.messages.report import counted
+from lakefeed.messages.readable import counted
 
 
 def summary(**more: object) -> RunSummary:
