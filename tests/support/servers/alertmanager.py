@@ -1,0 +1,81 @@
+"""Alertmanager from its Debian package: unpacked, not installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from lakefeed.clients.spark import jars
+from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.process import running
+
+PACKAGE = "prometheus-alertmanager"
+CONFIGURATION = {
+    "route": {"receiver": "nothing"},
+    "receivers": [{"name": "nothing"}],
+}
+
+
+@dataclass(frozen=True)
+class Alertmanager:
+    """A running Alertmanager."""
+
+    url: str
+
+    def alerts(self, **labels: str) -> list[dict[str, Any]]:
+        """The alerts that it shows now, with these labels."""
+        with urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return [alert for alert in found if labels.items() <= alert["labels"].items()]
+
+
+@contextmanager
+def alertmanager(folder: Path) -> Iterator[Alertmanager]:
+    """Run an Alertmanager that notifies no one, with its data in a folder."""
+    configuration = folder / "alertmanager.yml"
+    configuration.write_text(json.dumps(CONFIGURATION))
+    url = f"http://{LOOPBACK}:{choose_free(avoid=())}"
+    server = Alertmanager(url)
+    command = [
+        unpacked() / "usr/bin/prometheus-alertmanager",
+        f"--config.file={configuration}",
+        f"--storage.path={folder / 'data'}",
+        f"--web.listen-address={url.removeprefix('http://')}",
+        "--cluster.listen-address=",
+    ]
+
+    def ready() -> bool:
+        try:
+            with urlopen(f"{url}/-/ready", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    with running(command, log=folder / "alertmanager.log", ready=ready):
+        yield server
+
+
+def unpacked() -> Path:
+    """Download the package from Debian once; no rights of root are needed."""
+    root = jars.cache_directory() / "debian" / PACKAGE
+    if not root.exists():
+        fresh = root.with_name(f"{PACKAGE}-{os.getpid()}")
+        downloads = fresh / "downloads"
+        downloads.mkdir(parents=True)
+        subprocess.run(["apt-get", "download", "-qq", PACKAGE], cwd=downloads, check=True, capture_output=True)
+        for package in downloads.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", package, fresh], check=True)
+        shutil.rmtree(downloads)
+        try:
+            fresh.rename(root)
+        except OSError:  # Another process has been faster.
+            shutil.rmtree(fresh)
+    return root
