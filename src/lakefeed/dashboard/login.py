@@ -134,6 +134,8 @@ def _page(problem: str = "") -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>lakefeed: log in</title>
+<link rel="icon" href="/static/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/static/css/base.css">
 <link rel="stylesheet" href="/static/login.css">
 </head>
 <body>

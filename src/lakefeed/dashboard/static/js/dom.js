@@ -6,6 +6,7 @@ const SVG = "http://www.w3.org/2000/svg";
 /** Control characters, and marks that change the direction of the text after them. */
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const MOST_CHARACTERS = 200;
+const SERVER_CUTS = 2000;
 
 /**
  * Make an element. Properties that begin with "on" are listeners; `class`, `data-*`, `aria-*` and others attributes.
@@ -76,7 +77,9 @@ export function visible(value, most = MOST_CHARACTERS) {
   if (value === null || value === undefined) return "–";
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? String(value);
   const shown = text.slice(0, most).replace(HIDDEN, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
-  return text.length > most ? `${shown}… (${text.length.toLocaleString()} characters)` : shown;
+  if (text.length <= most) return shown;
+  // The server cuts longer texts: how long they were is not known here.
+  return text.length < SERVER_CUTS ? `${shown}… (${text.length.toLocaleString()} characters)` : `${shown}…`;
 }
 
 /**

@@ -86,8 +86,11 @@ export class Chart {
   resize() {
     const width = Math.floor(this.area.clientWidth);
     if (width < 50) return;
+    const uplot = /** @type {any} */ (window).uPlot;
     if (this.plot) this.plot.setSize({ width, height: HEIGHT });
-    else this.plot = new /** @type {any} */ (window).uPlot(this.settings(width), this.drawn(), this.area);
+    // It does not start in a browser whose language is none, as of a system without a locale.
+    else if (uplot) this.plot = new uplot(this.settings(width), this.drawn(), this.area);
+    else setText(this.area, "This browser cannot draw the chart; its values are in the table below.");
   }
 
   /** Draw anew, after a change of the theme or the zone. */
@@ -127,7 +130,7 @@ export class Chart {
         })),
       ],
       axes: [
-        { ...line, values: (/** @type {any} */ _, /** @type {number[]} */ at, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ step) => at.map((one) => this.tick(one, step)) },
+        { ...line, size: 30, values: (/** @type {any} */ _, /** @type {number[]} */ at, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ step) => at.map((one) => this.tick(one, step)) },
         { ...line, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map(axis) },
       ],
       tzDate: (/** @type {number} */ seconds) => (zoneIsLocal() ? new Date(seconds * 1000) : uplot.tzDate(new Date(seconds * 1000), "UTC")),

@@ -1,7 +1,7 @@
 // Requests to S3 for a batch and an hour, by class, with their price at the tariff of the pipeline file.
 
 import { ofFeed } from "../api.js";
-import { fill, foreign, h, table, visible } from "../dom.js";
+import { fill, h, table, visible } from "../dom.js";
 import { count, duration, money, short } from "../format.js";
 import { History } from "../history.js";
 import { Chart } from "./chart.js";
@@ -54,11 +54,10 @@ export class CostsPart extends DetailPart {
 
   /** @param {any} content */
   show(content) {
-    const { currency, tariff, seconds, by_class, error } = content;
+    const { currency, tariff, seconds, by_class } = content;
     const classes = Object.entries(by_class ?? {});
     fill(
       this.place,
-      error ? h("p", { class: "note warn" }, foreign(error, 500)) : null,
       h(
         "dl",
         { class: "tiles" },

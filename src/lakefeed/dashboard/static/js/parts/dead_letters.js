@@ -17,10 +17,6 @@ export class DeadLettersPart extends DetailPart {
   /** @param {any} content */
   show({ reasons, replayable, complete, error }) {
     this.replay.hidden = !(replayable && isOperator());
-    if (error) {
-      fill(this.place, h("p", { class: "note warn" }, foreign(error, 500)));
-      return;
-    }
     fill(
       this.place,
       reasons?.length
@@ -32,7 +28,9 @@ export class DeadLettersPart extends DetailPart {
               reason.samples?.length ? samples(reason) : h("p", { class: "soft" }, "No samples are kept."),
             ),
           )
-        : h("p", { class: "empty" }, "There are no dead letters."),
+        : error
+          ? null
+          : h("p", { class: "empty" }, "There are no dead letters."),
       complete === false ? h("p", { class: "soft" }, "These are the newest dead letters; older ones are not counted here.") : null,
     );
   }
@@ -64,12 +62,12 @@ function content(sample, name, most) {
   if (value === "") return h("span", { class: "soft" }, "empty");
   const size = sample[`${name}_bytes`];
   const isHex = sample[`${name}_encoding`] === "hex";
-  const isCut = sample[`${name}_cut`] === true;
+  const isCut = sample[`${name}_cut`] === true || value.length > most;
   return h(
     "span",
     null,
     isHex ? h("span", { class: "soft" }, "hex ") : null,
-    foreign(value, most),
+    foreign(value.slice(0, most), most),
     isCut && size ? h("span", { class: "soft" }, ` … (${bytes(size)} in all)`) : null,
   );
 }

@@ -1,7 +1,7 @@
 // A part that reads one document when it is looked at, and again now and then while it is.
 
 import { ApiError, ofFeed } from "../api.js";
-import { fill, h, section } from "../dom.js";
+import { fill, foreign, h, section } from "../dom.js";
 
 const EVERY_MS = 10_000;
 
@@ -25,7 +25,7 @@ export class DetailPart {
   async load() {
     try {
       const content = await ofFeed(this.feed, this.what);
-      this.problem.hidden = true;
+      this.problem.hidden = !content.error;
       this.take(content);
     } catch (error) {
       this.problem.textContent = error instanceof ApiError ? error.text : "it cannot be shown";
@@ -46,7 +46,12 @@ export class DetailPart {
   }
 
   redraw() {
-    if (this.content !== null) this.show(this.content);
+    if (this.content === null) return;
+    if (this.content.error) {
+      fill(this.problem, foreign(this.content.error, 600));
+      this.problem.hidden = false;
+    }
+    this.show(this.content);
   }
 
   /** @param {any} _content */

@@ -57,7 +57,7 @@ export class PanelsPart {
   /** @param {{panels: Panel[]}} content */
   show({ panels }) {
     this.empty.hidden = panels.length > 0;
-    if (!panels.length) this.empty.textContent = "The pipeline file has no panels: see “panels” in the documentation of the dashboard.";
+    this.empty.textContent = panels.length ? "" : "The pipeline file has no panels: see “panels” in the documentation of the dashboard.";
     for (const panel of panels) {
       let card = this.shown.get(panel.name);
       if (!card) {
@@ -137,7 +137,7 @@ function bars(panel) {
   return table({
     caption: visible(panel.title, 100),
     columns: [visible(panel.columns[x], 60), "", ...values.map((one) => ({ title: visible(panel.columns[one], 60), number: true }))],
-    rows: rows.map((row) => [cell(row[x]), h("div", { class: "bar-cell" }, bar(Number(row[value]) || 0, most)), ...values.map((one) => cell(row[one]))]),
+    rows: rows.map((row) => [cell(row[x]), bar(Number(row[value]) || 0, most), ...values.map((one) => cell(row[one]))]),
   });
 }
 

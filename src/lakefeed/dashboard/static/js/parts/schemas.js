@@ -16,7 +16,6 @@ export class SchemasPart extends DetailPart {
     const tables = new Set(newest.map((schema) => schema.table));
     fill(
       this.place,
-      error ? h("p", { class: "note warn" }, foreign(error, 500)) : null,
       note ? h("p", { class: "note calm" }, foreign(note, 300)) : null,
       newest.map((schema) => one(schema, tables.size > 1)),
       newest.length || error || note ? null : h("p", { class: "empty" }, "The table does not exist yet."),

@@ -22,6 +22,7 @@ export class Sparkline {
   add(value) {
     this.values.push(value ?? 0);
     if (this.values.length > MOST) this.values.shift();
+    if (this.values.length < 2) return;
     const most = Math.max(1e-9, ...this.values);
     const points = this.values.map((one, at) => {
       const x = WIDTH - (this.values.length - 1 - at) * (WIDTH / (MOST - 1));

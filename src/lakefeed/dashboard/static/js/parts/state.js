@@ -15,7 +15,7 @@ export function stateOf(feed) {
     case "working":
       return { text: "working", kind: "good", order: 6 };
     case "waiting":
-      return { text: "waiting for records", kind: "calm", order: 7 };
+      return { text: "waiting", kind: "calm", order: 7 };
     case "stopping":
       return { text: "stopping", kind: "warn", order: 4 };
     case "starting":

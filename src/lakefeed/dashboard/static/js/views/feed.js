@@ -140,7 +140,7 @@ export class FeedView {
     for (const button of this.actions.values()) button.disabled = isOver;
     const { text } = stateOf(progress);
     // Between batches a feed changes its state each second: only what lasts is said.
-    const said = ["working", "waiting for records"].includes(text) ? "running" : text;
+    const said = ["working", "waiting"].includes(text) ? "running" : text;
     if (this.said && said !== this.said) announce(`${visible(this.feed, 60)}: ${said}`);
     this.said = said;
     this.part.onEvent?.("progress", progress);

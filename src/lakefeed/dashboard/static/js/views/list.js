@@ -47,15 +47,17 @@ class Row {
     setText(this.sink, visible(feed.sink || "", 120));
     setText(this.rate, rate(feed.rate));
     setText(this.lag, count(feed.lag));
-    setText(this.age, feed.lag ? `oldest ${duration(feed.lag_seconds)}` : "");
+    setText(this.age, feed.lag && feed.lag_seconds !== null ? `oldest ${duration(feed.lag_seconds)}` : "");
     const why = feed.paused ? pauseText(feed.paused) : errorText(feed.last_error);
     this.why.hidden = !why;
     this.why.className = feed.paused ? "why warn" : "why";
     setText(this.why, visible(why, 300));
-    this.tick();
+    setText(this.commit, ago(feed.last_commit_at, null));
   }
 
+  /** The list is sent only when it has changed: the line goes on without. */
   tick() {
+    this.spark.add(this.feed.rate);
     setText(this.commit, ago(this.feed.last_commit_at, null));
   }
 }
@@ -136,10 +138,9 @@ export class ListView {
       const row = this.rows.get(feed.feed) ?? new Row(feed);
       this.rows.set(feed.feed, row);
       row.update(feed);
-      row.spark.add(feed.rate);
     }
     this.empty.hidden = feeds.length > 0;
-    if (!feeds.length) setText(this.empty, "No feed runs that this user can see. Start one: lakefeed run pipeline.yaml");
+    setText(this.empty, feeds.length ? "" : "No feed runs that this user can see. Start one: lakefeed run pipeline.yaml");
     this.table.hidden = !feeds.length;
     setText(this.summary, summarize(feeds));
     this.arrange();
