@@ -168,7 +168,8 @@ class RunView:
     def action(self, event: Event) -> None:
         """Print what an operator has requested, or what has become of it beside the feed."""
         if self._is_json:
-            self.log(event.kind, message=event.message, **event.details)
+            details = {name: value for name, value in event.details.items() if name not in ("event", "level")}
+            self.log(event.kind, **{**details, "message": event.message})
         else:
             self._print(f"{self.monitor.feed}: {event.message}")
 

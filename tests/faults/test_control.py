@@ -1,0 +1,168 @@
+"""A feed is paused, resumed, changed and stopped by commands; a pause survives the death of its driver."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakefeed.clients.environment import this_user
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import Feed
+
+JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
+TOKENS = {"OPERATOR_TOKEN": "operator-" + "0123456789" * 3, "VIEWER_TOKEN": "viewer-" + "9876543210" * 3}
+REASON = "the <b>table</b> is repaired"
+
+
+@pytest.fixture
+def environment(feed: Feed, tmp_path: Path) -> dict[str, str]:
+    return {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
+
+
+def records(count: int, *, first: int = 0) -> list[bytes]:
+    return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
+
+
+def until(look: Callable[[], bool], *, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def dashboard(port: int) -> dict[str, Any]:
+    tokens = [{"name": role, "token": f"${{{role.upper()}_TOKEN}}", "role": role} for role in ("operator", "viewer")]
+    return {"port": port, "tokens": tokens}
+
+
+class Shell:
+    """A user's other shell."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+
+    def do(self, *arguments: str | Path, status: int = 0) -> dict[str, Any]:
+        done = lakefeed(*arguments, "--output", "json", environment=self.environment)
+        assert done.returncode == status, done.stdout + done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    def progress(self, path: Path) -> dict[str, Any]:
+        document: dict[str, Any] = self.do("status", path)["progress"]
+        return document
+
+    def pauses(self, path: Path) -> bool:
+        return bool(self.progress(path)["paused"])
+
+
+@pytest.mark.quick
+def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
+    feed: Feed, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(100))
+    path, shell = feed.write_file(decode=JSON_ROWS), Shell(environment)
+    running = Running(["run", path, "--log-format", "json"], environment, tmp_path / "first")
+    try:
+        running.wait_until_it_says('"event":"batch"')
+        paused = shell.do("pause", feed.name, "--reason", REASON, "--wait")
+        assert (paused["feed"], paused["carried_out"], paused["event"]["kind"]) == (feed.name, True, "paused")
+        feed.send(records(50, first=100))
+        progress = shell.progress(path)
+        assert (progress["state"], progress["totals"]["records"]) == ("paused", 100)
+        assert (progress["paused"]["reason"], progress["paused"]["by"]) == (REASON, this_user())
+        assert shell.do("pause", path, status=2)["what"].startswith("the feed is already paused by ")
+    finally:
+        running.kill()
+    # A start that ends by itself is refused, with the reason; also from another machine, which has no file of it.
+    elsewhere = {**environment, "LAKEFEED_HOME": str(tmp_path / "elsewhere")}
+    refused = Shell(elsewhere).do("run", path, "--once", status=1)
+    assert refused["error"] == "FeedPaused"
+    assert REASON in refused["what"]
+    running = Running(["run", path, "--log-format", "json"], elsewhere, tmp_path / "second")
+    shell = Shell(elsewhere)
+    try:
+        running.wait_until_it_says(REASON)
+        until(lambda: shell.pauses(path))
+        assert '"event":"batch"' not in running.said()
+        shell.do("change", path, "--max-records-per-batch", "20", "--trigger", "2 seconds")
+        shell.do("resume", path, "--reason", "repaired", "--wait")
+        running.wait_until_it_says('"event":"batch"', times=3)
+        batches = [event for event in events(running) if event["event"] == "batch"]
+        assert [batch["records"] for batch in batches] == [20, 20, 10]
+        shell.do("stop", feed.name, "--wait")
+        assert running.process.wait(30) == 0
+        actions = [event for event in events(running) if event["event"] == "action"]
+        assert [event["action"] for event in actions] == ["change", "resume", "stop"]
+        assert {event["by"] for event in actions} == {this_user()}
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+    verified = shell.do("verify", path, "--deep")
+    assert verified["rows"] == 150
+    assert len(feed.rows()) == 150
+
+
+def events(running: Running) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in running.said().splitlines() if line.startswith('{"time"')]
+
+
+def test_a_feed_that_does_not_run_is_paused_for_its_next_start(
+    feed: Feed, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(10))
+    path, shell = feed.write_file(decode=JSON_ROWS), Shell(environment)
+    assert "no driver of a feed" in shell.do("pause", "no-such-feed", status=2)["what"]
+    assert shell.do("pause", path, "--reason", REASON)["paused"]["reason"] == REASON
+    assert shell.do("pause", path, status=2)["error"] == "ConfigError"
+    assert shell.do("stop", path, status=2)["error"] == "ResourceMissing"
+    running = Running(["run", path], environment, tmp_path / "log")
+    try:
+        running.wait_until_it_says(REASON)
+        # SIGTERM ends a driver that waits at once, and the pause stays.
+        assert running.ask_to_stop(signal.SIGTERM, timeout=60) == 0
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+    assert shell.do("resume", path)["paused"] is None
+    assert shell.do("resume", path, status=2)["what"] == "the feed is not paused"
+    shell.do("pause", path)
+    assert shell.do("run", path, "--once", "--resume")["records"] == 10
+    assert shell.do("run", path, "--once")["records"] == 0
+
+
+def test_a_dashboard_with_a_token_takes_the_requests_of_another_machine(
+    feed: Feed, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(10))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = feed.write_file(decode=JSON_ROWS, dashboard=dashboard(port))
+    running = Running(["run", path, "--dashboard"], {**environment, **TOKENS}, tmp_path / "log")
+    elsewhere = {"LAKEFEED_HOME": str(tmp_path / "elsewhere")}
+    url = ("--url", f"http://127.0.0.1:{port}")
+    try:
+        running.wait_until_it_says("batch 0")
+        operator = Shell({**elsewhere, "LAKEFEED_TOKEN": TOKENS["OPERATOR_TOKEN"]})
+        viewer = Shell({**elsewhere, "LAKEFEED_TOKEN": TOKENS["VIEWER_TOKEN"]})
+        assert viewer.do("pause", feed.name, *url, status=2)["error"] == "AccessDenied"
+        assert Shell(elsewhere).do("pause", feed.name, *url, status=2)["error"] == "ConfigError"
+        assert operator.do("pause", feed.name, *url, "--wait")["event"]["kind"] == "paused"
+        assert operator.do("resume", feed.name, *url, "--wait")["event"]["kind"] == "resumed"
+        assert feed.name in str(operator.do("stop", f"{feed.name}x", *url, status=2)["hint"])
+        operator.do("stop", feed.name, *url, "--wait")
+        assert running.process.wait(60) == 0
+        assert not any(secret in running.said() for secret in TOKENS.values())
+    finally:
+        if running.process.poll() is None:
+            running.kill()
