@@ -176,7 +176,7 @@ class Pipeline:
             connections=self.connections,
             master=master,
             conf={
-                **(pools() if self.config.upkeep else {}),
+                **(pools() if self._shares_its_session else {}),
                 **(ui.settings() if ui else {}),
                 **{key: value if isinstance(value, str) else str(value) for key, value in self.config.spark.items()},
             },
@@ -184,6 +184,11 @@ class Pipeline:
             secret_keys=keys_of(self.config),
             ui_host=ui.host if ui else None,
         )
+
+    @property
+    def _shares_its_session(self) -> bool:
+        """Check that other jobs than batches run in the session: upkeep, or query panels."""
+        return self.config.upkeep is not None or bool(self.config.dashboard and self.config.dashboard.panels)
 
     def run(
         self,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.clients.spark.jvm import s3_requests
-from lakefeed.config.dashboard_panels import QueryPanel, Tariff
+from lakefeed.config.dashboard_panels import QueryPanel
 from lakefeed.dashboard.details.feed_details import FeedDetails
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
@@ -51,16 +51,10 @@ def pipeline_of(feed: Feed, **blocks: Any) -> Pipeline:
 @contextmanager
 def running(feed: Feed, spark: SparkSession, *panels: QueryPanel) -> Iterator[tuple[FeedMonitor, FeedDetails]]:
     """Runs a feed in a thread until the block ends, with its details."""
-    pipeline, monitor, stop = pipeline_of(feed), FeedMonitor(feed.name), threading.Event()
+    dashboard = {"panels": [panel.model_dump() for panel in panels], "tariff": "aws-us-east-1"}
+    pipeline, monitor, stop = pipeline_of(feed, dashboard=dashboard), FeedMonitor(feed.name), threading.Event()
     thread = threading.Thread(target=lambda: pipeline.run(spark=spark, stop=stop, monitor=monitor))
-    details = FeedDetails(
-        pipeline.config,
-        monitor,
-        spark,
-        connections=pipeline.connections,
-        panels=panels,
-        tariff=Tariff.model_validate("aws-us-east-1"),
-    )
+    details = FeedDetails(pipeline.config, monitor, spark, connections=pipeline.connections)
     thread.start()
     try:
         yield monitor, details

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.environment import default_environment
-from lakefeed.config.dashboard_panels import QueryPanel, Tariff
 from lakefeed.config.models import PipelineConfig
 from lakefeed.dashboard.details.cache import CachedRead
 from lakefeed.dashboard.details.costs import costs_of
@@ -50,8 +49,6 @@ class FeedDetails:
         spark: SparkSession | None = None,
         *,
         connections: Connections | None = None,
-        panels: Sequence[QueryPanel] = (),
-        tariff: Tariff | None = None,
     ) -> None:
         self._config = config
         self._monitor = monitor
@@ -82,7 +79,9 @@ class FeedDetails:
             seconds=TABLE_SECONDS,
             limit=LIMIT,
         )
-        self._tariff = tariff
+        block = config.dashboard
+        self._tariff = None if block is None else block.tariff
+        panels = [] if block is None else block.panels
         self._panels = Panels.of(panels, spark) if spark is not None and panels else None
 
     def graph(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ LONGEST = 200
 
 
 @dataclass(frozen=True)
-class Field:
+class SchemaField:
     """A column or a nested field; ``path`` is written ``address.zip``, ``items.element``, ``totals.value``."""
 
     path: str
@@ -65,7 +65,7 @@ def schemas_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMet
 def history(table: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a table's schemas, newest last, each with its differences to the one before."""
     found = []
-    before: dict[int, Field] | None = None
+    before: dict[int, SchemaField] | None = None
     for schema in metadata["schemas"]:
         fields = dict(_fields(schema["fields"]))
         at = schema.get("first-ms")
@@ -84,7 +84,7 @@ def history(table: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def differences(before: Mapping[int, Field], after: Mapping[int, Field]) -> dict[str, list[dict[str, Any]]]:
+def differences(before: Mapping[int, SchemaField], after: Mapping[int, SchemaField]) -> dict[str, list[dict[str, Any]]]:
     """Compare two schemas by the ids of their fields, so that a renamed field is a change and not two."""
     changed = []
     for id_, field in after.items():
@@ -98,18 +98,18 @@ def differences(before: Mapping[int, Field], after: Mapping[int, Field]) -> dict
     }
 
 
-def _fields(fields: list[dict[str, Any]], prefix: str = "") -> Iterator[tuple[int, Field]]:
+def _fields(fields: list[dict[str, Any]], prefix: str = "") -> Iterator[tuple[int, SchemaField]]:
     """Yield fields of Iceberg's JSON by id, those within others too."""
     for field in fields:
         yield from _field(f"{prefix}{field['name']}", field["id"], field["type"], nullable=not field["required"])
 
 
-def _field(path: str, id_: int, type_: Any, *, nullable: bool) -> Iterator[tuple[int, Field]]:
+def _field(path: str, id_: int, type_: Any, *, nullable: bool) -> Iterator[tuple[int, SchemaField]]:
     if isinstance(type_, str):
-        yield id_, Field(path, type_, nullable)
+        yield id_, SchemaField(path, type_, nullable)
         return
     kind = type_["type"]
-    yield id_, Field(path, kind, nullable)
+    yield id_, SchemaField(path, kind, nullable)
     if kind == "struct":
         yield from _fields(type_["fields"], f"{path}.")
     elif kind == "list":

@@ -17,7 +17,7 @@ from lakefeed.errors import ConfigError
 
 
 class Queries:
-    """Stands in for Spark: counts, and does as it is told."""
+    """Stands in for Spark: counts, and does what the test says."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
