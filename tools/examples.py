@@ -28,6 +28,7 @@ from tests.support.servers.mariadb import mariadb
 from tests.support.servers.opensearch import OpenSearch, opensearch
 from tests.support.servers.postgresql import postgresql
 from tools.expected import EXAMPLES, Example
+from tools.photograph import photograph
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,7 @@ COMMAND = re.compile(r"^#   ((?:lakefeed|python) .+)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n# +")
 NOTEBOOKS = ROOT / "examples" / "notebooks"
 Server = DatabaseServer | OpenSearch
+Outcome = Literal["ok", "DIFFERS", "FAILED"]
 SERVERS: dict[str, Callable[[], Any]] = {"mariadb": mariadb, "postgresql": postgresql, "opensearch": opensearch}
 
 
@@ -167,10 +169,26 @@ def surroundings(endpoints: Endpoints) -> Iterator[None]:
         os.chdir(where)
 
 
+def take_picture(example: Example, spark: SparkSession) -> Outcome:
+    """Photographs the example's dashboard while its records arrive; without a browser the example has failed."""
+    file = ROOT / "examples" / example.file
+    [send] = [words for words in commands(file) if words[0] == "python"]
+    picture = ROOT / "build" / "examples" / f"{file.parent.name}.png"
+    try:
+        grown = photograph(
+            file, spark, picture=picture, send=lambda: carry_out(send), number=example.photographed or ""
+        )
+    except Exception as error:
+        print(f"no picture: {type(error).__name__}: {error}", flush=True)
+        return "FAILED"
+    print(f"  the dashboard counted {grown} more {example.photographed}: {picture.relative_to(ROOT)}", flush=True)
+    return "ok"
+
+
 def main(words: list[str]) -> int:
     """Runs the chosen examples, and reports each."""
     chosen = [each for each in EXAMPLES if not words or any(word in each.file for word in words)]
-    outcomes: dict[str, Literal["ok", "DIFFERS", "FAILED"]] = {}
+    outcomes: dict[str, Outcome] = {}
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="lakefeed-examples-")))
         stack = Stack(folder / "stack")
@@ -200,6 +218,8 @@ def main(words: list[str]) -> int:
                 print("  " + " · ".join(row), flush=True)
             if found != list(example.expected):
                 print("expected:", *("  " + " · ".join(row) for row in example.expected), sep="\n", flush=True)
+            elif example.photographed is not None:
+                outcomes[example.file] = take_picture(example, spark)
     print()
     for file, outcome in outcomes.items():
         print(f"{outcome:8} examples/{file}")

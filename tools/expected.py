@@ -21,6 +21,7 @@ class Example:
         prepared: what is done in it before.
         after: another example that has to have run.
         is_quick: whether it is run by ``make test-full``; else by ``make test-all``.
+        photographed: the column of its first panel that has to grow while ``make examples`` photographs its dashboard.
     """
 
     file: str
@@ -33,6 +34,7 @@ class Example:
     prepared: tuple[str, ...] = ()
     after: str | None = None
     is_quick: bool = False
+    photographed: str | None = None
 
 
 HITS = (
@@ -64,6 +66,23 @@ EXAMPLES = (
         result="SELECT date_format(begins, 'HH:mm'), zip, isp, hits FROM lake.web.isp_hits ORDER BY begins, zip, isp",
         expected=HITS,
         is_quick=True,
+    ),
+    Example(
+        file="isp_hits_dashboard/pipeline.yaml",
+        result="SELECT zip, city, hits FROM hits_by_zip ORDER BY hits DESC, zip",
+        expected=(
+            ("98101", "Seattle", "35"),
+            ("90012", "Los Angeles", "33"),
+            ("94105", "San Francisco", "32"),
+            ("80202", "Denver", "29"),
+            ("30303", "Atlanta", "17"),
+            ("78701", "Austin", "17"),
+            ("33130", "Miami", "15"),
+            ("60601", "Chicago", "13"),
+            ("10001", "New York", "6"),
+            ("02108", "Boston", "3"),
+        ),
+        photographed="hits",
     ),
     Example(
         file="isp_hits/by_zip_and_day.yaml",

@@ -118,10 +118,6 @@ class Dashboard(Model):
     """Charts and tables over views, Iceberg tables and SQL, queried while a user looks at them."""
     tariff: Tariff | None = Field(None, description="Prices of requests to S3. Default: requests without a price.")
     session_hours: float = Field(12, gt=0, le=24 * 30, description="After so many hours a user logs in again.")
-    panels: QueryPanels = Field(default_factory=list)
-    """Charts and tables over views, Iceberg tables and SQL, queried while a user looks."""
-    tariff: Tariff | None = None
-    """The price of requests to S3: prices, or the name of a preset. Default: requests are shown without a price."""
 
     @property
     def has_login(self) -> bool:

@@ -1,0 +1,84 @@
+"""Runs an example with its dashboard, shows that its panels move while records arrive, and photographs the page."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.pipeline import Pipeline
+from tests.support.browser import headless_browser, tab
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECONDS = 90.0
+
+
+def photograph(file: Path, spark: SparkSession, *, picture: Path, send: Callable[[], None], number: str) -> int:
+    """Return by how much the sum of a column of the first panel has grown on the page's server; write the picture.
+
+    Args:
+        send: sends more records.
+        number: the column that is added up.
+
+    Raises:
+        NoBrowser: there is none, and none can be had.
+    """
+    pipeline = Pipeline.from_file(file)
+    name = pipeline.config.name
+    monitor, stop = FeedMonitor(name), threading.Event()
+    with headless_browser() as opened, pipeline.serve(monitor, port=None, dashboard="127.0.0.1:0") as served:
+        assert served.dashboard_url is not None
+        url = f"{served.dashboard_url}/api/feeds/{name}/panels"
+        run = threading.Thread(target=lambda: pipeline.run(spark=spark, stop=stop, monitor=monitor))
+        run.start()
+        try:
+            before = _until(lambda: _sum(url, number))
+            with tab(opened, served.dashboard_url) as looked:
+                page = looked.open(f"/#/feed/{name}/panels")
+                page.wait_for_selector("svg.map circle")
+                send()
+                after = _until(lambda: (found := _sum(url, number)) > before and found)
+                page.wait_for_function("sum => document.body.innerText.includes(sum)", arg=_largest(url, number))
+                picture.parent.mkdir(parents=True, exist_ok=True)
+                page.screenshot(path=picture, full_page=True)
+        finally:
+            stop.set()
+            run.join(SECONDS)
+    return after - before
+
+
+def _panel(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        panel: dict[str, Any] = json.load(answer)["panels"][0]
+    return panel
+
+
+def _values(url: str, number: str) -> list[int]:
+    panel = _panel(url)
+    if panel["error"] is not None and not panel["error"].startswith("the table or view"):
+        raise AssertionError(panel["error"])
+    at = panel["columns"].index(number) if panel["columns"] else 0
+    return [row[at] for row in panel["rows"]]
+
+
+def _sum(url: str, number: str) -> int:
+    return sum(_values(url, number))
+
+
+def _largest(url: str, number: str) -> str:
+    return str(max(_values(url, number)))
+
+
+def _until(found: Callable[[], int | bool]) -> int:
+    end = time.monotonic() + SECONDS
+    while not (value := found()):
+        assert time.monotonic() < end, "the panels do not move"
+        time.sleep(0.5)
+    return int(value)
