@@ -74,11 +74,8 @@ def reachable(
             feed = OwnFeed(monitor, settings=MetricSettings.of(config))
 
             def show_details(spark: SparkSession | None = None) -> None:
-                panels = config.dashboard.panels if config.dashboard else ()
-                tariff = config.dashboard.tariff if config.dashboard else None
-                feed.details = stack.enter_context(
-                    closing(FeedDetails(config, monitor, spark, connections=connections, panels=panels, tariff=tariff))
-                )
+                details = FeedDetails(config, monitor, spark, connections=connections)
+                feed.details = stack.enter_context(closing(details))
 
             show_details()
 
