@@ -1,4 +1,4 @@
-"""Spark's own sinks show a feed's numbers by configuration alone."""
+"""Spark's own sinks and a collector for OTLP are given the numbers of a run, by configuration alone."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.servers.otlp import collector, metrics_in
+
 ROOT = Path(__file__).resolve().parents[2]
 # These change while the sinks are read.
 MOVING = ("timestamp_seconds", "running_batch")
 
 
 @pytest.mark.quick
-def test_sparks_sinks_show_the_model(tmp_path: Path) -> None:
+def test_sparks_sinks_and_a_collector_have_the_model(tmp_path: Path) -> None:
     lines: list[str] = []
 
     class Graphite(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             lines.extend(line.decode() for line in self.rfile)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Graphite) as server:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Graphite) as server, collector() as (url, taken):
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        command = [sys.executable, "-m", "tests.support.spark_sinks", str(tmp_path), str(server.server_address[1])]
+        ports = [str(server.server_address[1]), url.rpartition(":")[2]]
+        command = [sys.executable, "-m", "tests.support.spark_sinks", str(tmp_path), *ports]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
         server.shutdown()
     assert done.returncode == 0, done.stderr[-3000:]
@@ -50,4 +53,9 @@ def test_sparks_sinks_show_the_model(tmp_path: Path) -> None:
     prefix = "shop.driver.plugin.io.lakefeed.metrics.FeedMetrics.taxi."
     newest = {name: float(value) for name, value, _ in (line.split() for line in lines)}
     sent = {name: newest[prefix + name] for name in model}
-    assert sent == pytest.approx(model, abs=0.005)
+    assert sent == pytest.approx(model, abs=0.006)  # It is sent two digits.
+
+    points = metrics_in(taken[-1][2])
+    assert points["lakefeed_records_read"].sum.data_points[0].as_int == 2
+    states = points["lakefeed_feed_state"].gauge.data_points
+    assert [each.attributes[1].value.string_value for each in states if each.as_int] == ["ended"]

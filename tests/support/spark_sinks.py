@@ -1,7 +1,7 @@
 """Runs a feed in a session whose metric system has sinks; writes the model, and the servlet's page.
 
 A process of its own: Spark reads the settings of its sinks when it starts. Its arguments are a folder for files, and
-the port of a Graphite server.
+the ports of a Graphite server and of a collector for OTLP.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ name: taxi
 source: {{files: {{path: "file:{folder}/coming", format: json, schema_ddl: "zip STRING"}}}}
 sink: {{memory: {{view: seen}}}}
 trigger: 1 second
+metrics: {{otlp: {{endpoint: "http://127.0.0.1:{collector}", every: 1 second}}}}
 """
 
 
@@ -44,11 +45,11 @@ def settings(folder: Path, graphite: str) -> dict[str, str]:
     }
 
 
-def main(folder: Path, graphite: str) -> None:
+def main(folder: Path, graphite: str, collector: str) -> None:
     (folder / "coming").mkdir()
     (folder / "csv").mkdir()
     (folder / "coming" / "a.json").write_text('{"zip": "8001"}\n{"zip": "3011"}\n')
-    (folder / "pipeline.yaml").write_text(PIPELINE.format(folder=folder))
+    (folder / "pipeline.yaml").write_text(PIPELINE.format(folder=folder, collector=collector))
     spark = lf.session("metrics", master="local[2]", conf=settings(folder, graphite))
     monitor = FeedMonitor("taxi")
     lf.Pipeline.from_file(folder / "pipeline.yaml").run(spark=spark, once=True, monitor=monitor)
@@ -61,4 +62,4 @@ def main(folder: Path, graphite: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -73,6 +73,7 @@ class Metrics(Model):
     """/health fails when records wait and no commit came for so long. Default: 15 minutes, or three times the trigger
     if that is longer."""
     otlp: Otlp | None = None
+    """Send the metrics to a collector by OTLP over HTTP: requires lakefeed[otlp]. Default: no collector."""
 
     def no_commit_seconds(self, trigger: str) -> float:
         """Return ``no_commit_for``, or its default for a trigger."""

@@ -17,8 +17,8 @@ from lakefeed.monitor.metrics.spark import SparkGauges
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK_SECONDS = 1.0
-"""Between two reports to the JVM, a call of a millisecond; Spark's sinks read the newest every ten seconds."""
+SPARK_SECONDS = 5.0
+"""Between two reports to the JVM, a call of a millisecond; Spark's sinks read the newest each ten seconds."""
 
 
 @contextmanager

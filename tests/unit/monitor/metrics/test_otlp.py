@@ -5,13 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from pydantic import ValidationError
 
 from lakefeed.config.metrics import Otlp
@@ -22,34 +19,7 @@ from lakefeed.monitor.metrics.pushing import LAST_SECONDS, pushing
 from lakefeed.monitor.metrics.reading import Reading
 from lakefeed.monitor.model import FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
-
-Request = tuple[str, dict[str, str], bytes]
-
-
-@contextmanager
-def collector(status: int = 200) -> Iterator[tuple[str, list[Request]]]:
-    """A collector that keeps what it is sent."""
-    taken: list[Request] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            taken.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.send_header("Location", "http://127.0.0.1:9/stolen")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", taken
-    finally:
-        server.shutdown()
-        server.server_close()
+from tests.support.servers.otlp import collector, metrics_in
 
 
 def monitor() -> FeedMonitor:
@@ -62,12 +32,6 @@ def monitor() -> FeedMonitor:
         ends={("trips", 0): 150},
     )
     return found
-
-
-def metrics_in(body: bytes) -> dict[str, Metric]:
-    [resource] = ExportMetricsServiceRequest.FromString(body).resource_metrics
-    [scope] = resource.scope_metrics
-    return {metric.name: metric for metric in scope.metrics}
 
 
 def test_a_collector_is_sent_the_model() -> None:
