@@ -137,7 +137,9 @@ class RemoteFeeds:
         asked = [self._threads.submit(_metrics, each.source.server, accept) for each in known if each.answers]
         wait(asked, timeout=METRICS_SECONDS)
         texts = [future.result() for future in asked if future.done() and future.exception() is None]
-        down = [row["feed"] for each in known if not each.answers for row in each.shown]
+        # A driver that was started without an endpoint cannot answer, and may well run.
+        rows = [row for each in known if not each.answers for row in each.shown]
+        down = [row["feed"] for row in rows if row["state"] != "probably running"]
         return merged_text(texts, down=down, accept=accept)
 
     def health(self) -> tuple[bool, Document]:
