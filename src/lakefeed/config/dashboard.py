@@ -22,7 +22,7 @@ _HASH = re.compile(
     r"\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{22,}"
 )
 _LEAST_MEMORY_KIB, _MOST_MEMORY_KIB = 7_168, 1_048_576
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[?[0-9A-Fa-f:.]{2,45}\]?")
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _NAME = r"[^\x00-\x20\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]{0,46}[^\x00-\x20\x7f-\x9f])?"
 
 
@@ -36,8 +36,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _is_ipv6(host: str) -> bool:
+    try:
+        return ip_address(host.removeprefix("[").removesuffix("]")).version == 6
+    except ValueError:
+        return False
+
+
 def _require_host(host: str) -> None:
-    if not _HOST.fullmatch(host):
+    if not _HOST.fullmatch(host) and not _is_ipv6(host):
         raise ValueError("a host is a name or an address, without a port")
 
 

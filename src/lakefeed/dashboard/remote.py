@@ -23,12 +23,12 @@ from lakefeed.monitor.drivers import DriverFile, all_drivers
 from lakefeed.monitor.metrics.exposition import MetricsText, merged_text
 
 MOST_DRIVERS = 500
-THREADS = 12
+THREADS = 8
 PATIENT_THREADS = 64
 """More threads that compute at once would delay the pages."""
 EVERY_SECONDS = 1.0
 FIND_SECONDS = 2.0
-FIRST_SECONDS = 0.1
+FIRST_SECONDS = 0.05
 """A page waits so long for drivers of which nothing is known yet."""
 METRICS_SECONDS = 2.0
 DETAIL_SECONDS = 15.0

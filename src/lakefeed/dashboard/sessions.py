@@ -52,7 +52,7 @@ class Sessions:
         """Begin a session, and return its secret."""
         self._drop_ended()
         own = [key for key, session in self._sessions.items() if session.user == user]
-        for key in own[: len(own) - MOST_OF_A_USER + 1]:
+        for key in own[: max(0, len(own) - MOST_OF_A_USER + 1)]:
             del self._sessions[key]
         while len(self._sessions) >= MOST:
             self._sessions.popitem(last=False)
