@@ -13,8 +13,10 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.config.connections import Connections
-from lakefeed.feed.progress import ProgressView, duration
 from lakefeed.local import Endpoints
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.terminal.view import RunView
+from lakefeed.monitor.text import duration
 from lakefeed.operations.examples import packaged_example
 from lakefeed.operations.produce.progress import ProduceView
 from lakefeed.operations.produce.sources import read_rows
@@ -71,8 +73,15 @@ def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable
             produced = produce(records, TOPIC, bootstrap_servers=servers, reached=producing.reached).records
             produce_seconds = time.monotonic() - began
         say(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
-        with ProgressView(pipeline.config.name) as view, stop_on_signals(view.note) as stop:
-            run = pipeline.run(spark=spark, once=True, on_batch=view.batch, stop=stop)
+        monitor = FeedMonitor(pipeline.config.name)
+        with RunView(monitor) as view, stop_on_signals(view.note) as stop:
+            run = pipeline.run(
+                spark=spark,
+                once=True,
+                stop=stop,
+                on_batch=lambda progress: view.batch(monitor.batches()[-1], notes=progress.notes),
+                monitor=monitor,
+            )
         if stop.is_set():
             raise KeyboardInterrupt
         say("reading the table back with pyiceberg and DuckDB")

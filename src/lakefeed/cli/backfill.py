@@ -61,7 +61,7 @@ def backfill(
     SIGTERM, SIGHUP and Ctrl-C end it after the current commit, with status 0; a second Ctrl-C ends it at once, with
     130. Whatever ends it, the next one lands what is missing then.
     """
-    from lakefeed.feed.progress import ProgressView
+    from lakefeed.monitor.terminal.progress_view import ProgressView
 
     request = _request(start, ranges)
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)

@@ -169,7 +169,8 @@ class _Order(SimpleNamespace):
                 spark.stop()
 
     def _send(self, records: DataFrame, servers: str, settings: dict[str, str]) -> Produced:
-        from lakefeed.feed.progress import ProgressView
+        from lakefeed.feed.observe import batch_of
+        from lakefeed.monitor.terminal.progress_view import ProgressView
         from lakefeed.operations.produce.progress import ProduceView
         from lakefeed.operations.produce.write import Interrupted, produce, produce_stream
 
@@ -183,7 +184,7 @@ class _Order(SimpleNamespace):
                     stop=stop,
                     options=settings,
                     rate=self.rate,
-                    on_batch=view.batch,
+                    on_batch=lambda progress: view.batch(batch_of(progress, None)),
                 )
         begin_work()
         with ProduceView(self.topic, expected=self.rows) as shown:

@@ -103,8 +103,8 @@ def maintain(
     upkeep job is at work, or one of several tables could not be looked after.
     """
     from lakefeed.feed.maintenance import repeat_upkeep
-    from lakefeed.feed.progress import ProgressView
     from lakefeed.maintenance.maintain import Maintenance
+    from lakefeed.monitor.terminal.progress_view import ProgressView
 
     names, connections, settings = _choose(target, topic, {**options, "max_minutes": max_minutes, "every": every})
     log_file = log_path("upkeep")

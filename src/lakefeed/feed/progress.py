@@ -1,23 +1,15 @@
-"""The progress of a running query: Spark's reports, the requests to S3 of the JVM's meter, and both in a terminal."""
+"""The progress of a running query: Spark's reports, and the requests to S3 of the JVM's meter."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
-
 from lakefeed.clients.spark.jvm import java
-from lakefeed.messages.printable import printable
-from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.lag import per_second, seconds_left
-from lakefeed.monitor.text import duration as duration
 from lakefeed.offsets.ranges import offset_number
 
 if TYPE_CHECKING:
@@ -294,77 +286,3 @@ def new_reports(query: StreamingQuery, *, after: int) -> Iterator[Mapping[str, A
         if report["batchId"] > after and report["durationMs"].get("addBatch") is not None:
             after = report["batchId"]
             yield json.loads(report.json)
-
-
-class LiveLine:
-    """A line on stderr that changes in a terminal; elsewhere its user prints lines. Use it as a context manager."""
-
-    def __init__(self, text: str, *, console: Console | None = None) -> None:
-        self.console = console or Console(file=sys.stderr, highlight=False)
-        self.lives = self.console.is_terminal
-        self._live = Live(Text(text), console=self.console, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> Self:
-        if self.lives:
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.lives:
-            self._live.stop()
-
-    def update(self, text: str) -> None:
-        if self.lives:
-            self._live.update(Text(printable(text)))
-
-    def print(self, text: str) -> None:
-        """Print a line that stays."""
-        self.console.print(printable(text, keep="\n\t"), markup=False, soft_wrap=True)
-
-
-class ProgressView(LiveLine):
-    """Shows a run's batches, under the name of what runs. Use it as a context manager."""
-
-    def __init__(self, title: str, *, console: Console | None = None) -> None:
-        super().__init__(f"{title}: waiting for the first batch", console=console)
-        self._title = title
-        self._records = 0
-
-    def note(self, text: str) -> None:
-        """Print a line that stays, with the title."""
-        self.print(redacted(f"{self._title}: {text}"))
-
-    def batch(self, progress: BatchProgress) -> None:
-        """Show a finished batch."""
-        self._records += progress.records
-        for note in progress.notes:
-            self.note(note)
-        if not self.lives:
-            self.print(self._line(progress))
-            return
-        if progress.over_budget and progress.requests is not None:
-            # The live line is gone with the next batch; this one stays.
-            requests = f"{progress.requests.total:,} S3 requests"
-            self.note(f"batch {progress.batch_id} made {requests}, budget {progress.request_budget:,}")
-        self.update(self._line(progress))
-
-    def _line(self, progress: BatchProgress) -> str:
-        requests = rows = ""
-        if progress.rows is not None:
-            rows = f"out {progress.rows:,} ({progress.output_rate:,.0f}/s)"
-        if progress.requests is not None:
-            budget = f", budget {progress.request_budget:,}" if progress.over_budget else ""
-            requests = f"S3 {progress.requests.total:,}{budget}"
-        parts = (
-            f"{self._title}: batch {progress.batch_id}",
-            f"in {progress.records:,} ({progress.input_rate:,.0f}/s)",
-            rows,
-            f"dead letters {progress.dead_letters:,}" if progress.dead_letters else "",
-            f"skipped {progress.skipped:,}" if progress.skipped else "",
-            f"{progress.seconds:.1f} s",
-            f"lag {progress.lag:,}" if progress.lag is not None else "",
-            requests,
-            f"{duration(progress.seconds_left)} left" if progress.seconds_left else "",
-            f"total {self._records:,}" if self.lives else "",
-        )
-        return " · ".join(part for part in parts if part)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.clients.kafka.group_publisher import GroupPublisher, publishing
 from lakefeed.clients.kafka.scan import MonitoringGroup
 from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
 from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
@@ -70,7 +71,8 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
         run.steering,
     ):
         began = time.monotonic()
-        run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
+        with publishing(run.group, options.on_note):
+            run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
         seconds = time.monotonic() - began
         writer.counting.close()
         startup, total = requests.of_startup(), requests.total()
@@ -109,7 +111,7 @@ class StreamRun:
         self.start = self._decide_start(accept_loss=options.accept_loss)
         self._unfinished = self.start.unfinished_batch
         self.observer = QueryObserver(options.monitor, spark)
-        self._group: MonitoringGroup | None = None
+        self.group: GroupPublisher | None = None
 
     def _decide_start(self, *, accept_loss: bool) -> FeedStart:
         return FeedStart(
@@ -140,7 +142,7 @@ class StreamRun:
         self.sink.begin(None if self.stateful else reread)
         kafka = feed.config.source.kafka
         if kafka is not None and kafka.monitoring_group is not None:
-            self._group = MonitoringGroup(kafka, kafka.monitoring_group)
+            self.group = GroupPublisher(MonitoringGroup(kafka, kafka.monitoring_group))
         position = without_batches(start.position.ranges).ranges if start.position else ()
         sink, why = feed.identity.owner.sink, start.as_dict()
         self.options.monitor.begin(sink=sink, fence=writer.fence, position=position, start=why)
@@ -228,7 +230,7 @@ class StreamRun:
         with self.observer.batch(batch_id, ranges.ranges):
             result = writer.write(batch, committed, batch_id)
             with timed("publish"):
-                note = self._group.publish(ranges.ranges) if self._group is not None else None
+                note = self.group.publish(ranges.ranges) if self.group is not None else None
         self.options.monitor.paused(self.sink.lagging())
         self.options.monitor.columns = writer.columns
         return result if note is None else replace(result, notes=(*result.notes, note))

@@ -8,7 +8,7 @@ The phases of a batch, of which Spark measures some, and lakefeed those within i
 ``write``        read, decode and write the rows, and commit them; with several sinks ``rows`` of it is reading and
                  decoding, ``write sink`` the feed's own sink and ``write NAME`` the one of that name
 ``dead_letters`` write the dead letters
-``publish``      show the position to the monitoring group
+``publish``      hand the position to the thread that sends it to the monitoring group
 ``add``          ``check``, ``write``, ``dead_letters`` and ``publish`` together, as Spark measures it (``addBatch``)
 """
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lakefeed.cli import dead_letters, read
 from lakefeed.cli.output import echo
-from lakefeed.feed.progress import ProgressView
 from lakefeed.messages.printable import printable, printable_json, unescaped
+from lakefeed.monitor.terminal.progress_view import ProgressView
 
 # Clears the screen, sets the window's title, deletes a character, a C1 introducer, turns the line round, a lone
 # surrogate, a line separator.

@@ -127,10 +127,14 @@ class MonitoringGroup:
         self.name = name
         self._settings = client_settings(source)
         self._admin = AdminClient(self._settings, logger=SILENCE)
-        self._failing: str | None = None
 
     def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Set the group to the ends of these ranges; return a message once for each failure that lasts."""
+        """Set the group to the ends of these ranges; return a message if that fails."""
+        failure = self.set_offsets(ranges)
+        return None if failure is None else f"the monitoring group {self.name} could not be set: {failure}"
+
+    def set_offsets(self, ranges: Iterable[OffsetRange]) -> str | None:
+        """Set the group to the ends of these ranges; return why that failed."""
         ends = [TopicPartition(span.topic, span.partition, span.end) for span in ranges]
         failure = None
         try:
@@ -141,10 +145,7 @@ class MonitoringGroup:
                     failure = f"{answer.topic}-{answer.partition}: {answer.error.str()}"
         except (KafkaException, TimeoutError) as error:
             failure = str(error) or type(error).__name__
-        is_known, self._failing = failure == self._failing, failure
-        if failure is None or is_known:
-            return None
-        return f"the monitoring group {self.name} could not be set: {failure}"
+        return failure
 
     def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
         """Return the group's offsets of these partitions; None if the broker does not say."""

@@ -1,0 +1,62 @@
+"""A line on stderr that changes in a terminal, for what is no feed with a monitor: a backfill, upkeep, producing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from lakefeed.messages.printable import printable
+from lakefeed.messages.redaction import redacted
+from lakefeed.monitor.model import FinishedBatch
+from lakefeed.monitor.terminal.lines import batch_line
+
+
+class LiveLine:
+    """A line on stderr that changes in a terminal; elsewhere its user prints lines. Use it as a context manager."""
+
+    def __init__(self, text: str, *, console: Console | None = None) -> None:
+        self.console = console or Console(file=sys.stderr, highlight=False)
+        self.lives = self.console.is_terminal
+        self._live = Live(Text(text), console=self.console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        if self.lives:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.lives:
+            self._live.stop()
+
+    def update(self, text: str) -> None:
+        if self.lives:
+            self._live.update(Text(printable(text)))
+
+    def print(self, text: str) -> None:
+        """Print a line that stays."""
+        self.console.print(printable(text, keep="\n\t"), markup=False, soft_wrap=True)
+
+
+class ProgressView(LiveLine):
+    """Shows a run's batches, under the name of what runs. Use it as a context manager."""
+
+    def __init__(self, title: str, *, console: Console | None = None) -> None:
+        super().__init__(f"{title}: waiting for the first batch", console=console)
+        self._title = title
+        self._records = 0
+
+    def note(self, text: str) -> None:
+        """Print a line that stays, with the title."""
+        self.print(redacted(f"{self._title}: {text}"))
+
+    def batch(self, batch: FinishedBatch) -> None:
+        """Show a finished batch."""
+        self._records += batch.records
+        if self.lives:
+            self.update(f"{self._title}: {batch_line(batch, total=self._records)}")
+        else:
+            self.print(f"{self._title}: {batch_line(batch)}")
