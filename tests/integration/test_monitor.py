@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.base import validated
@@ -109,7 +109,8 @@ def test_the_model_has_the_figures_of_each_batch(lake: SparkSession, feed: Feed)
     assert progress.sink == f"iceberg {feed.table}"
     assert progress.last_commit_at is not None
     for batch in batches:
-        assert {"plan", "check", "write", "publish", "add", "log"} <= batch.phases.keys()
+        assert {"plan", "check", "write", "commit", "publish", "add", "log"} <= batch.phases.keys()
+        assert 0 < batch.phases["commit"] <= batch.phases["write"]
         assert batch.phases["write"] <= batch.phases["add"] + 0.1 <= batch.seconds + 0.2
         assert batch.requests is not None
         assert batch.requests.data_files >= bool(batch.rows)
@@ -172,6 +173,38 @@ def test_the_lag_of_any_group_is_that_of_its_committed_offsets(feed: Feed) -> No
     with pytest.raises(ResourceMissing, match="has committed no offsets") as missing:
         group_lag(cluster, f"{feed.name}x", topics=[feed.topic])
     assert feed.name in str(missing.value.hint)
+
+
+def test_the_lag_of_a_group_in_topics_that_are_unlike_others(feed: Feed) -> None:
+    """Empty, with transactions whose markers have offsets, and deleted since the group committed there."""
+    servers = feed.stack.bootstrap_servers
+    empty, transactions, deleted = (f"{feed.topic}-{kind}" for kind in ("empty", "transactions", "deleted"))
+    for topic in (empty, transactions, deleted):
+        feed.create_topic(partitions=1, topic=topic)
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": feed.name})
+    producer.init_transactions()
+    for ends in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce(transactions, b"value")
+        producer.flush()
+        ends()
+    feed.send(records(3), topic=deleted)
+    client = Consumer({"bootstrap.servers": servers, "group.id": feed.name, "enable.auto.commit": False})
+    places = [TopicPartition(empty, 0, 0), TopicPartition(transactions, 0, 1), TopicPartition(deleted, 0, 1)]
+    client.commit(offsets=places, asynchronous=False)
+    client.close()
+    cluster = validated(KafkaSource, "test", bootstrap_servers=servers, topics_pattern=".*")
+    Topics(servers).delete(deleted)
+    until(lambda: deleted not in Topics(servers).list())
+    lag = group_lag(cluster, feed.name)
+    # One record was committed, and read; its marker, a record that was aborted, and the marker of that are left.
+    assert [(part.topic, part.lag, part.seconds) for part in lag.partitions] == [
+        (empty, 0, 0.0),
+        (transactions, 3, 0.0),
+    ]
+    assert lag.seconds == 0.0
+    with pytest.raises(ResourceMissing, match="there is no topic"):
+        group_lag(cluster, feed.name, topics=[deleted])
 
 
 def test_the_next_record_decides_where_retention_has_removed_some(feed: Feed) -> None:
@@ -276,7 +309,9 @@ def test_a_sink_without_a_ledger_stands_where_its_checkpoint_does(lake: SparkSes
     feed.send(records(5, first=10))
     assert feed_lag(pipeline.config, connections=pipeline.connections).records == 5
     status = look(pipeline)
-    assert (status.state, status.lag.records if status.lag else None) == ("unknown", 5)
+    # The checkpoint's entry has a time, as a commit in a table has.
+    assert (status.state, status.lag.records if status.lag else None) == ("probably running", 5)
+    assert status.ledger.last_batch == 0
 
 
 def test_each_of_several_sinks_is_measured(lake: SparkSession, feed: Feed) -> None:
@@ -289,6 +324,24 @@ def test_each_of_several_sinks_is_measured(lake: SparkSession, feed: Feed) -> No
     parts = [batch.phases[name] for name in ("rows", "write copy", "write sink")]
     assert all(seconds > 0 for seconds in parts)
     assert sum(parts) <= batch.phases["write"]
+    assert 0 < batch.phases["commit copy"] <= batch.phases["write copy"]
+    assert 0 < batch.phases["commit"] <= batch.phases["write sink"]
+
+
+def test_a_topic_that_was_recreated_has_an_unknown_lag_in_the_status_too(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(10))
+    pipeline = feed.pipeline(decode=JSON_ROWS)
+    pipeline.run(spark=lake, once=True)
+    topics = Topics(feed.stack.bootstrap_servers)
+    topics.delete(feed.topic)
+    until(lambda: feed.topic not in topics.list())
+    feed.create_topic(partitions=1)
+    feed.send(records(25))
+    lag = look(pipeline).lag
+    assert lag is not None
+    assert lag.records is None
+    assert feed_lag(pipeline.config, connections=pipeline.connections).records is None
 
 
 def test_a_query_with_state_shows_its_state(lake: SparkSession, feed: Feed) -> None:

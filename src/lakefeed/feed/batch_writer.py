@@ -23,11 +23,11 @@ from lakefeed.config.values import seconds_of
 from lakefeed.errors import ErrorBudgetExceeded, JobFailed, RowsRefused, SchemaChanged
 from lakefeed.feed.failing_records import explain_failure
 from lakefeed.feed.row_builder import RowBuilder
-from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, total
+from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import is_landed_unlogged, without_batches
 from lakefeed.monitor.columns import Column, columns_of
-from lakefeed.monitor.feed_monitor import timed
+from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import coalesce_small
@@ -249,7 +249,7 @@ class BatchWriter:
             self._note_columns(rows)
             try:
                 # Spark's own text has values of the record, and a stack trace.
-                with quietly():
+                with quietly(), timing_commit("commit", outcomes.seconds_since_allowed):
                     return Committed(self.sink.land(rows, commit, commit_id=outcomes.commit_id), outcomes)
             except Exception as error:
                 # Spark wraps the refusal of a commit in its own error: only the counter knows the reason.

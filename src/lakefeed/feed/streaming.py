@@ -41,7 +41,7 @@ from lakefeed.ledger.pauses import CheckpointPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.monitor.control import Request
-from lakefeed.monitor.feed_monitor import timed
+from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
+from lakefeed.monitor.stopwatch import add_time
 from lakefeed.offsets.ranges import OffsetRange, Partition, by_partition
 
 if TYPE_CHECKING:
@@ -55,6 +58,23 @@ def check_outcomes(spark: SparkSession, commit_id: str) -> str:
         return "{}"
     outcomes.check()
     return str(outcomes.toJson())
+
+
+def seconds_since_allowed(spark: SparkSession, commit_id: str) -> float:
+    """Return for how many seconds a batch may land, since its rows are computed; -1 if it may not yet."""
+    outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
+    return -1.0 if outcomes is None else float(outcomes.secondsSinceAllowed())
+
+
+@contextmanager
+def timing_commit(phase: str, since_allowed: Callable[[], float]) -> Iterator[None]:
+    """Add the time since a sink may commit, at the end of this block, to a phase of the batch."""
+    began = time.monotonic()
+    yield
+    seconds = since_allowed()
+    # What was allowed before this block began was another sink's commit.
+    if 0 <= seconds <= time.monotonic() - began:
+        add_time(phase, seconds)
 
 
 def total(counts: Mapping[Partition, Counts]) -> Counts:
@@ -134,6 +154,10 @@ class BatchOutcomes:
             ),
         )
         return judged.filter(is_row).drop(RECORD)
+
+    def seconds_since_allowed(self) -> float:
+        """Return for how many seconds the batch may land; -1 if it may not yet."""
+        return float(self._outcomes.secondsSinceAllowed())
 
     @property
     def refusal(self) -> Literal["schemas", "stop", "budget"] | None:

@@ -11,8 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -25,6 +24,7 @@ from lakefeed.monitor.events import EventLog
 from lakefeed.monitor.history import BatchHistory, Point, points_of
 from lakefeed.monitor.lag import EndTimes, PartitionLag
 from lakefeed.monitor.model import Driver, Failure, FeedProgress, FinishedBatch, Pause, RunningBatch, State
+from lakefeed.monitor.stopwatch import Stopwatch, timing
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 MOST_REASONS = 5
@@ -41,39 +41,6 @@ class TaskCounts:
     done: int
     total: int
     records: int
-
-
-@dataclass
-class Stopwatch:
-    """Measures the phases of one batch."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    current: str | None = None
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Add the time of a block to a phase."""
-        before, self.current = self.current, name
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
-            self.current = before
-
-
-_stopwatch: ContextVar[Stopwatch | None] = ContextVar("lakefeed_stopwatch", default=None)
-
-
-@contextmanager
-def timed(phase: str) -> Iterator[None]:
-    """Add the time of a block to a phase of the batch that this thread writes; nothing outside of one."""
-    stopwatch = _stopwatch.get()
-    if stopwatch is None:
-        yield
-        return
-    with stopwatch.phase(phase):
-        yield
 
 
 class FeedMonitor:
@@ -177,16 +144,14 @@ class FeedMonitor:
             offsets = sum(span.records for span in spans) if spans else None
             running = RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets)
             self._change(running=running, state="working", progress_at=now)
-        token = _stopwatch.set(self.stopwatch)
         try:
-            yield self.stopwatch
+            with timing(self.stopwatch):
+                yield self.stopwatch
         except BaseException:
             with self._lock:
                 self._read.update({(span.topic, span.partition): span.start for span in spans})
                 self._change(running=None, state=self._after_batch)
             raise
-        finally:
-            _stopwatch.reset(token)
         now = self._clock()
         with self._lock:
             self._committed.update({(span.topic, span.partition): span.end for span in spans})

@@ -7,6 +7,8 @@ The phases of a batch, of which Spark measures some, and lakefeed those within i
 ``check``        ask the ledger whether the sink has the batch
 ``write``        read, decode and write the rows, and commit them; with several sinks ``rows`` of it is reading and
                  decoding, ``write sink`` the feed's own sink and ``write NAME`` the one of that name
+``commit``       of ``write``: from when the rows are computed and may land until the sink has them; before it tasks
+                 read, decode and, for tables of files, write. ``commit NAME`` of a further sink
 ``dead_letters`` write the dead letters
 ``publish``      hand the position to the thread that sends it to the monitoring group
 ``add``          ``check``, ``write``, ``dead_letters`` and ``publish`` together, as Spark measures it (``addBatch``)

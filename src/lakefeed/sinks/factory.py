@@ -20,15 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.outcomes import check_outcomes, seconds_since_allowed, timing_commit
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
-from lakefeed.monitor.feed_monitor import timed
+from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
@@ -241,14 +241,15 @@ class FanOutSink(BaseSink):
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Compute the rows once and land them in each sink, in the feed's own last."""
         assert isinstance(commit, Commit)  # Batches alone come here: see Pipeline.
-        kept = rows.persist()
+        kept, spark = rows.persist(), rows.sparkSession
         try:
             with timed("rows"):
                 kept.count()
-            jvm.java(rows.sparkSession).commit.Outcomes.of(commit_id).check()
+            check_outcomes(spark, commit_id)
             for side in self._sides:
                 if side.is_due():
-                    with timed(f"write {side.name}"):
+                    name, since_allowed = side.name, partial(seconds_since_allowed, spark, commit_id)
+                    with timed(f"write {name}"), timing_commit(f"commit {name}", since_allowed):
                         self._try(side, partial(side.land, kept, commit, commit_id=commit_id, again=self._again))
             with timed("write sink"):
                 return self._main.land(kept, commit, commit_id=commit_id)

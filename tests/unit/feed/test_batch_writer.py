@@ -34,6 +34,9 @@ class Outcomes:
         self.refusal = refusal
         self.covered: frozenset[int] | None = None
 
+    def seconds_since_allowed(self) -> float:
+        return 0.0
+
     def cover(self, ids: frozenset[int]) -> None:
         self.covered = ids
 

@@ -8,8 +8,9 @@ import threading
 import pytest
 
 from lakefeed.errors import ErrorBudgetExceeded, Unreachable
-from lakefeed.monitor.feed_monitor import FeedMonitor, TaskCounts, timed
+from lakefeed.monitor.feed_monitor import FeedMonitor, TaskCounts
 from lakefeed.monitor.model import HANGS_AFTER_SECONDS, DeadLetterReason, FinishedBatch, RunningBatch
+from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange
 
 

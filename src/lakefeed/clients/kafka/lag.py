@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ from lakefeed.errors import LakefeedError, Unreachable
 from lakefeed.offsets.ranges import Partition
 
 LONGEST_SECONDS = 10.0
+NO_RECORD = math.inf
+"""The time of a record that may come: nothing that is there waits."""
 
 # One record of each partition is needed: little is read ahead, however many partitions there are.
 _SMALL_READS = {
@@ -39,6 +42,8 @@ def group_offsets(source: KafkaSource, group: str, topics: Sequence[str] | None 
         read = [name for name in existing if (not name.startswith("__") if topics is None else name in topics)]
         requested = [TopicPartition(name, number) for name in read for number in existing[name].partitions]
         answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
+        if refused := [answer.error for answer in answers if answer.error is not None]:
+            raise KafkaException(refused[0])
     except KafkaException as error:
         raise _group_error(error, source, group) from None
     finally:
@@ -61,7 +66,8 @@ def record_times(
 ) -> dict[Partition, float | None]:
     """Return the time of the first record from each offset on, in seconds since 1970.
 
-    None where there is no record, its topic keeps no times, or none came within ``seconds`` for all together.
+    ``NO_RECORD`` where no more come up to the end, as transactions and compaction leave some offsets without one. None
+    where the topic keeps no times, or no record came within ``seconds`` for all together.
     """
     found: dict[Partition, float | None] = dict.fromkeys(offsets)
     left = set(offsets)
@@ -79,7 +85,9 @@ def record_times(
                     raise KafkaException(error)
                 if key not in left:
                     continue
-                if error is None:
+                if error is not None:
+                    found[key] = NO_RECORD
+                else:
                     kind, milliseconds = message.timestamp()
                     found[key] = None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1000
                 left.discard(key)

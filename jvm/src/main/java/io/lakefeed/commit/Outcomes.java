@@ -37,6 +37,8 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
 
     private transient Set<Integer> coveredSchemas;
     private transient String refusal;
+    /** When the sink was last allowed to commit, by {@link System#nanoTime}; 0 if it was not yet. */
+    private transient volatile long allowedAt;
 
     /** The most dead letters, by number and by share, together with those of earlier batches. */
     private record Bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
@@ -71,6 +73,7 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         bounds = List.of();
         coveredSchemas = null;
         refusal = null;
+        allowedAt = 0;
         OPEN.put(nextCommitId, this);
     }
 
@@ -123,6 +126,13 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
             refusal = "budget";
             throw new BatchRefused(dead + " of " + records + " records are dead letters, more than the error budget allows");
         }
+        allowedAt = Math.max(1, System.nanoTime());
+    }
+
+    /** Returns for how many seconds the sink has been allowed to commit; -1 if it was not, or never asked. */
+    public double secondsSinceAllowed() {
+        long at = allowedAt;
+        return at == 0 ? -1 : Math.max(0, System.nanoTime() - at) / 1e9;
     }
 
     /** Returns where and why the feed must stop; null if it need not. */

@@ -125,6 +125,15 @@ class OutcomesTest {
         }
     }
 
+    @Test
+    void knowTheTimeSinceTheSinkMayCommit() {
+        assertEquals(-1, outcomes.secondsSinceAllowed());
+        outcomes.cover(List.of(1));
+        outcomes.check();
+        double since = outcomes.secondsSinceAllowed();
+        assertTrue(since >= 0 && since < 60, () -> "not " + since);
+    }
+
     @Nested
     class Refusals {
         @Test

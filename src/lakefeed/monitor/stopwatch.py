@@ -1,0 +1,58 @@
+"""Measures the phases of a batch, in the thread that writes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Stopwatch:
+    """Measures the phases of one batch."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    current: str | None = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of a block to a phase."""
+        before, self.current = self.current, name
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+            self.current = before
+
+
+_stopwatch: ContextVar[Stopwatch | None] = ContextVar("lakefeed_stopwatch", default=None)
+
+
+@contextmanager
+def timed(phase: str) -> Iterator[None]:
+    """Add the time of a block to a phase of the batch that this thread writes; nothing outside of one."""
+    stopwatch = _stopwatch.get()
+    if stopwatch is None:
+        yield
+        return
+    with stopwatch.phase(phase):
+        yield
+
+
+def add_time(phase: str, seconds: float) -> None:
+    """Add a time that was measured elsewhere to a phase of the batch that this thread writes."""
+    if (stopwatch := _stopwatch.get()) is not None:
+        stopwatch.seconds[phase] = stopwatch.seconds.get(phase, 0.0) + seconds
+
+
+@contextmanager
+def timing(stopwatch: Stopwatch) -> Iterator[None]:
+    """Let ``timed`` and ``add_time`` of this block add to this stopwatch."""
+    token = _stopwatch.set(stopwatch)
+    try:
+        yield
+    finally:
+        _stopwatch.reset(token)
