@@ -42,7 +42,7 @@ class GroupPublisher:
         self._pending: dict[Partition, OffsetRange] = {}
         self._failure: str | None = None
         self._failing_since: float | None = None
-        self._told: str | None = None
+        self._reported: str | None = None
         self._until: float | None = None
         self._thread = threading.Thread(target=self._run, name="lakefeed-group", daemon=True)
         self._thread.start()
@@ -53,9 +53,9 @@ class GroupPublisher:
             self._pending.update({span.key: span for span in ranges})
             self._changed.notify_all()
             since = self._failing_since
-            if since is None or time.monotonic() - since < self._patience or self._failure == self._told:
+            if since is None or time.monotonic() - since < self._patience or self._failure == self._reported:
                 return None
-            self._told = self._failure
+            self._reported = self._failure
             return self._message()
 
     def close(self, *, seconds: float = END_SECONDS) -> str | None:
@@ -91,7 +91,7 @@ class GroupPublisher:
         if failure is not None:
             self._failing_since = self._failing_since or time.monotonic()
             return
-        self._failing_since = self._told = None
+        self._failing_since = self._reported = None
         # A batch may have come in between, and be further.
         self._pending = {key: span for key, span in self._pending.items() if sent.get(key) != span}
 

@@ -15,7 +15,7 @@ LOADING = "t-0: Broker: Coordinator load in progress"
 
 
 class Group:
-    """Refuses as often as it is told, and keeps the positions that it takes."""
+    """Refuses as often as it should, and keeps the positions that it takes."""
 
     name = "taxi-lag"
 
@@ -91,7 +91,7 @@ def test_after_an_error_nothing_is_sent_any_more() -> None:
 
 
 @pytest.mark.parametrize("patience", [0.05])
-def test_a_failure_that_lasts_is_told_once(patience: float) -> None:
+def test_a_failure_that_lasts_is_reported_once(patience: float) -> None:
     group = Group(refusals=10**6)
     publisher = GroupPublisher(group, retry_seconds=0.01, patience=patience)
     assert publisher.publish([span(1)]) is None

@@ -100,10 +100,10 @@ def home(tmp_path: Path) -> Iterator[Path]:
             name = HOSTILE if number == 7 else f"feed-{number:02}"
             drivers.monitors[name.encode().hex()] = monitor_of(name, lag=10 * number)
             url = hangs if number < HANGING else drivers.url
-            told = announced(
+            file = announced(
                 driver, feed=name, identity=name, since=time.time(), url=url, token=name.encode().hex(), folder=folder
             )
-            stack.enter_context(told)
+            stack.enter_context(file)
         gone = replace(driver, pid=2**22 - 1)
         stack.enter_context(announced(gone, feed="feed-gone", identity="gone", since=time.time(), folder=folder))
         yield tmp_path
