@@ -47,6 +47,8 @@ def pipeline_reference() -> str:
         model, here = shape.model_of(field.annotation), place
         if model is None and values is not None:
             model, here = shape.model_of(values), (*place, "<name>")
+        if model is None and (item := _block_of_list(field)) is not None:
+            model = item
         if model is not None and (model.model_fields or issubclass(model, OneOf)):
             lines += _table(f"`{shape.dotted(here)}`", model, here)
     return "\n".join([*lines, *_kafka_options()])
@@ -64,6 +66,12 @@ def _table(title: str, model: type[BaseModel], place: tuple[str, ...]) -> Iterat
     yield ""
 
 
+def _block_of_list(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a list's items."""
+    item = shape.items(field.annotation)
+    return None if item is None else shape.model_of(item)
+
+
 def _paragraphs(doc: str | None) -> str:
     return "\n".join(line.strip() for line in (doc or "").strip().splitlines())
 
@@ -74,6 +82,8 @@ def _type(field: FieldInfo) -> str:
     values = shape.free_form(field.annotation)
     if values is not None and shape.model_of(values) is not None:
         return "blocks by name"
+    if _block_of_list(field) is not None:
+        return "a list of blocks"
     words = shape.expected(field.annotation)
     return f"{words}, from ${{…}}" if shape.is_secret(field.annotation) else words
 
@@ -92,7 +102,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _meaning(name: str, field: FieldInfo, place: tuple[str, ...]) -> str:
-    model = shape.model_of(field.annotation)
+    model = shape.model_of(field.annotation) or _block_of_list(field)
     meaning = field.description or _paragraphs(model.__doc__ if model else "").splitlines()[0]
     if model is not None and model.model_fields:
         return f"{meaning} See [`{shape.dotted((*place, name))}`](#{_anchor((*place, name))})."

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 
 from lakefeed.config.base import ConfigProblem, Model, checked
-from lakefeed.config.dashboard_panels import QueryPanels, Tariff
+from lakefeed.config.dashboard_panels import Preset, QueryPanels, Tariff
 
 Role = Literal["viewer", "operator"]
 DEFAULT_PORT = 8380
@@ -123,7 +123,8 @@ class Dashboard(Model):
     """Programs; people may log in with a token, too."""
     panels: QueryPanels = Field(default_factory=list)
     """Charts and tables over views, Iceberg tables and SQL, queried while a user looks at them."""
-    tariff: Tariff | None = Field(None, description="Prices of requests to S3. Default: requests without a price.")
+    tariff: Tariff | Preset | None = None
+    """Prices of requests to S3, or the name of a preset. Default: requests without a price."""
     session_hours: float = Field(12, gt=0, le=24 * 30, description="After so many hours a user logs in again.")
 
     @property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from lakefeed.config.base import ConfigProblem, Model, checked, raise_problems, spelled
 from lakefeed.config.sql import Sql, without_texts
@@ -46,7 +46,7 @@ class QueryPanel(Model):
     columns: list[str] = Field(default_factory=list)
     """Of a view or a table, in this order. Default: those that the chart needs, or all for chart: table."""
     x: str | None = Field(None, description="The column along a chart's axis: a category, a number or a time.")
-    y: list[str] = Field(default_factory=list, description="A column of numbers, or several: a series each.")
+    y: str | list[str] = Field(default_factory=list, description="A column of numbers, or several: a series each.")
     label: str | None = Field(None, description="The column that names a point of a map.")
     lat: str | None = Field(None, description="The column with the latitude of a point, in degrees.")
     lon: str | None = Field(None, description="The column with the longitude of a point, in degrees.")
@@ -55,11 +55,6 @@ class QueryPanel(Model):
     limit: int = Field(500, ge=1, le=10_000, description="Rows shown at most.")
     time_limit: Period = "30 seconds"
     """A query that takes longer is cancelled; 10 minutes at most."""
-
-    @field_validator("y", mode="before")
-    @classmethod
-    def _one_column(cls, given: Any) -> Any:
-        return [given] if isinstance(given, str) else given
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         given = [name for name in LEAST_SECONDS if getattr(self, name) is not None]
@@ -78,13 +73,18 @@ class QueryPanel(Model):
             yield ConfigProblem("10 minutes at most", key="time_limit")
 
     @property
+    def series(self) -> list[str]:
+        """The columns of numbers."""
+        return [self.y] if isinstance(self.y, str) else list(self.y)
+
+    @property
     def shown(self) -> list[str]:
         """The columns to read of a view or a table; empty for all of them."""
         if self.columns:
             return list(self.columns)
         if self.chart == "table":
             return []
-        named = [self.x, *self.y, self.label, self.lat, self.lon]
+        named = [self.x, *self.series, self.label, self.lat, self.lon]
         return list(dict.fromkeys(name for name in named if name is not None))
 
 
@@ -114,16 +114,13 @@ class Tariff(Model):
     per_1000_writes: float = Field(ge=0, le=1e6, description="For 1,000 PUT, COPY, POST and LIST.")
     per_1000_reads: float = Field(ge=0, le=1e6, description="For 1,000 GET, HEAD and all others.")
 
-    @model_validator(mode="before")
     @classmethod
-    def _preset(cls, given: Any) -> Any:
-        """Accept the name of a preset."""
+    def of(cls, given: Tariff | Preset | None) -> Tariff | None:
+        """Return the prices of a preset, or those that are given."""
         if not isinstance(given, str):
             return given
-        if given not in _PRESETS:
-            raise ValueError(f"'{given}' is no tariff; there are {', '.join(get_args(Preset))}, or name the prices")
         currency, writes, reads = _PRESETS[given]
-        return {"currency": currency, "per_1000_writes": writes, "per_1000_reads": reads}
+        return cls(currency=currency, per_1000_writes=writes, per_1000_reads=reads)
 
     def price(self, *, writes: float, reads: float) -> float:
         """Return the price of so many requests."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from lakefeed.config.dashboard import Dashboard
 from lakefeed.config.dashboard_panels import QueryPanel, QueryPanels, Tariff
 
 
@@ -77,11 +78,13 @@ def test_names_of_panels_are_there_once() -> None:
 
 
 def test_a_tariff_is_a_preset_or_prices() -> None:
-    preset = Tariff.model_validate("aws-us-east-1")
+    preset = Tariff.of("aws-us-east-1")
+    assert preset is not None
     assert preset.price(writes=1_000_000, reads=1_000_000) == pytest.approx(5.4)
     own = Tariff.model_validate({"currency": "CHF", "per_1000_writes": 1, "per_1000_reads": 0})
+    assert Tariff.of(own) is own
     assert own.price(writes=500, reads=500) == 0.5
-    with pytest.raises(ValidationError, match="is no tariff; there are aws-us-east-1"):
-        Tariff.model_validate("aws")
+    with pytest.raises(ValidationError, match="'aws-us-east-1', 'aws-eu-central-1' or 'cloudflare-r2'"):
+        Dashboard.model_validate({"tariff": "aws"})
     with pytest.raises(ValidationError, match="three letters"):
         Tariff.model_validate({"currency": "$", "per_1000_writes": 1, "per_1000_reads": 0})

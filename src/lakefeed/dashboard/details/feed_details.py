@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.environment import default_environment
+from lakefeed.config.dashboard_panels import Tariff
 from lakefeed.config.models import PipelineConfig
 from lakefeed.dashboard.details.cache import CachedRead
 from lakefeed.dashboard.details.costs import costs_of
@@ -80,7 +81,7 @@ class FeedDetails:
             limit=LIMIT,
         )
         block = config.dashboard
-        self._tariff = None if block is None else block.tariff
+        self._tariff = None if block is None else Tariff.of(block.tariff)
         panels = [] if block is None else block.panels
         self._panels = Panels.of(panels, spark) if spark is not None and panels else None
 

@@ -163,7 +163,7 @@ class Panels:
             "title": panel.title or panel.name,
             "chart": panel.chart,
             "x": panel.x,
-            "y": list(panel.y),
+            "y": panel.series,
             "label": panel.label,
             "lat": panel.lat,
             "lon": panel.lon,

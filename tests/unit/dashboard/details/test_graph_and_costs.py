@@ -117,7 +117,7 @@ def test_costs_are_those_of_the_last_hour() -> None:
     clock = Clock()
     requests = BatchRequests(total=12, writes=8, reads=3, by_class={"data": 4, "metadata": 8})
     monitor = monitor_with_batches(clock, count=100, requests=requests)
-    found = costs_of(monitor, Tariff.model_validate("aws-us-east-1"))
+    found = costs_of(monitor, Tariff.of("aws-us-east-1"))
     assert found["requests_per_batch"] == 12
     assert found["seconds"] == 100
     assert found["requests_per_hour"] == 12 * 3600
@@ -136,7 +136,7 @@ def test_without_a_tariff_there_are_requests_without_a_price() -> None:
 
 
 def test_without_counted_requests_nothing_is_known() -> None:
-    found = costs_of(monitor_with_batches(Clock()), Tariff.model_validate("aws-us-east-1"))
+    found = costs_of(monitor_with_batches(Clock()), Tariff.of("aws-us-east-1"))
     assert (found["requests_per_batch"], found["per_hour"]) == (None, None)
 
 
