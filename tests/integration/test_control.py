@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.errors import ConfigError, FeedPaused, LakefeedError
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.errors import CheckpointMismatch, ConfigError, FeedPaused, LakefeedError, RecordsLost
 from lakefeed.feed.run import RunSummary
 from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.ledger.pauses import PAUSE_FILE, LocalPauses
@@ -153,6 +154,42 @@ def test_a_pause_amid_many_small_batches_loses_and_repeats_nothing(lake: SparkSe
     assert all(not batch.replayed for batch in run.monitor.batches())
     assert pipeline.verify(deep=True).faults == ()
     assert lake.table(feed.table).count() == 1200
+
+
+def test_a_topic_that_was_recreated_during_a_pause_is_not_read_on(lake: SparkSession, feed: Feed) -> None:
+    """The new topic is longer than the feed's position, so that Spark would continue amid its records."""
+    feed.create_topic(partitions=1)
+    feed.send(records(50))
+    pipeline = feed.pipeline(source=source(feed), decode=JSON_ROWS)
+    run = Run(pipeline, lake)
+    until(lambda: run.records == 50)
+    run.pause()
+    topics = Topics(feed.stack.bootstrap_servers)
+    topics.delete(feed.topic)
+    until(lambda: feed.topic not in topics.list())
+    feed.create_topic(partitions=1)
+    feed.send(records(80, first=1000))
+    run.ask("resume")
+    run.thread.join(120)
+    assert isinstance(run.failure, RecordsLost)
+    assert "recreated" in str(run.failure)
+    assert lake.table(feed.table).count() == 50
+
+
+def test_a_feed_that_was_moved_during_a_pause_is_left_to_the_next_start(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(50))
+    pipeline = feed.pipeline(source=source(feed), decode=JSON_ROWS)
+    run = Run(pipeline, lake)
+    until(lambda: run.records == 50)
+    run.pause()
+    pipeline.rewind(pipeline.plan_rewind("earliest", delete_rows=True), spark=lake)
+    run.ask("resume")
+    run.thread.join(120)
+    assert isinstance(run.failure, CheckpointMismatch)
+    pipeline.run(spark=lake, once=True, resume=True)
+    assert pipeline.verify(deep=True).faults == ()
+    assert lake.table(feed.table).count() == 50
 
 
 def test_a_run_that_ends_by_itself_waits_while_it_is_paused(lake: SparkSession, feed: Feed) -> None:

@@ -108,6 +108,9 @@ def _lag_text(lag: Lag) -> str:
 def _driver_rows(progress: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what only the driver knows: its batch, its dead letters, its sinks that wait, its last error."""
     rows = []
+    if paused := progress.get("paused"):
+        why = f": {one_line(paused['reason'])}" if paused.get("reason") else ""
+        rows.append(("paused", f"by {one_line(paused['by'])} since {paused['at']}{why}"))
     if running := progress.get("running"):
         left = running.get("seconds_left")
         tasks = f", {running['tasks_done']:,} of {running['tasks']:,} tasks" if running.get("tasks") else ""

@@ -118,6 +118,33 @@ def test_a_batch_is_being_written_until_its_function_ends() -> None:
     assert not batches.is_writing
 
 
+def test_no_batch_begins_while_a_request_waits() -> None:
+    waits = [False]
+    batches = MicroBatches(threading.Event(), interrupts=lambda: waits[0])
+    guarded = batches.guarded(lambda batch, batch_id: BatchResult(batch_id, rows=1, replayed=False))
+    guarded(cast("Any", None), 0)
+    waits[0] = True
+    with pytest.raises(StopRequested):
+        guarded(cast("Any", None), 1)
+    assert [result.batch_id for result in batches.landed] == [0]
+
+
+def test_a_query_does_not_end_before_its_last_batch_is_logged() -> None:
+    """Batch 0 is reported, and batch 1 written: ended now, Spark's log would lack batch 1, and it would be repeated."""
+    batches = MicroBatches(threading.Event(), interrupts=lambda: True)
+    batches.landed = [BatchResult(number, rows=1, replayed=False) for number in range(2)]
+    query = Query(batches=2, turns=9)
+    query.status = {"isTriggerActive": True}
+    has_ended = watch(
+        cast("Any", query),
+        batches,
+        on_batch=lambda progress: None,
+        observer=cast("QueryObserver", Observer([0], [], [1])),
+    )
+    assert not has_ended
+    assert query.stopped_at == 6
+
+
 def test_reasons_are_kept_of_the_newest_batches_alone() -> None:
     batches = MicroBatches(threading.Event())
     reasons = (Reason("age: not a number", 3, "x" * 2000),)

@@ -1,0 +1,49 @@
+"""Guards of what operators request of a running feed: nothing is written meanwhile, lost or repeated by it."""
+
+from __future__ import annotations
+
+from tools.guards.guard import python
+
+WATCH = "tests/unit/feed/test_run.py::test_"
+STEERING = "tests/unit/feed/test_steering.py::test_"
+PAUSES = "tests/unit/operations/test_control.py::test_"
+FEED = "tests/integration/test_control.py::test_"
+
+IN_A_PAUSE = (
+    python(
+        "pause: no batch begins once the query has to end",
+        "feed/run",
+        "if self.end:\n                    raise StopRequested",
+        "if False:\n                    raise StopRequested",
+        f"{WATCH}a_batch_is_being_written_until_its_function_ends",
+        f"{WATCH}no_batch_begins_while_a_request_waits",
+    ),
+    python(
+        "pause: a batch that Spark has not logged is not cut from its log",
+        "feed/run",
+        "is_logged = not batches.landed or batches.landed[-1].batch_id <= newest",
+        "is_logged = True",
+        f"{WATCH}a_query_does_not_end_before_its_last_batch_is_logged",
+    ),
+    python(
+        "pause: a resume decides as a start does",
+        "feed/streaming",
+        'if outcome == "resumed":',
+        "if False:",
+        f"{FEED}a_topic_that_was_recreated_during_a_pause_is_not_read_on",
+    ),
+    python(
+        "pause: the next start knows of it",
+        "feed/steering",
+        "lambda: self._store.write(request.pause)",
+        "lambda: None",
+        f"{STEERING}a_stop_ends_a_paused_run_at_once_and_the_pause_stays",
+    ),
+    python(
+        "pause: one that cannot be read is a pause",
+        "ledger/pauses",
+        'return Pause(reason=UNREADABLE, by="unknown", at=0.0)',
+        'raise ValueError("unreadable")',
+        f"{PAUSES}a_pause_that_cannot_be_read_is_a_pause_too",
+    ),
+)
