@@ -31,7 +31,7 @@ from lakefeed.feed.multi_table.scheduler import run_multi_table
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.feed.streaming import BatchSummary, run_bounded, run_stream
-from lakefeed.monitor.control import Request
+from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
@@ -254,7 +254,7 @@ class Pipeline:
         if self.config.dead_letters is None or self.config.sinks or self.config.sink.refusal("replay") is not None:
             return
 
-        def perform(request: Request) -> str:
+        def perform(request: ActionRequest) -> str:
             own = copy_of(spark)
             activate(own)
             # Where each topic has a table of its own, of those that have letters: one without may have no table yet.

@@ -35,7 +35,7 @@ reason_option = click.option("--reason", default="", help="Why; it is shown and 
 
 
 @dataclass(frozen=True)
-class Target:
+class FeedTarget:
     """A feed by its name, or by its pipeline file; ``running`` is None if no driver of it is known here."""
 
     name: str
@@ -51,7 +51,7 @@ class Target:
         return self.running
 
 
-def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None) -> Target:
+def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None) -> FeedTarget:
     """Find the feed that is meant, and its driver.
 
     Raises:
@@ -69,12 +69,12 @@ def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: P
     name = pipeline.config.name if pipeline is not None else target
     if url is not None:
         [server] = servers_of((url,), token_file)
-        return Target(name, pipeline, RunningFeed(name, FeedServer(server.url, server.token, ANSWER_SECONDS)))
+        return FeedTarget(name, pipeline, RunningFeed(name, FeedServer(server.url, server.token, ANSWER_SECONDS)))
     if token_file is not None:
         raise click.UsageError("--token-file belongs to --url")
     if pipeline is not None:
-        return Target(name, pipeline, running_feed(pipeline.config))
-    return Target(name, None, running_feed_named(name))
+        return FeedTarget(name, pipeline, running_feed(pipeline.config))
+    return FeedTarget(name, None, running_feed_named(name))
 
 
 @click.command()
@@ -176,7 +176,7 @@ def change(
     )
 
 
-def _ask(found: Target, action: str, *, wait: bool, then: str, **values: Any) -> None:
+def _ask(found: FeedTarget, action: str, *, wait: bool, then: str, **values: Any) -> None:
     running = found.require_running()
     event = running.request(action, **values)
     done = running.wait_for(action, event) if wait else None
@@ -188,5 +188,5 @@ def _ask(found: Target, action: str, *, wait: bool, then: str, **values: Any) ->
     )
 
 
-def _emit(found: Target, action: str, document: Mapping[str, Any], text: str) -> None:
+def _emit(found: FeedTarget, action: str, document: Mapping[str, Any], text: str) -> None:
     emit({"feed": found.name, "action": action, **document}, f"{found.name}: {text}")

@@ -21,7 +21,7 @@ from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
-from lakefeed.monitor.control import Request
+from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def upkeep_beside_feed(
                 ignored=(ResourceMissing, TableBusy),
             )
 
-    def run_now(request: Request) -> str:
+    def run_now(request: ActionRequest) -> str:
         chosen = settings or Upkeep()
         done = [look_after(table, spark, connections, chosen, stop) for table in tables()]
         return "; ".join(done) or "there is no table yet"

@@ -17,7 +17,7 @@ from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import ConfigError, FeedPaused, LakefeedError
 from lakefeed.feed.run import POLL_SECONDS, RunOptions, StopRequested
 from lakefeed.ledger.pauses import PauseStore
-from lakefeed.monitor.control import Action, Request
+from lakefeed.monitor.control import Action, ActionRequest
 from lakefeed.monitor.model import Pause
 
 AT_THE_START = "by the option --resume of its start"
@@ -42,7 +42,7 @@ class Steering:
         options: RunOptions,
         store: PauseStore,
         *,
-        change: Callable[[Request], None] = lambda request: None,
+        change: Callable[[ActionRequest], None] = lambda request: None,
         refusals: Mapping[Action, str] | None = None,
     ) -> None:
         self._config, self._options, self._store, self._change = config, options, store, change
@@ -108,7 +108,7 @@ class Steering:
             self._options.monitor.tick()
             self._control.wait(POLL_SECONDS)
 
-    def _carry_out(self, request: Request) -> None:
+    def _carry_out(self, request: ActionRequest) -> None:
         if request.action == "pause":
             note = self._keep(lambda: self._store.write(request.pause), "is not known to the next start")
             self._hold(request.pause, note=note)
@@ -136,7 +136,7 @@ class Steering:
             return f"the pause {consequence}: {why.what if isinstance(why, LakefeedError) else type(why).__name__}"
         return ""
 
-    def _check(self, request: Request) -> None:
+    def _check(self, request: ActionRequest) -> None:
         """Refuse a change that this feed does not have."""
         source, most = self._config.source, request.max_records_per_batch
         if request.trigger is not None and self._ends_by_itself:

@@ -40,7 +40,7 @@ from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
 from lakefeed.messages.readable import ReadableResult, counted
-from lakefeed.monitor.control import Request
+from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
@@ -176,7 +176,7 @@ class StreamRun:
                 self.options.monitor.restarted(why)
                 self.options.on_note(why)
 
-    def change(self, request: Request) -> None:
+    def change(self, request: ActionRequest) -> None:
         """Take over the trigger and the size of batches for the next query of this run."""
         self.trigger = request.trigger or self.trigger
         if (most := request.max_records_per_batch) is not None:

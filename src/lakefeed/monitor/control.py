@@ -32,7 +32,7 @@ ENDED = "the run has ended"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ActionRequest:
     """A request that fits the feed, and waits for the driver."""
 
     action: Action
@@ -82,13 +82,13 @@ class FeedControl:
     ) -> None:
         self._events, self._show, self._clock = events, show, clock
         self._changed = threading.Condition()
-        self._queue: deque[Request] = deque()
+        self._queue: deque[ActionRequest] = deque()
         self._pause: Pause | None = None
         self._stop: threading.Event | None = None
         self._stops = self._ended = False
         self._refusals: Mapping[Action, str] = {}
-        self._check: Callable[[Request], None] = lambda request: None
-        self._beside: dict[Beside, Callable[[Request], str]] = {}
+        self._check: Callable[[ActionRequest], None] = lambda request: None
+        self._beside: dict[Beside, Callable[[ActionRequest], str]] = {}
         self._at_work: set[Beside] = set()
 
     @property
@@ -111,7 +111,7 @@ class FeedControl:
         Raises:
             ConfigError: the action does not fit the feed, or its state, or its values are wrong.
         """
-        request = Request(
+        request = ActionRequest(
             action=_action(action),
             by=_text(by, "by", most=LONGEST_NAME),
             at=self._clock(),
@@ -140,7 +140,7 @@ class FeedControl:
         stop: threading.Event,
         *,
         refusals: Mapping[Action, str] | None = None,
-        check: Callable[[Request], None] = lambda request: None,
+        check: Callable[[ActionRequest], None] = lambda request: None,
     ) -> None:
         """Accept requests from now on.
 
@@ -154,7 +154,7 @@ class FeedControl:
             if self._stops:
                 stop.set()
 
-    def offer(self, action: Beside, perform: Callable[[Request], str]) -> None:
+    def offer(self, action: Beside, perform: Callable[[ActionRequest], str]) -> None:
         """Carry out such requests by this, each in a thread of its own; it returns what has become of it."""
         with self._changed:
             self._beside[action] = perform
@@ -170,7 +170,7 @@ class FeedControl:
         """Check that a request waits for the end of the query's current batch."""
         return bool(self._queue)
 
-    def take(self) -> Request | None:
+    def take(self) -> ActionRequest | None:
         """Return the oldest request that waits; None without any."""
         with self._changed:
             return self._queue.popleft() if self._queue else None
@@ -200,12 +200,12 @@ class FeedControl:
         why = f": {reason}" if reason else ""
         self._events.add("resumed", f"resumed by {by}{why}" + (f"; {note}" if note else ""), by=by, reason=reason)
 
-    def changed(self, request: Request) -> None:
+    def changed(self, request: ActionRequest) -> None:
         """Note that a change is in force."""
         settings = ", ".join(f"{name} = {value}" for name, value in request.changes.items())
         self._events.add("changed", f"{settings}, until the run ends", by=request.by, **request.changes)
 
-    def _accept(self, request: Request) -> None:
+    def _accept(self, request: ActionRequest) -> None:
         if request.action == "stop":
             self._stops = True
             if self._stop is not None:
@@ -217,7 +217,7 @@ class FeedControl:
         else:
             self._queue.append(request)
 
-    def _perform(self, action: Beside, request: Request) -> None:
+    def _perform(self, action: Beside, request: ActionRequest) -> None:
         try:
             message = self._beside[action](request)
             self._events.add("note", f"{action}: {message}", action=action, by=request.by)
@@ -244,7 +244,7 @@ class FeedControl:
             return STARTS
         return f"this feed has no {action}" if action in BESIDE and action not in self._beside else None
 
-    def _require_fit(self, request: Request) -> None:
+    def _require_fit(self, request: ActionRequest) -> None:
         if (refusal := self._refusal(request.action)) is not None:
             raise ConfigError(refusal, where=request.action)
         waiting = [asked for asked in self._queue if asked.action in ("pause", "resume")]
@@ -274,7 +274,7 @@ def _text(value: str, name: str, *, most: int) -> str:
     return one_line(value, most=most * 2)
 
 
-def _require_values(request: Request) -> None:
+def _require_values(request: ActionRequest) -> None:
     """Refuse values that the action does not have, or that cannot be."""
     if request.action != "change":
         if request.changes:

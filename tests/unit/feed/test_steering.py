@@ -12,7 +12,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, FeedPaused
 from lakefeed.feed.run import RunOptions, StopRequested
 from lakefeed.feed.steering import Steering, with_batches_of
-from lakefeed.monitor.control import Request
+from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import Pause
 
@@ -231,4 +231,4 @@ def test_the_size_of_batches_is_changed_in_a_copy() -> None:
     before = pipeline(max_records_per_batch=1000)
     assert with_batches_of(before, 7).kafka.max_records_per_batch == 7
     assert before.kafka.max_records_per_batch == 1000
-    assert isinstance(Request(action="change", by="a", at=0.0).changes, dict)
+    assert isinstance(ActionRequest(action="change", by="a", at=0.0).changes, dict)

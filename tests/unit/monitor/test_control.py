@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import ConfigError, Unreachable
-from lakefeed.monitor.control import FeedControl, Request
+from lakefeed.monitor.control import ActionRequest, FeedControl
 from lakefeed.monitor.events import EventLog
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import Pause
@@ -140,7 +140,7 @@ def test_upkeep_and_replay_run_beside_the_feed_one_at_a_time() -> None:
     control, events, _ = opened()
     begun, end = threading.Event(), threading.Event()
 
-    def perform(request: Request) -> str:
+    def perform(request: ActionRequest) -> str:
         begun.set()
         assert end.wait(10)
         return f"3 files removed for {request.by}"
@@ -165,7 +165,7 @@ def test_upkeep_and_replay_run_beside_the_feed_one_at_a_time() -> None:
 def test_what_fails_beside_the_feed_is_an_event_without_values(error: Exception, message: str) -> None:
     control, events, _ = opened()
 
-    def perform(request: Request) -> str:
+    def perform(request: ActionRequest) -> str:
         raise error
 
     control.offer("replay", perform)

@@ -34,7 +34,7 @@ from lakefeed.feed.run import RunOptions, RunSummary, StopRequested
 from lakefeed.feed.steering import Steering
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.pauses import LocalPauses
-from lakefeed.monitor.control import Request
+from lakefeed.monitor.control import ActionRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,7 +141,7 @@ class MultiTableScheduler:
                         break
                     self._options.monitor.tick()
 
-    def _change(self, request: Request) -> None:
+    def _change(self, request: ActionRequest) -> None:
         """Take over the trigger and the size of batches for the next rounds of this run."""
         if request.trigger is not None:
             self._seconds = float(seconds_of(request.trigger))
