@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,22 +13,32 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
-from lakefeed.cli.options import FILE, output_option, parts_of, topic_option
+from lakefeed.cli.options import FILE, output_option, parts_of, servers_of, token_file_option, topic_option, url_option
 from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
 from lakefeed.errors import Unreachable
 from lakefeed.messages.printable import aligned
-from lakefeed.monitor.client import ask
+from lakefeed.monitor.client import FeedServer, ask, feed_path
+from lakefeed.monitor.documents import JsonObject
 from lakefeed.monitor.drivers import DriverFile, all_drivers
+from lakefeed.monitor.model import iso
 from lakefeed.monitor.text import duration, one_line
 
 if TYPE_CHECKING:
     from lakefeed.operations.lag import Lag
     from lakefeed.operations.live_status import LiveStatus
 
+MOST_AT_ONCE = 32
+TITLES: tuple[str, ...] = (
+    "feed", "state", "driver", "up", "rate", "lag", "oldest", "last batch", "last commit", "last error"
+)  # fmt: skip
+
 
 @click.command()
 @click.argument("pipeline", type=FILE, required=False)
+@click.option("--all", "everything", is_flag=True, help="All drivers on this machine.  [default: without PIPELINE]")
+@url_option
+@token_file_option
 @topic_option
 @click.option("--partitions", is_flag=True, help="Show each partition.")
 @watch_option
@@ -34,6 +46,9 @@ if TYPE_CHECKING:
 @output_option
 def status(
     pipeline: Path | None,
+    everything: bool,
+    urls: tuple[str, ...],
+    token_file: Path | None,
     topic: str | None,
     partitions: bool,
     watch: bool,
@@ -42,14 +57,17 @@ def status(
     """Show whether PIPELINE runs, since when, by which driver, its position, rate, lag, last commit and last error.
 
     Works while the feed runs and while it does not, from any machine that reaches its table and its topics; a driver on
-    this machine is asked as well. Without PIPELINE: the drivers on this machine.
+    this machine is asked as well. Without PIPELINE: the drivers on this machine, or those of a dashboard by --url.
 
     Exit status: 0 if all feeds run, or probably do; 1 if not.
     """
     if pipeline is None:
         if topic is not None:
             raise click.UsageError("--topic belongs to a pipeline file")
-        raise Exit(show(_look_at_drivers, watch=watch, every=every))
+        servers = servers_of(urls, token_file)
+        raise Exit(show(lambda: _look_at_all(servers), watch=watch, every=every))
+    if everything or urls:
+        raise click.UsageError("--all and --url are instead of a pipeline file")
     from lakefeed.operations.live_status import identity_of, live_status
 
     declared = lakefeed.Pipeline.from_file(pipeline)
@@ -134,39 +152,87 @@ def _driver_rows(progress: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _look_at_drivers() -> Shown:
-    """Show the drivers on this machine, without asking tables or topics."""
-    documents, rows = [], [("feed", "state", "process", "up", "lag", "last batch")]
-    is_well = True
-    for driver in all_drivers():
-        state, progress = _driver_state(driver)
-        is_well = is_well and state == "running"
-        document = {"feed": driver.feed, "state": state, "host": driver.host, "pid": driver.pid, "progress": progress}
-        documents.append(document)
-        batch = (progress or {}).get("last_batch") or {}
-        up = duration(max(0.0, datetime.now(UTC).timestamp() - driver.since))
-        rows.append(
-            (
-                one_line(driver.feed),
-                state,
-                str(driver.pid),
-                up,
-                figure((progress or {}).get("lag")),
-                figure(batch.get("batch")),
-            )
-        )
-    lines: Sequence[str] = aligned(rows, left=2) if documents else ["no driver is known on this machine"]
-    return {"drivers": documents}, lines, 0 if is_well else 1
+def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
+    """Show the drivers on this machine, or the feeds of dashboards, without asking tables or topics."""
+    from lakefeed.operations.live_status import IS_WELL
+
+    asked: list[Callable[[], dict[str, Any]]] = [partial(_driver_document, driver) for driver in all_drivers()]
+    if servers:
+        found = [(server, str(listed.get("feed"))) for server in servers for listed in server.feeds()]
+        asked = [partial(_remote_document, server, feed) for server, feed in found]
+    # Each at the same time: one that hangs takes three seconds, and so do fifty.
+    with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(asked)))) as pool:
+        documents = list(pool.map(lambda ask_one: ask_one(), asked))
+    rows = [TITLES, *(_row_of(document) for document in documents)]
+    nothing = "the dashboard shows no feed" if servers else "no driver is known on this machine"
+    lines: Sequence[str] = aligned(rows, left=3) if documents else [nothing]
+    return {"drivers": documents}, lines, 0 if all(document["state"] in IS_WELL for document in documents) else 1
+
+
+def _driver_document(driver: DriverFile) -> dict[str, Any]:
+    state, progress = _driver_state(driver)
+    return _document(driver.feed, state, driver.host, driver.pid, driver.since, progress)
+
+
+def _remote_document(server: FeedServer, feed: str) -> dict[str, Any]:
+    try:
+        progress = server.get(feed_path(feed, "progress"))
+    except Unreachable:
+        return _document(feed, "no answer", None, None, None, None)
+    driver = JsonObject(progress).part("driver")
+    since = JsonObject(progress).time("started_at")
+    return _document(feed, _state_of(progress), driver.text("host"), driver.whole("pid"), since, progress)
+
+
+def _document(
+    feed: str,
+    state: str,
+    host: str | None,
+    pid: int | None,
+    since: float | None,
+    progress: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    known = progress or {}
+    copied = {name: known.get(name) for name in ("rate", "lag", "lag_seconds", "last_commit_at", "last_error")}
+    batch = JsonObject(known).part("last_batch").whole("batch")
+    who = {"feed": feed, "state": state, "host": host, "pid": pid, "since": iso(since)}
+    return {**who, **copied, "last_batch": batch, "progress": progress}
+
+
+def _row_of(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a feed; what a dashboard says may be anything."""
+    found, now = JsonObject(document), datetime.now(UTC).timestamp()
+
+    def age(at: float | None) -> str:
+        return "-" if at is None else duration(max(0.0, now - at))
+
+    rate, oldest, pid = found.number("rate"), found.number("lag_seconds"), found.whole("pid")
+    return (
+        one_line(found.text("feed")),
+        found.text("state"),
+        "-" if pid is None else f"{pid} on {one_line(found.text('host'))}",
+        age(found.time("since")),
+        "-" if rate is None else f"{rate:,.0f}/s",
+        figure(found.whole("lag")),
+        "-" if oldest is None else duration(oldest),
+        figure(found.whole("last_batch")),
+        age(found.time("last_commit_at")),
+        one_line(found.part("last_error").text("what"), most=80) or "-",
+    )
 
 
 def _driver_state(driver: DriverFile) -> tuple[str, Mapping[str, Any] | None]:
     if not driver.is_running:
         return "killed", None
     if driver.url is None or driver.token is None:
-        return "running", None
+        return "probably running", None
     try:
         progress = ask(driver.url, driver.token)
     except Unreachable:
         return "hangs", None
-    state = str(progress.get("state"))
-    return "hangs" if progress.get("hangs") else state if state in ("failed", "ended") else "running", progress
+    return _state_of(progress), progress
+
+
+def _state_of(progress: Mapping[str, Any]) -> str:
+    state = progress.get("state")
+    return "hangs" if progress.get("hangs") else str(state) if state in ("failed", "ended") else "running"

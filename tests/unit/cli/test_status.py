@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -161,6 +162,45 @@ def test_without_a_file_the_drivers_of_this_machine_are_shown(tmp_path: Path, mo
         assert "41" in CliRunner().invoke(root, ["status"]).output
         monitor.ended(ValueError())
         assert CliRunner().invoke(root, ["status"]).exit_code == 1
+
+
+def test_the_feeds_of_a_dashboard_are_shown_to_those_who_have_its_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also to those on another machine: nothing is read of the drivers' files."""
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
+    monitor = FeedMonitor(HOSTILE)
+    monitor.begin(sink="", fence=None)
+    monitor.finish(FinishedBatch(batch_id=41, finished_at=time.time(), seconds=1.0, records=500))
+    monitor.failed(Unreachable("it broke", where="here"))
+    with serve(OwnFeed(monitor), port=0) as endpoint:
+        url = ["--url", str(endpoint.url), "--output", "json"]
+        for command in ("status", "top"):
+            refused = CliRunner().invoke(root, [command, *url])
+            assert isinstance(refused.exception, ConfigError)
+            assert "requires a valid token" in refused.exception.what
+        token = tmp_path / "token"
+        token.write_text(f"{endpoint.token}\n")
+        url += ["--token-file", str(token)]
+        shown = CliRunner().invoke(root, ["status", "--all", *url])
+        [driver] = json.loads(shown.output)["drivers"]
+        assert (shown.exit_code, driver["state"], driver["last_batch"]) == (0, "running", 41)
+        assert driver["last_error"]["what"] == "it broke"
+        shown = CliRunner().invoke(root, ["top", *url])
+        [feed] = json.loads(shown.output)["feeds"]
+        assert (shown.exit_code, feed["state"], feed["batch"], len(feed["points"])) == (0, "waiting", 41, 1)
+        assert feed["last_error"] == "it broke (here)"
+        text = CliRunner().invoke(root, ["status", *url[:2], "--token-file", str(token)]).output
+        assert all(line.isprintable() for line in text.splitlines())
+    gone = CliRunner().invoke(root, ["top", *url])
+    assert (gone.exit_code, json.loads(gone.output)["feeds"][0]["state"]) == (1, "no answer")
+
+
+@pytest.mark.parametrize("arguments", [["--all"], ["--url", "http://127.0.0.1:1"]])
+def test_all_drivers_are_not_those_of_a_file(arguments: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(PIPELINE)
+    assert CliRunner().invoke(root, ["status", str(file), *arguments]).exit_code == 2
 
 
 def test_a_driver_of_another_machine_is_not_shown_as_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
