@@ -38,6 +38,8 @@ VARIABLES = {
     "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/T0/B0/not-a-secret",
     **dict.fromkeys(("ALERTMANAGER_AUTHORIZATION", "SMTP_PASSWORD", "PAGER_TOKEN"), "not-a-secret"),
 }
+HASH = "$argon2id$v=19$m=65536,t=3,p=4$SpI29fPNBr5AkxTMZs/+xw$WNXGRSegRe3qSnkEKsZBCBKmbZJJ0K3KQfOB9wVx3tQ"
+VARIABLES |= {"ANNA_HASH": HASH, "VIC_HASH": HASH, "PROMETHEUS_TOKEN": "not-a-secret-of-twenty-letters"}
 # What a fragment stands in. A block that it shows itself takes the place of the one here.
 AROUND: dict[str, Any] = {
     "name": "trips",

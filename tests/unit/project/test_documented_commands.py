@@ -100,6 +100,8 @@ def _parse(command: click.Command, words: list[str]) -> None:
     context = command.make_context(command.name or "", list(words), resilient_parsing=False)
     if isinstance(command, click.Group):
         rest = [*context._protected_args, *context.args]
+        if command.invoke_without_command and not rest:
+            return
         _, inner, remaining = command.resolve_command(context, rest)
         assert inner is not None
         _parse(inner, remaining)
