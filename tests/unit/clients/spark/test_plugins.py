@@ -1,0 +1,14 @@
+"""The plugins of a session."""
+
+from __future__ import annotations
+
+from lakefeed.clients.spark.session import settings, with_own
+
+OWN = ["io.lakefeed.s3.MeterPlugin", "io.lakefeed.metrics.FeedMetrics"]
+
+
+def test_a_users_plugins_stand_behind_lakefeeds() -> None:
+    requested = settings(master="spark://nowhere:7077")
+    assert requested["spark.plugins"].split(",") == OWN
+    whole = with_own(requested, {"spark.plugins": "org.example.Mine"})
+    assert whole["spark.plugins"].split(",") == [*OWN, "org.example.Mine"]
