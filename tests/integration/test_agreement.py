@@ -1,4 +1,4 @@
-"""Every view of a feed says the same: the driver's endpoint, lag, Kafka's own tools, the ledger and the table."""
+"""Every view of a feed says the same: dashboard, metrics, lag, Kafka's own tools, the ledger and the table."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ import pytest
 
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.ledger.outcomes import Counts
-from lakefeed.monitor.client import ask
 from lakefeed.monitor.drivers import DriverFile, read
 from tests.support.agreement import (
     Position,
+    Positions,
     of_kafkas_tool,
     of_lag_command,
     of_ledger,
+    of_metrics,
     of_progress,
     rows_by_partition,
 )
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 from tests.support.kafka_tools import begin_group, describe_group, lag_by_kafkatop, unpacked_kcat
+from tests.support.pages import answer
 
 POISON = b"not json"
 
@@ -42,12 +44,19 @@ def records(count: int, *, first: int = 0) -> list[bytes]:
 
 
 @contextmanager
-def driver(path: Path, environment: Mapping[str, str], log: Path) -> Iterator[Callable[..., dict[str, Any]]]:
-    """A driver in a process of its own; yields what asks its endpoint for a path."""
+def driver(path: Path, environment: Mapping[str, str], log: Path) -> Iterator[Callable[[str], str]]:
+    """A driver in a process of its own; yields what asks it for a path."""
     running = Running(["run", path, "--log-format", "json"], environment, log)
     try:
         running.wait_until_it_says('"event":"batch"')
-        yield lambda where="/progress": ask(*address(environment), where)
+        url, token = address(environment)
+
+        def ask(path: str) -> str:
+            status, text = answer(url + path, headers={"Authorization": f"Bearer {token}"})
+            assert status == 200, text
+            return text
+
+        yield ask
         assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
     finally:
         if running.process.poll() is None:
@@ -100,32 +109,63 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
     at_rest = {first: Position(307, 307), second: Position(46, 46)}
     expected = {first: Counts(307, 7, 30), second: Counts(46, 1, 9)}
 
-    with driver(path, environment, tmp_path / "log") as ask_driver:
-        until(lambda: ask_driver()["totals"]["records"] == 353 and ask_driver()["state"] == "waiting")
-        progress = ask_driver()
-        assert of_progress(progress) == at_rest
-        assert of_lag_command(feed, str(path)) == at_rest
-        assert of_lag_command(feed, str(path), "--group", group) == at_rest
-        assert of_kafkas_tool(feed, group) == at_rest
+    with driver(path, environment, tmp_path / "log") as ask:
+        own = f"/api/feeds/{feed.name}"
+
+        def progress() -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(ask(f"{own}/progress"))
+            return found
+
+        def all_agree(expected: Positions) -> None:
+            """Dashboard, endpoint, metrics, lag of feed and group, Kafka's tool."""
+            assert of_progress(progress()) == of_progress(json.loads(ask("/progress"))) == expected
+            [row] = json.loads(ask("/api/feeds"))["feeds"]
+            assert row["lag"] == sum(position.lag for position in expected.values())
+            assert of_metrics(ask("/metrics"), feed)[0] == expected
+            assert of_lag_command(feed, str(path)) == expected
+            assert of_lag_command(feed, str(path), "--group", group) == expected
+            assert of_kafkas_tool(feed, group) == expected
+
+        until(lambda: progress()["totals"]["records"] == 353 and progress()["state"] == "waiting")
+        all_agree(at_rest)
         ends, counts = of_ledger(pipeline)
         assert ends == {key: position.committed for key, position in at_rest.items()}
         assert counts == expected
         assert rows_by_partition(feed) == {key: count.rows for key, count in expected.items()}
         assert rows_by_partition(feed, letters) == {key: count.dead_letters for key, count in expected.items()}
         total = expected[first] + expected[second]
-        assert progress["totals"] == {
-            **progress["totals"],
-            "records": total.records,
-            "rows": total.rows,
-            "dead_letters": total.dead_letters,
-            "skipped": total.skipped,
+        totals = progress()["totals"]
+        assert (totals["records"], totals["rows"]) == (total.records, total.rows)
+        assert (totals["dead_letters"], totals["skipped"]) == (total.dead_letters, total.skipped)
+        points = json.loads(ask(f"{own}/history?since=0&most=2000"))["points"]
+        _, metrics = of_metrics(ask("/metrics"), feed)
+        names = {
+            "batches": "lakefeed_batches_total",
+            "records": "lakefeed_records_read_total",
+            "rows": "lakefeed_rows_written_total",
+            "dead_letters": "lakefeed_dead_letters_total",
+            "skipped": "lakefeed_records_skipped_total",
         }
-        points = ask_driver("/history?since=0&most=2000")["points"]
-        for name in ("batches", "records", "rows", "dead_letters", "skipped", "requests"):
-            assert sum(point[name] for point in points) == progress["totals"][name]
+        for name, metric in names.items():
+            assert sum(point[name] for point in points) == totals[name] == metrics[metric]
+
+        done = lakefeed("pause", feed.name, "--wait", "--reason", "a test", environment=environment)
+        assert done.returncode == 0, done.stderr
+        feed.send(records(9), partition=0)
+        paused = {first: Position(307, 316), second: Position(46, 46)}
+        until(lambda: of_progress(progress()) == paused)
+        all_agree(paused)
+        assert of_ledger(pipeline) == (ends, counts)
+        assert progress()["paused"]["reason"] == "a test"
+        done = lakefeed("resume", feed.name, environment=environment)
+        assert done.returncode == 0, done.stderr
+        caught_up = {first: Position(316, 316), second: Position(46, 46)}
+        until(lambda: of_progress(progress()) == caught_up)
+        all_agree(caught_up)
+        ends, counts = of_ledger(pipeline)
 
     feed.send([*records(20), POISON], partition=1)
-    behind = {first: Position(307, 307), second: Position(46, 67)}
+    behind = {first: Position(316, 316), second: Position(46, 67)}
     assert of_lag_command(feed, str(path)) == behind
     assert of_lag_command(feed, str(path), "--group", group) == behind
     assert of_kafkas_tool(feed, group) == behind

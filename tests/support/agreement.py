@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.ledger.outcomes import Counts
 from lakefeed.offsets.ranges import Partition
@@ -41,6 +43,29 @@ def of_progress(document: Mapping[str, Any]) -> Positions:
         found[part["topic"], part["partition"]] = position
     assert document["lag"] == sum(position.lag for position in found.values())
     return found
+
+
+def of_metrics(text: str, feed: Feed) -> tuple[Positions, dict[str, float]]:
+    """``/metrics``, read by Prometheus' own parser: the positions, and the values without further labels by name."""
+    committed: dict[Partition, int] = {}
+    ends: dict[Partition, int] = {}
+    lags: dict[Partition, int] = {}
+    parts = {
+        "lakefeed_partition_committed_offset": committed,
+        "lakefeed_partition_end_offset": ends,
+        "lakefeed_partition_lag_offsets": lags,
+    }
+    values: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            assert sample.labels.get("feed") == feed.name, sample
+            if sample.name in parts:
+                parts[sample.name][sample.labels["topic"], int(sample.labels["partition"])] = int(sample.value)
+            elif set(sample.labels) == {"feed"}:
+                values[sample.name] = sample.value
+    found = {key: Position(committed[key], ends[key]) for key in committed}
+    assert {key: position.lag for key, position in found.items()} == lags
+    return found, values
 
 
 def of_lag_command(feed: Feed, *arguments: str) -> Positions:

@@ -16,6 +16,7 @@ from lakefeed.operations.lineage.events import LineageRun
 from lakefeed.operations.lineage.follower import reporting
 from lakefeed.operations.live_status import own_path
 from lakefeed.operations.metrics import pushing_metrics
+from lakefeed.operations.paused_lag import observing_ends
 from lakefeed.operations.runs import local_runs
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def following(
             run = LineageRun(config=config, connections=connections, lineage=config.lineage, stays=stays)
             stack.enter_context(reporting(run, monitor))
         stack.enter_context(tracing(local_runs(config), monitor))
+        stack.enter_context(observing_ends(config, monitor))
         stack.enter_context(notifying(config.notify, monitor, memory=own_path("notify", config)))
         stack.enter_context(pushing_metrics(config, monitor, spark))
         yield

@@ -1,0 +1,71 @@
+"""The lag of a paused feed, whose broker answers or not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import Unreachable
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.offsets.ranges import OffsetRange, Partition
+from lakefeed.operations.paused_lag import observing_ends
+
+CONFIG = PipelineConfig.model_validate(
+    {
+        "name": "taxi",
+        "source": {"kafka": {"bootstrap_servers": "b:9092", "topics": ["trips"]}},
+        "decode": {"json": {"schema_ddl": "id BIGINT"}},
+        "sink": "memory",
+    }
+)
+
+
+def until(look: Any) -> None:
+    end = time.monotonic() + 10
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_only_a_paused_feed_is_looked_at() -> None:
+    monitor, asked, answers = FeedMonitor("taxi"), threading.Event(), [10, 25]
+
+    def ends() -> Mapping[Partition, int]:
+        asked.set()
+        if len(answers) == 1:
+            answers.insert(0, 25)
+            raise Unreachable("the broker does not answer")
+        return {("trips", 0): answers.pop(0)}
+
+    monitor.begin(sink="memory", fence=None, position=[OffsetRange("trips", 0, 0, 10)])
+    monitor.control.open(threading.Event())
+    with observing_ends(CONFIG, monitor, ends=ends, every=0.01):
+        assert not asked.wait(0.2)
+        monitor.control.request("pause", by="test", reason="a test")
+        request = monitor.control.take()
+        assert request is not None
+        monitor.control.paused(request.pause)
+        # After an answer, one that failed, and another answer.
+        until(lambda: monitor.snapshot().lag == 15)
+
+
+def test_a_broker_that_hangs_does_not_delay_the_end() -> None:
+    monitor, hang = FeedMonitor("taxi"), threading.Event()
+
+    def ends() -> Mapping[Partition, int]:
+        hang.wait(30)
+        return {}
+
+    monitor.control.open(threading.Event())
+    monitor.control.request("pause", by="test", reason="a test")
+    request = monitor.control.take()
+    assert request is not None
+    monitor.control.paused(request.pause)
+    began = time.monotonic()
+    with observing_ends(CONFIG, monitor, ends=ends, every=0.01):
+        time.sleep(0.1)
+    assert time.monotonic() - began < 5
+    hang.set()
