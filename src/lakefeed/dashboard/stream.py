@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -193,7 +194,8 @@ class Hub:
         found += [] if is_first else _events(run, events)
         newest = (progress.get("last_batch") or {}).get("finished_at")
         if newest is not None and newest != seen.batch:
-            batches = (await self._workers.read(view.history, since=0.0, most=1))["batches"]
+            # Of now on: the points of a day are not needed, and would cost more than all the rest.
+            batches = (await self._workers.read(view.history, since=time.time(), most=1))["batches"]
             new = (
                 []
                 if is_first

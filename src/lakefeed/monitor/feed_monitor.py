@@ -315,7 +315,7 @@ class FeedMonitor:
     def points(self, *, since: float = 0.0, most: int = 500) -> list[Point]:
         """Return the history as points: see ``points_of``."""
         with self._lock:
-            blocks = self.history.blocks()
+            blocks = self.history.blocks(since=since)
         return points_of(blocks, since=since, most=most)
 
     def batches(self) -> tuple[FinishedBatch, ...]:

@@ -113,9 +113,10 @@ class BatchHistory:
         while len(self._blocks) > self._most_blocks or (self._blocks and self._blocks[0]["at"][-1] < oldest):
             self._blocks.popleft()
 
-    def blocks(self) -> list[Block]:
-        """Return a copy of the rows for ``points_of``: 12 MB at most, in milliseconds."""
-        return [{name: column[:] for name, column in block.items()} for block in self._blocks]
+    def blocks(self, *, since: float = 0.0) -> list[Block]:
+        """Return a copy of the rows since a time, and some before, for ``points_of``: 12 MB at most."""
+        found = [block for block in self._blocks if block["at"][-1] >= since]
+        return [{name: column[:] for name, column in block.items()} for block in found]
 
     def rate(self, seconds: float, *, now: float) -> float | None:
         """Return the records a second over the last seconds, with the time between batches; None without a batch."""

@@ -85,13 +85,8 @@ class LineageFollower:
         self._send(self._event(end_of(self._monitor.snapshot()) or "ABORT"))
 
     def _event(self, kind: Any) -> dict[str, Any]:
-        points = self._monitor.points(most=1)
-        return self._run.event(
-            kind,
-            self._monitor.snapshot(),
-            columns=self._monitor.columns,
-            bytes_out=points[0].bytes_out if points else None,
-        )
+        progress, counters = self._monitor.counted()
+        return self._run.event(kind, progress, columns=self._monitor.columns, bytes_out=counters.bytes_out or None)
 
     def _send_start(self) -> bool:
         if self._start is not None and self._send(self._start):
