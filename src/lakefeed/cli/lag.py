@@ -45,6 +45,9 @@ def lag(
     """
     if pipeline is None and group is None:
         raise click.UsageError("name a pipeline file, or a consumer group by --group")
+    if group is not None and not group.strip():
+        # Kafka's client ends the process at a group without a name.
+        raise click.UsageError("--group has no name")
     if pipeline is not None and bootstrap_servers is not None:
         raise click.UsageError("--bootstrap-servers is for --group without a pipeline file")
     from lakefeed.config.base import validated

@@ -145,7 +145,9 @@ def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None =
     cluster = Topics(source.bootstrap_servers, options=dict(source.options))
     descriptions = cluster.describe_all(topics if topics is not None else sorted({name for name, _ in position}))
     if missing := [name for name in topics or () if name not in descriptions]:
-        raise ResourceMissing(f"there is no topic {missing[0]}", where=source.bootstrap_servers)
+        near = difflib.get_close_matches(missing[0], cluster.list(), n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "lakefeed topics list shows them all"
+        raise ResourceMissing(f"there is no topic {missing[0]}", where=source.bootstrap_servers, hint=hint)
     if not position:
         near = difflib.get_close_matches(group, group_names(source), n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "lakefeed lag pipeline.yaml shows a feed's"
