@@ -61,7 +61,8 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 
     def request(number: int, frame: FrameType | None) -> None:
         _note(number)
-        if stop.is_set():
+        # Not whether ``stop`` is set: an operator's request sets it too, and Ctrl-C must still end at once.
+        if speaking:
             return
         stop.set()
         signal.signal(signal.SIGINT, _interrupt)

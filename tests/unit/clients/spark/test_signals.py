@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lakefeed.clients.spark.signals import stop_on_signals
 from tests.support.cli import COMMAND
 
 PIPELINE = """
@@ -66,3 +67,13 @@ def test_a_signal_during_the_start_ends_with_status_0(
     status, said = ended_by(number, command, str(file))
     assert status == 0, said
     assert said.strip() == "stopped at the start: nothing was read or written"
+
+
+def test_a_second_ctrl_c_ends_a_run_at_once_that_a_request_has_stopped() -> None:
+    said: list[str] = []
+    with stop_on_signals(said.append) as stop:
+        stop.set()
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert said == ["stopping after the current batch; Ctrl-C again stops at once"]
