@@ -13,7 +13,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm page demo examples bench test test-jvm test-unit test-full test-all faults mutants audit lint docs clean
+.PHONY: help setup jvm page demo examples bench test test-jvm test-unit test-full test-all faults mutants audit lint docs screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -75,6 +75,9 @@ lint: setup ## formatting, style, layers, words, types
 
 docs: setup ## regenerate the references in docs/
 	$(BIN)/python tools/generate_docs.py
+
+screenshots: setup ## take the pictures of the dashboard again, in a real browser
+	LAKEFEED_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/browser/test_screenshots.py
 
 clean: ## remove what was built; the per-user cache stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR) $(VENDOR)

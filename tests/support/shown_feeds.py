@@ -298,3 +298,9 @@ def fifty_feeds() -> list[ShownFeed]:
     feeds[3].monitor.control.paused(Pause("the table is repaired", "anna", time.time() - 300))
     feeds[9].monitor.ended(Unreachable("no broker answers", where="kafka-1:9092", hint="check the network"))
     return feeds
+
+
+def calm_feeds() -> list[ShownFeed]:
+    """Return feeds for pictures: 12, of which one is paused and one has failed."""
+    feeds = fifty_feeds()
+    return [*feeds[:5], *feeds[6:13]]
