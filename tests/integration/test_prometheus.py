@@ -20,7 +20,7 @@ from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics import files
 from lakefeed.monitor.metrics.exposition import merged_text, metrics_text
-from lakefeed.monitor.metrics.reading import Reading
+from lakefeed.monitor.metrics.reading import FeedReading
 from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch, QueryState
 from lakefeed.offsets.ranges import OffsetRange
 from tests.support.servers.prometheus import prometheus, promtool
@@ -212,5 +212,5 @@ def test_the_text_follows_the_conventions() -> None:
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="iceberg", fence=None)
     one_batch(monitor, 0)
-    gone = merged_text([metrics_text([Reading.of(monitor)]).body], down=["gone"])
+    gone = merged_text([metrics_text([FeedReading.of(monitor)]).body], down=["gone"])
     promtool("check", "metrics", stdin=gone.body)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import lakefeed as lf
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.metrics.reading import Reading
+from lakefeed.monitor.metrics.reading import FeedReading
 from lakefeed.monitor.metrics.spark import gauge_values
 
 SINK = "spark.metrics.conf.*.sink"
@@ -56,7 +56,7 @@ def main(folder: Path, graphite: str, collector: str) -> None:
     time.sleep(2.5)
     with urllib.request.urlopen(f"{spark.sparkContext.uiWebUrl}/metrics/prometheus/", timeout=30) as answer:
         servlet = answer.read().decode()
-    document = {"model": gauge_values(Reading.of(monitor)), "servlet": servlet}
+    document = {"model": gauge_values(FeedReading.of(monitor)), "servlet": servlet}
     (folder / "found.json").write_text(json.dumps(document))
     spark.stop()
 

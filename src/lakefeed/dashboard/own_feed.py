@@ -9,7 +9,7 @@ from lakefeed.dashboard.feeds import Actor, Detail, Document, FeedView, Refused,
 from lakefeed.errors import LakefeedError, UserError
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.exposition import MetricsText, metrics_text
-from lakefeed.monitor.metrics.reading import MetricSettings, Reading
+from lakefeed.monitor.metrics.reading import FeedReading, MetricSettings
 
 SETTINGS = ("reason", "trigger", "max_records_per_batch")
 
@@ -80,10 +80,10 @@ class OwnFeed:
             raise Refused(409, error.what, error.hint) from None
 
     def metrics(self, *, accept: str) -> MetricsText:
-        return metrics_text([Reading.of(self._monitor, self._settings)], accept=accept)
+        return metrics_text([FeedReading.of(self._monitor, self._settings)], accept=accept)
 
     def health(self) -> tuple[bool, Document]:
-        found = Reading.of(self._monitor, self._settings).health
+        found = FeedReading.of(self._monitor, self._settings).health
         return found.is_well, found.as_dict()
 
     def note(self, message: str, **details: Any) -> None:

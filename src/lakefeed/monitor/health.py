@@ -11,7 +11,7 @@ from lakefeed.monitor.model import FeedProgress
 
 
 @dataclass(frozen=True, kw_only=True)
-class Health:
+class FeedHealth:
     """The health of a feed.
 
     Attributes:
@@ -47,14 +47,14 @@ class Health:
         }
 
 
-def health_of(progress: FeedProgress, *, no_commit_seconds: float | None = None) -> Health:
+def health_of(progress: FeedProgress, *, no_commit_seconds: float | None = None) -> FeedHealth:
     """Return the health of a feed.
 
     Args:
         no_commit_seconds: a feed has stalled after so long without a commit while records wait; None for never.
     """
     live = not progress.hangs and progress.state != "failed"
-    return Health(
+    return FeedHealth(
         live=live,
         ready=live and progress.state not in ("starting", "ended"),
         stalled=no_commit_seconds is not None and seconds_stalled(progress) > no_commit_seconds,

@@ -11,7 +11,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.otlp import OtlpMetrics
 from lakefeed.monitor.metrics.pushing import pushing
-from lakefeed.monitor.metrics.reading import MetricSettings, Reading
+from lakefeed.monitor.metrics.reading import FeedReading, MetricSettings
 from lakefeed.monitor.metrics.spark import SparkGauges
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _to_spark(spark: SparkSession, monitor: FeedMonitor, settings: MetricSetting
         return
 
     def push() -> bool:
-        gauges.report(Reading.of(monitor, settings))
+        gauges.report(FeedReading.of(monitor, settings))
         return True
 
     with pushing("spark", push, every=SPARK_SECONDS):
@@ -61,7 +61,7 @@ def _to_collector(otlp: Otlp, monitor: FeedMonitor, settings: MetricSettings) ->
         monitor.note(f"the collector {otlp.url} {what}")
 
     def push() -> bool:
-        return collector.send(Reading.of(monitor, settings))
+        return collector.send(FeedReading.of(monitor, settings))
 
     with pushing("otlp", push, every=otlp.every_seconds, on_change=note, close=collector.close):
         yield

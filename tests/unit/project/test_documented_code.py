@@ -31,10 +31,13 @@ VARIABLES = {
             "SEARCH_PASSWORD",
             "KAFKA_USER",
             "OTLP_TOKEN",
+            "OPENLINEAGE_API_KEY",
+            "SPARK_UI_KEY",
         ),
         "not-a-secret",
     ),
     "KAFKA_PASSWORD": "not-a-secret",
+    "OPENLINEAGE_PARENT_ID": "airflow/load.trips/0197ae0c-5b1f-7c3e-9d2a-3f1b6c8d0e11",
     "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/T0/B0/not-a-secret",
     **dict.fromkeys(("ALERTMANAGER_AUTHORIZATION", "SMTP_PASSWORD", "PAGER_TOKEN"), "not-a-secret"),
 }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isinf
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakefeed.monitor.metrics.reading import Buckets, Labels, Metric, Reading, label_value
+from lakefeed.monitor.metrics.reading import Buckets, FeedReading, Labels, Metric, label_value
 from lakefeed.monitor.metrics.table import METRICS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class MetricsText(NamedTuple):
     body: str
 
 
-def metrics_text(readings: Iterable[Reading], *, accept: str = "") -> MetricsText:
+def metrics_text(readings: Iterable[FeedReading], *, accept: str = "") -> MetricsText:
     """Write the metrics of feeds.
 
     Args:
@@ -67,7 +67,7 @@ def takes_open_metrics(accept: str) -> bool:
     return False
 
 
-def _family(metric: Metric, readings: Sequence[Reading]) -> Family:
+def _family(metric: Metric, readings: Sequence[FeedReading]) -> Family:
     from prometheus_client import Metric as Family
 
     family = Family(metric.name.removesuffix("_total"), metric.help, metric.kind, metric.unit)

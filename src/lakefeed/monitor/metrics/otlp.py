@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakefeed.config.metrics import Otlp
 from lakefeed.config.secrets import plain
 from lakefeed.errors import MissingExtra
-from lakefeed.monitor.metrics.reading import Buckets, Metric, Reading, label_value
+from lakefeed.monitor.metrics.reading import Buckets, FeedReading, Metric, label_value
 from lakefeed.monitor.metrics.table import METRICS
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class OtlpMetrics:
             max_export_batch_size=_MOST_POINTS,
         )
 
-    def send(self, reading: Reading) -> bool:
+    def send(self, reading: FeedReading) -> bool:
         """Send the metrics; returns whether the collector has taken them."""
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
@@ -81,7 +81,7 @@ def require_otlp() -> None:
         raise MissingExtra.of("opentelemetry", "otlp", "metrics.otlp")
 
 
-def metrics_data(reading: Reading, *, attributes: Mapping[str, str]) -> export.MetricsData:
+def metrics_data(reading: FeedReading, *, attributes: Mapping[str, str]) -> export.MetricsData:
     """Return the metrics of a feed as OpenTelemetry's own values."""
     from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
     from opentelemetry.sdk.resources import Resource
@@ -102,7 +102,7 @@ def metrics_data(reading: Reading, *, attributes: Mapping[str, str]) -> export.M
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(scope, list(_metrics(reading)), "")], "")])
 
 
-def _metrics(reading: Reading) -> Iterator[export.Metric]:
+def _metrics(reading: FeedReading) -> Iterator[export.Metric]:
     from opentelemetry.sdk.metrics.export import Metric as Sent
 
     for metric in METRICS:
@@ -110,7 +110,7 @@ def _metrics(reading: Reading) -> Iterator[export.Metric]:
             yield Sent(metric.name.removesuffix("_total"), metric.help, _UNITS.get(metric.unit, ""), data)
 
 
-def _data(metric: Metric, reading: Reading) -> export.Gauge | export.Sum | export.Histogram | None:
+def _data(metric: Metric, reading: FeedReading) -> export.Gauge | export.Sum | export.Histogram | None:
     from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, Histogram, Sum
 
     numbers, histograms = _points(metric, reading)
@@ -123,7 +123,7 @@ def _data(metric: Metric, reading: Reading) -> export.Gauge | export.Sum | expor
 
 
 def _points(
-    metric: Metric, reading: Reading
+    metric: Metric, reading: FeedReading
 ) -> tuple[Sequence[export.NumberDataPoint], Sequence[export.HistogramDataPoint]]:
     from opentelemetry.sdk.metrics.export import HistogramDataPoint, NumberDataPoint
 

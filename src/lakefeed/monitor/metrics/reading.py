@@ -13,7 +13,7 @@ from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.counters import RunCounters
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.health import Health, health_of
+from lakefeed.monitor.health import FeedHealth, health_of
 from lakefeed.monitor.lag import PartitionLag
 from lakefeed.monitor.model import FeedProgress
 
@@ -44,7 +44,7 @@ class MetricSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class FeedReading:
     """One feed at one moment."""
 
     progress: FeedProgress
@@ -52,13 +52,13 @@ class Reading:
     settings: MetricSettings = field(default_factory=MetricSettings)
 
     @classmethod
-    def of(cls, monitor: FeedMonitor, settings: MetricSettings | None = None) -> Reading:
+    def of(cls, monitor: FeedMonitor, settings: MetricSettings | None = None) -> FeedReading:
         """Read a monitor."""
         progress, counters = monitor.counted()
         return cls(progress=progress, counters=counters, settings=settings or MetricSettings())
 
     @property
-    def health(self) -> Health:
+    def health(self) -> FeedHealth:
         """The feed's health."""
         return health_of(self.progress, no_commit_seconds=self.settings.no_commit_seconds)
 
@@ -105,7 +105,7 @@ class Metric:
     name: str
     kind: Kind
     help: str
-    read: Callable[[Reading], Values]
+    read: Callable[[FeedReading], Values]
     labels: Labels = ()
     is_bounded: bool = True
 
@@ -115,7 +115,7 @@ class Metric:
         last = self.name.removesuffix("_total").rsplit("_", 1)[-1]
         return last if last in ("seconds", "bytes") else ""
 
-    def values(self, reading: Reading) -> dict[Labels, float | Buckets]:
+    def values(self, reading: FeedReading) -> dict[Labels, float | Buckets]:
         """Return the values of a feed by labels that are safe to show; of two with the same labels the first."""
         found: dict[Labels, float | Buckets] = {}
         for labels, value in self.read(reading):
@@ -132,17 +132,17 @@ def label_value(text: str) -> str:
     return safe if len(safe) <= LONGEST_LABEL else f"{safe[: LONGEST_LABEL - 1]}…"
 
 
-def one(read: Callable[[Reading], float | None]) -> Callable[[Reading], Values]:
+def one(read: Callable[[FeedReading], float | None]) -> Callable[[FeedReading], Values]:
     """Read a metric without further labels."""
     return lambda reading: [((), read(reading))]
 
 
-def by_name(read: Callable[[Reading], Mapping[str, float]]) -> Callable[[Reading], Values]:
+def by_name(read: Callable[[FeedReading], Mapping[str, float]]) -> Callable[[FeedReading], Values]:
     """Read a metric with one further label."""
     return lambda reading: [((name,), value) for name, value in read(reading).items()]
 
 
-def by_partition(read: Callable[[PartitionLag], float | None]) -> Callable[[Reading], Values]:
+def by_partition(read: Callable[[PartitionLag], float | None]) -> Callable[[FeedReading], Values]:
     """Read a metric of each partition that has series."""
     return lambda reading: [
         ((partition.topic, str(partition.partition)), read(partition)) for partition in reading.shown_partitions

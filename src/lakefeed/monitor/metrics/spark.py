@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.jvm import java
-from lakefeed.monitor.metrics.reading import Buckets, Reading, label_value
+from lakefeed.monitor.metrics.reading import Buckets, FeedReading, label_value
 from lakefeed.monitor.metrics.table import METRICS
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class SparkGauges:
         """Check that Spark was started with the plugin: a session of the user's own may lack it."""
         return bool(self._gauges.isOpen())
 
-    def report(self, reading: Reading) -> None:
+    def report(self, reading: FeedReading) -> None:
         """Replace the feed's numbers, in one call of the JVM."""
         lines = (f"{name} {value!r}" for name, value in gauge_values(reading).items())
         self._gauges.report(self._feed, "\n".join(lines))
 
 
-def gauge_values(reading: Reading) -> dict[str, int | float]:
+def gauge_values(reading: FeedReading) -> dict[str, int | float]:
     """Return the values of a feed by name, as Spark's sinks show them: ``s3_requests_total.data``.
 
     Metrics of partitions are left out: each name is a file, or a series, of its own that Spark never expires.

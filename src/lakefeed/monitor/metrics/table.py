@@ -12,9 +12,9 @@ from lakefeed.monitor.counters import DURATION_BOUNDS
 from lakefeed.monitor.lag import PartitionLag
 from lakefeed.monitor.metrics.reading import (
     Buckets,
+    FeedReading,
     Labels,
     Metric,
-    Reading,
     Values,
     by_name,
     by_partition,
@@ -26,49 +26,49 @@ from lakefeed.monitor.model import FinishedBatch, RunningBatch, State
 STATES: tuple[State, ...] = get_args(State)
 
 
-def _last(read: Callable[[FinishedBatch], float | None]) -> Callable[[Reading], Values]:
+def _last(read: Callable[[FinishedBatch], float | None]) -> Callable[[FeedReading], Values]:
     """Read the last finished batch."""
     return one(lambda reading: None if reading.progress.last_batch is None else read(reading.progress.last_batch))
 
 
-def _running(read: Callable[[RunningBatch, float], float | None]) -> Callable[[Reading], Values]:
+def _running(read: Callable[[RunningBatch, float], float | None]) -> Callable[[FeedReading], Values]:
     """Read the batch at work."""
 
-    def value(reading: Reading) -> float | None:
+    def value(reading: FeedReading) -> float | None:
         running = reading.progress.running
         return None if running is None else read(running, reading.progress.taken_at)
 
     return one(value)
 
 
-def _info(reading: Reading) -> Values:
+def _info(reading: FeedReading) -> Values:
     progress = reading.progress
     return [((progress.sink, progress.driver.host, progress.driver.version), 1)]
 
 
-def _states(reading: Reading) -> Values:
+def _states(reading: FeedReading) -> Values:
     return [((state,), int(reading.progress.state == state)) for state in STATES]
 
 
-def _durations(reading: Reading) -> Values:
+def _durations(reading: FeedReading) -> Values:
     counters = reading.counters
     return [((), Buckets(DURATION_BOUNDS, counters.durations, counters.seconds, counters.shortest, counters.longest))]
 
 
-def _greatest_lag(reading: Reading) -> float | None:
+def _greatest_lag(reading: FeedReading) -> float | None:
     lags = [partition.lag for partition in reading.progress.partitions]
     return max((lag for lag in lags if lag is not None), default=None)
 
 
-def _omitted(reading: Reading) -> float:
+def _omitted(reading: FeedReading) -> float:
     return len(reading.progress.partitions) - len(reading.shown_partitions)
 
 
-def _gauge(name: str, meaning: str, read: Callable[[Reading], Values], labels: Labels = ()) -> Metric:
+def _gauge(name: str, meaning: str, read: Callable[[FeedReading], Values], labels: Labels = ()) -> Metric:
     return Metric(name=name, kind="gauge", help=meaning, read=read, labels=labels)
 
 
-def _counter(name: str, meaning: str, read: Callable[[Reading], Values], labels: Labels = ()) -> Metric:
+def _counter(name: str, meaning: str, read: Callable[[FeedReading], Values], labels: Labels = ()) -> Metric:
     return Metric(name=name, kind="counter", help=meaning, read=read, labels=labels)
 
 

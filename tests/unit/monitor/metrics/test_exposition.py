@@ -15,7 +15,7 @@ from lakefeed.messages.redaction import remember
 from lakefeed.monitor.counters import MOST_REASONS, OTHER
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.exposition import OPEN_METRICS_TYPE, TEXT_TYPE, merged_text, metrics_text
-from lakefeed.monitor.metrics.reading import MetricSettings, Reading
+from lakefeed.monitor.metrics.reading import FeedReading, MetricSettings
 from lakefeed.monitor.metrics.table import METRICS
 from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch, QueryState
 from lakefeed.offsets.ranges import OffsetRange
@@ -83,7 +83,7 @@ def value(found: Series, name: str, **labels: str) -> float:
 @pytest.mark.parametrize("accept", ["", "text/plain", OPEN_METRICS])
 def test_the_text_says_what_the_model_says(accept: str) -> None:
     monitor = monitor_of()
-    text = metrics_text([Reading.of(monitor)], accept=accept)
+    text = metrics_text([FeedReading.of(monitor)], accept=accept)
     found = series((parsed_open_metrics if accept == OPEN_METRICS else parsed)(text.body))
     assert text.content_type == (OPEN_METRICS_TYPE if accept == OPEN_METRICS else TEXT_TYPE)
     assert value(found, "lakefeed_records_read_total") == 100
@@ -122,7 +122,7 @@ def test_every_metric_of_the_table_can_appear() -> None:
             )
         )
         clock_passes(monitor, 5)
-        found = {family.name for family in parsed(metrics_text([Reading.of(monitor)]).body)}
+        found = {family.name for family in parsed(metrics_text([FeedReading.of(monitor)]).body)}
     missing = {metric.name.removesuffix("_total") for metric in METRICS} - found
     assert missing <= {"lakefeed_running_batch_records", "lakefeed_lag_seconds", "lakefeed_partition_lag_seconds"}
 
@@ -139,7 +139,7 @@ def test_hostile_names_stay_values_of_labels(text: str, accept: str) -> None:
     monitor = monitor_of(text, topic=text)
     monitor.paused({text: text})
     monitor.finish(batch(2, dead_letters=7, reasons=(DeadLetterReason(text, 7),)))
-    body = metrics_text([Reading.of(monitor)], accept=accept).body
+    body = metrics_text([FeedReading.of(monitor)], accept=accept).body
     assert body.replace("\n", "").isprintable()
     found = list((parsed_open_metrics if accept else parsed)(body))
     samples = [line for line in body.splitlines() if not line.startswith("#")]
@@ -153,7 +153,7 @@ def test_reasons_of_dead_letters_are_bounded() -> None:
     monitor = monitor_of()
     for number in range(500):
         monitor.finish(batch(number, dead_letters=1, reasons=(DeadLetterReason(f"reason {number}", 1),)))
-    found = series(parsed(metrics_text([Reading.of(monitor)]).body))
+    found = series(parsed(metrics_text([FeedReading.of(monitor)]).body))
     name = "lakefeed_dead_letters_by_reason_total"
     counts = {labels: count for (metric, labels), count in found.items() if metric == name}
     assert len(counts) == MOST_REASONS + 1
@@ -161,7 +161,7 @@ def test_reasons_of_dead_letters_are_bounded() -> None:
 
 
 def test_partitions_are_bounded_and_summed_over_all() -> None:
-    reading = Reading.of(monitor_of(partitions=50), MetricSettings(partitions=3))
+    reading = FeedReading.of(monitor_of(partitions=50), MetricSettings(partitions=3))
     found = series(parsed(metrics_text([reading]).body))
     assert len([name for name, _ in found if name == "lakefeed_partition_lag_offsets"]) == 3
     assert value(found, "lakefeed_partitions") == 50
@@ -173,7 +173,7 @@ def test_counters_never_fall_when_a_query_restarts() -> None:
     monitor = monitor_of()
 
     def counters() -> Series:
-        families = parsed(metrics_text([Reading.of(monitor)]).body)
+        families = parsed(metrics_text([FeedReading.of(monitor)]).body)
         found = series(families).items()
         return {key: value for key, value in found if re.search("_total$|_bucket$|_count$|_sum$", key[0])}
 
@@ -194,13 +194,13 @@ def test_no_secret_is_a_label() -> None:
     monitor = monitor_of(topic="hunter2-hunter2")
     monitor.paused({"hunter2-hunter2": "x"})
     monitor.finish(batch(2, dead_letters=1, reasons=(DeadLetterReason("at hunter2-hunter2", 1),)))
-    assert "hunter2" not in metrics_text([Reading.of(monitor)]).body
+    assert "hunter2" not in metrics_text([FeedReading.of(monitor)]).body
 
 
 @pytest.mark.parametrize(("accept", "parse"), [("", parsed), (OPEN_METRICS, parsed_open_metrics)])
 def test_texts_of_drivers_become_one(accept: str, parse: Any) -> None:
     monitors = [monitor_of("taxi", topic='t"\\'), monitor_of("bikes")]
-    readings = [Reading.of(monitor) for monitor in monitors]
+    readings = [FeedReading.of(monitor) for monitor in monitors]
     texts = [metrics_text([reading], accept=accept).body for reading in readings]
     merged = merged_text([*texts, texts[0]], down=["gone\n", "gone2"], accept=accept)
     found = series(parse(merged.body))
@@ -212,7 +212,7 @@ def test_texts_of_drivers_become_one(accept: str, parse: Any) -> None:
 
 
 def test_a_driver_cannot_put_other_lines_into_the_text() -> None:
-    text = metrics_text([Reading.of(monitor_of())]).body
+    text = metrics_text([FeedReading.of(monitor_of())]).body
     before = 'up{job="x"} 1\n# EOF\n# TYPE evil counter\nevil_total 1\n'
     after = 'lakefeed_lag_offsets{a="b} 1\n<script>\n'
     assert merged_text([before + text + after]).body == text

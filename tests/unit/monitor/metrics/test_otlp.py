@@ -16,7 +16,7 @@ from lakefeed.config.secrets import SecretText
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.otlp import OtlpMetrics
 from lakefeed.monitor.metrics.pushing import LAST_SECONDS, pushing
-from lakefeed.monitor.metrics.reading import Reading
+from lakefeed.monitor.metrics.reading import FeedReading
 from lakefeed.monitor.model import FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
 from tests.support.servers.otlp import collector, metrics_in
@@ -40,7 +40,7 @@ def test_a_collector_is_sent_the_model() -> None:
         headers = {"Authorization": SecretText("Bearer s3cret-token"), "X-Team": "lake"}
         settings = Otlp(endpoint=url, headers=headers, attributes={"deployment.environment.name": "test"})
         sender = OtlpMetrics(settings)
-        assert sender.send(Reading.of(watched))
+        assert sender.send(FeedReading.of(watched))
         sender.close()
     [(path, given, body)] = taken
     assert path == "/v1/metrics"
@@ -73,7 +73,7 @@ def test_a_refusal_is_reported_once_and_goes_nowhere_else(status: int) -> None:
         sender = OtlpMetrics(Otlp(endpoint=url, timeout="1 second"))
         with pushing(
             "test",
-            lambda: sender.send(Reading.of(watched)),
+            lambda: sender.send(FeedReading.of(watched)),
             every=0.01,
             on_change=changes.append,
             close=sender.close,
@@ -89,7 +89,7 @@ def test_a_collector_that_hangs_delays_nothing() -> None:
 
         def push() -> bool:
             try:
-                return sender.send(Reading.of(watched))
+                return sender.send(FeedReading.of(watched))
             finally:
                 done.set()
 
