@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from lakefeed.errors import Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.notify.notifier import notifying
 from lakefeed.monitor.runs.page import page_of
+from lakefeed.operations.runs import local_runs, traces_of
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import TRIP, Feed
 from tests.support.pipeline_text import GOOD
@@ -97,7 +99,7 @@ def test_a_run_says_what_happens_and_leaves_its_trace(
     }
     feed.send(feed.avro([{"id": number, "zone": "a"} for number in range(10)]), partition=0)
     feed.send([HOSTILE] * 5, partition=0)
-    feed.send(feed.avro([{"id": number, "zone": "a", "tip": 1} for number in range(10)], wider), partition=0)
+    monitor, stop = FeedMonitor(feed.name), threading.Event()
     with web_hook() as hook:
         kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], "max_records_per_batch": 10}
         pipeline = feed.pipeline(
@@ -107,14 +109,25 @@ def test_a_run_says_what_happens_and_leaves_its_trace(
                 "targets": {"own": {"webhook": {"url": hook.url}}},
                 "when": {"dead_letters": {"count": 2}},
             },
+            runs={"keep": "checkpoint"},
         )
-        pipeline.run(spark=lake, once=True)
+        thread = threading.Thread(target=pipeline.run, kwargs={"spark": lake, "monitor": monitor, "stop": stop})
+        thread.start()
+        wait_for(lambda: monitor.snapshot().totals.records == 15, seconds=120)
+        feed.send(feed.avro([{"id": number, "zone": "a", "tip": 1} for number in range(10)], wider), partition=0)
+        wait_for(lambda: monitor.snapshot().totals.records == 25, seconds=120)
+        stop.set()
+        thread.join(60)
         bodies = {body["trigger"]: body for body in hook.bodies}
-    assert bodies.keys() >= {"stopped", "schema"}, hook.bodies
+    assert bodies.keys() >= {"stopped", "schema", "dead_letters"}, hook.bodies
     assert "25 records" in bodies["stopped"]["what"]
-    from lakefeed.operations.runs import traces_of
-
     [trace] = traces_of(pipeline.config, connections=pipeline.connections)
+    local = local_runs(pipeline.config)
+    assert local is not None
+    [path] = local.folder.iterdir()
+    path.unlink()
+    [stored] = traces_of(pipeline.config, connections=pipeline.connections)
+    assert stored == {**trace, "written_at": stored["written_at"], "ended_at": stored["ended_at"]}
     assert (trace["end"], trace["totals"]["records"], trace["totals"]["dead_letters"]) == ("ended", 25, 5)
     assert trace["start"]["reason"] == "the feed begins where its source says"
     assert sum(reason["count"] for reason in trace["dead_letters"]) == 5

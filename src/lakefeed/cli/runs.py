@@ -20,7 +20,7 @@ _feed_option = click.option("--feed", metavar="NAME", help="Instead of PIPELINE:
 
 @click.group()
 def runs() -> None:
-    """What the runs of a feed did: how they started and ended, their batches, errors and requests."""
+    """Show what the runs of a feed did: how they started and ended, their batches, errors and requests."""
 
 
 @runs.command("list")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +19,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from pydantic import SecretStr
 
 from lakefeed.clients.http import TIMEOUT_SECONDS, ask
-from lakefeed.config.connections import S3
+from lakefeed.config.connections import AWS_KEYS, S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
-
-_NO_BODY = hashlib.sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +30,17 @@ class Keys:
     access_key: str
     secret_key: SecretStr
     session_token: SecretStr | None = None
+
+
+def configured_keys(s3: S3) -> Keys | None:
+    """Return the keys as declared or of the environment; None if Spark has to find them."""
+    access, secret, token = s3.access_key, s3.secret_key, s3.session_token
+    if access is None or secret is None:
+        found = {key: SecretStr(os.environ.get(variable) or "") for key, variable in AWS_KEYS.items()}
+        access, secret, token = found["access_key"], found["secret_key"], found["session_token"] or None
+        if not access or not secret:
+            return None
+    return Keys(access_key=access.get_secret_value(), secret_key=secret, session_token=token)
 
 
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -50,13 +60,26 @@ def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = T
 
 def bucket_url(bucket: str, *, s3: S3) -> str:
     """Return the URL that lists one key of a bucket, with the bucket in the path or in the host's name."""
+    return f"{_bucket_base(bucket, s3=s3)}?list-type=2&max-keys=1"
+
+
+def object_url(bucket: str, key: str, *, s3: S3) -> str:
+    """Return the URL of one object."""
+    return _bucket_base(bucket, s3=s3).rstrip("/") + f"/{quote(key, safe='-_.~/')}"
+
+
+def prefix_url(bucket: str, prefix: str, *, s3: S3) -> str:
+    """Return the URL that lists the first thousand objects below a prefix."""
+    return f"{_bucket_base(bucket, s3=s3)}?list-type=2&prefix={quote(prefix, safe='-_.~')}"
+
+
+def _bucket_base(bucket: str, *, s3: S3) -> str:
     base = s3.endpoint or f"https://s3.{s3.region}.amazonaws.com"
-    query = "list-type=2&max-keys=1"
     # A bucket with dots in its name does not fit the store's certificate.
     if s3.uses_path_style or "." in bucket:
-        return f"{base}/{bucket}?{query}"
+        return f"{base}/{bucket}"
     parts = urlsplit(base)
-    return f"{parts.scheme}://{bucket}.{parts.netloc}/?{query}"
+    return f"{parts.scheme}://{bucket}.{parts.netloc}/"
 
 
 def signed_headers(
@@ -67,12 +90,14 @@ def signed_headers(
     now: datetime | None = None,
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
 ) -> dict[str, str]:
-    """Return the headers of a signed request without a body; the names of ``headers`` are in lower case."""
+    """Return the headers of a signed request; the names of ``headers`` are in lower case."""
     at = now or datetime.now(UTC)
     stamp, day = at.strftime("%Y%m%dT%H%M%SZ"), at.strftime("%Y%m%d")
     parts = urlsplit(url)
-    signed = {"host": parts.netloc, "x-amz-content-sha256": _NO_BODY, "x-amz-date": stamp, **(headers or {})}
+    digest = hashlib.sha256(body).hexdigest()
+    signed = {"host": parts.netloc, "x-amz-content-sha256": digest, "x-amz-date": stamp, **(headers or {})}
     if keys.session_token is not None:
         signed["x-amz-security-token"] = keys.session_token.get_secret_value()
     names = ";".join(sorted(signed))
@@ -82,7 +107,7 @@ def signed_headers(
         for key, value in parse_qsl(parts.query, keep_blank_values=True)
     )
     query = "&".join(f"{key}={value}" for key, value in pairs)
-    canonical = "\n".join([method, parts.path or "/", query, lines, names, _NO_BODY])
+    canonical = "\n".join([method, parts.path or "/", query, lines, names, digest])
     scope = f"{day}/{region}/s3/aws4_request"
     text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     key = b"AWS4" + keys.secret_key.get_secret_value().encode()

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from xml.sax.saxutils import unescape
 
-from lakefeed.config.connections import Connections
+from lakefeed.clients.http import Response, exchange
+from lakefeed.clients.s3 import Keys, configured_keys, object_url, prefix_url, signed_headers
+from lakefeed.config.connections import S3, Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.monitor.runs.store import LocalRuns
+from lakefeed.errors import AccessDenied, Unreachable
+from lakefeed.monitor.runs.follower import Upload
+from lakefeed.monitor.runs.store import RUN_ID, LocalRuns, with_end
+from lakefeed.monitor.text import json_line
 from lakefeed.operations.live_status import own_path
+
+UPLOAD_SECONDS = 5.0
+READ_SECONDS = 10.0
+MOST_BYTES = 1 << 25
+MOST_READ = 20
+"""Traces beside the checkpoint that are read: each is a request."""
 
 
 def local_runs(config: PipelineConfig) -> LocalRuns | None:
@@ -19,7 +35,62 @@ def local_runs(config: PipelineConfig) -> LocalRuns | None:
     return LocalRuns(Path(path).with_suffix(""), most=config.runs.most, most_mb=config.runs.most_mb)
 
 
+def upload_of(config: PipelineConfig, *, connections: Connections) -> Upload | None:
+    """Return what puts the trace of a finished run beside the checkpoint; None where the pipeline keeps it here."""
+    if config.runs.keep != "checkpoint" or not config.checkpoint:
+        return None
+    remote = StoredRuns(config.checkpoint, s3=connections.s3)
+    return remote.save
+
+
 def traces_of(config: PipelineConfig, *, connections: Connections) -> list[dict[str, Any]]:
-    """Return the traces of a feed, each once."""
+    """Return the traces of a feed, each once; those beside the checkpoint are of finished runs."""
     runs = local_runs(config)
-    return runs.traces() if runs is not None else []
+    found = {trace["run"]: trace for trace in (runs.traces() if runs is not None else [])}
+    if config.runs.keep == "checkpoint" and config.checkpoint:
+        for trace in StoredRuns(config.checkpoint, s3=connections.s3).traces(known=found):
+            found.setdefault(trace["run"], trace)
+    return list(found.values())
+
+
+class StoredRuns:
+    """Traces of finished runs in a folder beside a checkpoint, ``<checkpoint>.runs/``."""
+
+    def __init__(self, checkpoint: str, *, s3: S3) -> None:
+        parts = urlsplit(checkpoint.rstrip("/"))
+        self._bucket, self._prefix = parts.netloc, f"{parts.path.strip('/')}.runs/"
+        self._s3 = s3
+
+    def save(self, trace: Mapping[str, Any]) -> None:
+        """Put a trace, with one request; raises AccessDenied, Unreachable or OSError."""
+        body = json_line(trace).encode()
+        url = object_url(self._bucket, f"{self._prefix}{trace['run']}.json", s3=self._s3)
+        self._ask("PUT", url, seconds=UPLOAD_SECONDS, body=body)
+
+    def traces(self, *, known: Mapping[str, object]) -> list[dict[str, Any]]:
+        """Return the newest traces but for the known ones: a request for the list, and one for each."""
+        listed = self._ask("GET", prefix_url(self._bucket, self._prefix, s3=self._s3), seconds=READ_SECONDS)
+        keys = [unescape(key) for key in re.findall(r"<Key>([^<]*)</Key>", listed.body.decode("utf-8", "replace"))]
+        ids = [Path(key).stem for key in keys if key.startswith(self._prefix) and RUN_ID.fullmatch(Path(key).stem)]
+        found = []
+        for run_id in sorted(set(ids) - known.keys(), reverse=True)[:MOST_READ]:
+            url = object_url(self._bucket, f"{self._prefix}{run_id}.json", s3=self._s3)
+            document = json.loads(self._ask("GET", url, seconds=READ_SECONDS).body)
+            if isinstance(document, dict) and document.get("run") == run_id:
+                found.append(with_end(document))
+        return found
+
+    def _ask(self, method: str, url: str, *, seconds: float, body: bytes = b"") -> Response:
+        keys: Keys | None = configured_keys(self._s3)
+        where = f"s3a://{self._bucket}/{self._prefix}"
+        if keys is None:
+            what = "traces beside the checkpoint need S3 keys, and Spark alone knows how to find them"
+            raise AccessDenied(
+                what, where=where, hint="set AWS_ACCESS_KEY_ID and its secret, or keep: local"
+            )
+        headers = signed_headers(url, keys=keys, region=self._s3.region, method=method, body=body)
+        content = body if method == "PUT" else None
+        answer = exchange(method, url, seconds=seconds, headers=headers, body=content, most_bytes=MOST_BYTES)
+        if not 200 <= answer.status < 300:
+            raise Unreachable(f"the S3 store answers with HTTP status {answer.status}", where=where)
+        return answer

@@ -18,6 +18,8 @@ from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
 PACKAGE = "prometheus-alertmanager"
+PROGRAM = "usr/bin/prometheus-alertmanager"
+HOME = "/usr/share/prometheus/alertmanager"
 CONFIGURATION = {
     "route": {"receiver": "nothing"},
     "receivers": [{"name": "nothing"}],
@@ -44,8 +46,10 @@ def alertmanager(folder: Path) -> Iterator[Alertmanager]:
     configuration.write_text(json.dumps(CONFIGURATION))
     url = f"http://{LOOPBACK}:{choose_free(avoid=())}"
     server = Alertmanager(url)
+    root = unpacked()
     command = [
-        unpacked() / "usr/bin/prometheus-alertmanager",
+        *("env", "-C", root / HOME.lstrip("/")),
+        root / PROGRAM,
         f"--config.file={configuration}",
         f"--storage.path={folder / 'data'}",
         f"--web.listen-address={url.removeprefix('http://')}",
@@ -74,8 +78,15 @@ def unpacked() -> Path:
         for package in downloads.glob("*.deb"):
             subprocess.run(["dpkg", "-x", package, fresh], check=True)
         shutil.rmtree(downloads)
+        _relocate(fresh / PROGRAM)
         try:
             fresh.rename(root)
         except OSError:  # Another process has been faster.
             shutil.rmtree(fresh)
     return root
+
+
+def _relocate(program: Path) -> None:
+    """Let it read its templates in its working directory: Debian's has an absolute path compiled in."""
+    here = "./" * (len(HOME) // 2)
+    program.write_bytes(program.read_bytes().replace(HOME.encode(), here.encode()))

@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
-
 from lakefeed.clients import postgresql
 from lakefeed.clients.http import TIMEOUT_SECONDS
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
-from lakefeed.clients.s3 import Keys, require_bucket
+from lakefeed.clients.s3 import configured_keys, require_bucket
 from lakefeed.config.checks import decoded_columns, missing_columns
-from lakefeed.config.connections import AWS_KEYS, S3, Catalog, Connections, Registry
+from lakefeed.config.connections import Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
@@ -162,24 +160,13 @@ def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
         parts = urlsplit(place)
         if parts.scheme in ("s3", "s3a"):
             buckets.setdefault(parts.netloc, key)
-    keys = _keys(connections.s3)
+    keys = configured_keys(connections.s3)
     ask = partial(require_bucket, s3=connections.s3, keys=keys)
     checks = [checked(key, partial(ask, bucket)) for bucket, key in buckets.items()]
     if keys is None and buckets:
         what = "no S3 keys are given: Spark will use the AWS default chain, which this check cannot follow"
         checks.append(lambda: [Problem(what=what, key="s3", severity="warning")])
     return checks
-
-
-def _keys(s3: S3) -> Keys | None:
-    """Return the keys as declared or of the environment; None if Spark has to find them."""
-    access, secret, token = s3.access_key, s3.secret_key, s3.session_token
-    if access is None or secret is None:
-        found = {key: SecretStr(os.environ.get(variable) or "") for key, variable in AWS_KEYS.items()}
-        access, secret, token = found["access_key"], found["secret_key"], found["session_token"] or None
-        if not access or not secret:
-            return None
-    return Keys(access_key=access.get_secret_value(), secret_key=secret, session_token=token)
 
 
 def _missing_columns(config: PipelineConfig) -> list[Problem]:
