@@ -16,9 +16,8 @@ from lakefeed.operations.lineage.events import LineageRun
 from lakefeed.operations.lineage.follower import reporting
 from lakefeed.operations.live_status import own_path
 from lakefeed.operations.metrics import pushing_metrics
-upload = upload_of(config, connections=connections)
-        stack.enter_context(tracing(local_runs(config), monitor, upload=upload))
-        stack.enter_context(observing_ends(config, monitor))
+from lakefeed.operations.paused_lag import observing_ends
+from lakefeed.operations.runs import local_runs, upload_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,13 +41,9 @@ def following(
             stays = not once and config.trigger != AVAILABLE_NOW
             run = LineageRun(config=config, connections=connections, lineage=config.lineage, stays=stays)
             stack.enter_context(reporting(run, monitor))
-<<<<<<< HEAD
-        stack.enter_context(tracing(local_runs(config), monitor))
-        stack.enter_context(observing_ends(config, monitor))
-=======
         upload = upload_of(config, connections=connections)
         stack.enter_context(tracing(local_runs(config), monitor, upload=upload))
->>>>>>> 5b34960 (Put the trace of a finished run beside the checkpoint where the pipeline says so)
+        stack.enter_context(observing_ends(config, monitor))
         stack.enter_context(notifying(config.notify, monitor, memory=own_path("notify", config)))
         stack.enter_context(pushing_metrics(config, monitor, spark))
         yield
