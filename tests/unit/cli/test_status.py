@@ -40,7 +40,13 @@ HOSTILE = "\x1b]0;pwned\x07\x1b[2J\u202egnp.exe"
 
 @pytest.mark.parametrize(
     "arguments",
-    [["lag"], ["lag", "--group", ""], ["lag", "file.yaml", "--bootstrap-servers", "a:1"], ["status", "--topic", "t"], ["lag", "--every", "0"]],
+    [
+        ["lag"],
+        ["lag", "--group", ""],
+        ["lag", "file.yaml", "--bootstrap-servers", "a:1"],
+        ["status", "--topic", "t"],
+        ["lag", "--every", "0"],
+    ],
 )
 def test_wrong_usage_is_refused_before_anything_is_asked(arguments: list[str]) -> None:
     assert CliRunner().invoke(root, arguments).exit_code == 2
