@@ -1,4 +1,4 @@
-"""``make audit``: a bill of materials of both locks, and which known vulnerabilities are in it.
+"""``make audit``: a bill of materials of the three locks, and which known vulnerabilities are in it.
 
 Writes ``build/sbom.cdx.json`` (CycloneDX 1.6), validated against the schema of CycloneDX, and compares it with
 
@@ -46,7 +46,7 @@ class Part:
     """One thing that is shipped, fetched or used.
 
     Attributes:
-        kind: ``pypi`` or ``maven``.
+        kind: ``pypi``, ``maven`` or ``npm``.
         name: as its registry calls it; ``group/artifact`` for jars.
         version: its version.
         sha256: of the file, where the lock has it.
@@ -90,6 +90,12 @@ def locked_jars(lock: Path) -> Iterator[Part]:
         yield Part(
             "maven", f"{group}/{name}", version, artifact["sha256"], f"jars.lock: {', '.join(artifact['groups'])}"
         )
+
+
+def scripts(lock: Path) -> Iterator[Part]:
+    """The packages of ``npm.lock``: the page's chart library, and what tests use."""
+    for name, entry in json.loads(lock.read_text()).items():
+        yield Part("npm", name, entry["version"], None, "npm.lock")
 
 
 def bundled_jars() -> Iterator[Part]:
@@ -164,10 +170,10 @@ def asked(parts: list[Part], decided: dict[str, str]) -> tuple[list[Finding], li
 
 
 def parts_of_the_project() -> list[Part]:
-    """All parts, from both locks and from PySpark."""
+    """All parts, from the three locks and from PySpark."""
     jars = locked_jars(ROOT / "src" / "lakefeed" / "jars.lock")
     return sorted(
-        {*python_packages(ROOT / "uv.lock"), *jars, *bundled_jars()},
+        {*python_packages(ROOT / "uv.lock"), *jars, *bundled_jars(), *scripts(ROOT / "tools" / "npm.lock")},
         key=lambda part: (part.kind, part.name, part.version, part.where),
     )
 
