@@ -37,7 +37,7 @@ AT_ONCE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class WatchedServer:
     """A driver, or a dashboard.
 
     Attributes:
@@ -50,12 +50,12 @@ class Source:
     row: Document | None = None
 
 
-def local_sources() -> list[Source]:
+def local_sources() -> list[WatchedServer]:
     """Return the drivers of this user on this machine."""
     return [_source(driver) for driver in all_drivers()[:MOST_DRIVERS]]
 
 
-def _source(driver: DriverFile) -> Source:
+def _source(driver: DriverFile) -> WatchedServer:
     runs = driver.is_running
     server = FeedServer(driver.url, driver.token) if runs and driver.url and driver.token else None
     state = "killed" if not runs else "unknown" if server is not None else "probably running"
@@ -68,12 +68,12 @@ def _source(driver: DriverFile) -> Source:
         **dict.fromkeys(("lag", "lag_seconds", "rate", "processing_rate", "last_commit_at", "last_error", "paused")),
         "driver": {"host": driver.host, "pid": driver.pid, "version": ""},
     }
-    return Source(key=f"{driver.identity}\n{driver.pid}", server=server, row=row)
+    return WatchedServer(key=f"{driver.identity}\n{driver.pid}", server=server, row=row)
 
 
-def sources_of(servers: Sequence[FeedServer], *, local: bool = True) -> Callable[[], list[Source]]:
+def sources_of(servers: Sequence[FeedServer], *, local: bool = True) -> Callable[[], list[WatchedServer]]:
     """Return what finds the drivers: of this user, and those that are named."""
-    named = [Source(key=server.url, server=server) for server in servers]
+    named = [WatchedServer(key=server.url, server=server) for server in servers]
     return lambda: [*(local_sources() if local else ()), *named]
 
 
@@ -81,7 +81,7 @@ def sources_of(servers: Sequence[FeedServer], *, local: bool = True) -> Callable
 class _Known:
     """The newest answer of a source."""
 
-    source: Source
+    source: WatchedServer
     rows: list[Document] = field(default_factory=list)
     answers: bool | None = None
     asked_at: float = 0.0
@@ -106,7 +106,7 @@ class RemoteFeeds:
         note: takes the lines of the audit log, with details by name.
     """
 
-    def __init__(self, find: Callable[[], Iterable[Source]], *, note: Callable[..., None]) -> None:
+    def __init__(self, find: Callable[[], Iterable[WatchedServer]], *, note: Callable[..., None]) -> None:
         self._find = find
         self._note = note
         self._lock = threading.Lock()
@@ -182,7 +182,7 @@ class RemoteFeeds:
         if first and now - self._found_at < FIRST_SECONDS:
             wait(first, timeout=FIRST_SECONDS)
 
-    def _take(self, sources: list[Source]) -> None:
+    def _take(self, sources: list[WatchedServer]) -> None:
         before, self._known = self._known, {}
         for source in sources[:MOST_DRIVERS]:
             known = before.get(source.key) or _Known(source)

@@ -26,7 +26,7 @@ from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import is_landed_unlogged, without_batches
-from lakefeed.monitor.columns import Column, columns_of
+from lakefeed.monitor.columns import RowColumn, columns_of
 from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
@@ -120,7 +120,7 @@ class BatchWriter:
     most_records: int | None = None
     reread: Reread | None = None
     fence: str | None = field(default=None, init=False)
-    columns: tuple[Column, ...] = field(default=(), init=False)
+    columns: tuple[RowColumn, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         self._spent = SpentBudget(self.budget)

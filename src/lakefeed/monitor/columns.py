@@ -11,12 +11,12 @@ MOST_COLUMNS = 2000
 
 
 @dataclass(frozen=True)
-class Column:
+class RowColumn:
     """A column: its name, its type in SQL's words, and the columns of a struct."""
 
     name: str
     type: str
-    columns: tuple[Column, ...] = ()
+    columns: tuple[RowColumn, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON, with the keys of OpenLineage's schema facet."""
@@ -24,18 +24,18 @@ class Column:
         return {"name": self.name, "type": self.type, **nested}
 
 
-def columns_of(schema: Mapping[str, Any], *, deepest: int = DEEPEST) -> tuple[Column, ...]:
+def columns_of(schema: Mapping[str, Any], *, deepest: int = DEEPEST) -> tuple[RowColumn, ...]:
     """Return the columns of a Spark schema in its JSON form, ``StructType.jsonValue()``."""
     fields: Sequence[Mapping[str, Any]] = schema.get("fields", ())
     return tuple(_column(field, deepest) for field in fields[:MOST_COLUMNS])
 
 
-def _column(field: Mapping[str, Any], deepest: int) -> Column:
+def _column(field: Mapping[str, Any], deepest: int) -> RowColumn:
     kind = field["type"]
     if isinstance(kind, str):
-        return Column(field["name"], kind)
+        return RowColumn(field["name"], kind)
     inner = kind
     while isinstance(inner, Mapping) and inner["type"] in ("array", "map"):
         inner = inner["elementType" if inner["type"] == "array" else "valueType"]
     is_struct = isinstance(inner, Mapping) and inner["type"] == "struct" and deepest > 0
-    return Column(field["name"], kind["type"], columns_of(inner, deepest=deepest - 1) if is_struct else ())
+    return RowColumn(field["name"], kind["type"], columns_of(inner, deepest=deepest - 1) if is_struct else ())

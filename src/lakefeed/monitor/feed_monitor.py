@@ -17,7 +17,7 @@ from typing import Any
 
 from lakefeed.clients.environment import process_start
 from lakefeed.errors import LakefeedError
-from lakefeed.monitor.columns import Column
+from lakefeed.monitor.columns import RowColumn
 from lakefeed.monitor.control import FeedControl
 from lakefeed.monitor.counters import RunCounters
 from lakefeed.monitor.events import EventLog
@@ -86,7 +86,7 @@ class FeedMonitor:
         self._count_tasks: Callable[[], TaskCounts | None] = lambda: None
         self._note_fence: Callable[[str | None], None] = lambda fence: None
         self._asked_at = 0.0
-        self.columns: tuple[Column, ...] = ()
+        self.columns: tuple[RowColumn, ...] = ()
         """Of the rows that are written, as of the newest batch; none before the first."""
 
     def begin(

@@ -85,9 +85,7 @@ class StoredRuns:
         where = f"s3a://{self._bucket}/{self._prefix}"
         if keys is None:
             what = "traces beside the checkpoint need S3 keys, and Spark alone knows how to find them"
-            raise AccessDenied(
-                what, where=where, hint="set AWS_ACCESS_KEY_ID and its secret, or keep: local"
-            )
+            raise AccessDenied(what, where=where, hint="set AWS_ACCESS_KEY_ID and its secret, or keep: local")
         headers = signed_headers(url, keys=keys, region=self._s3.region, method=method, body=body)
         content = body if method == "PUT" else None
         answer = exchange(method, url, seconds=seconds, headers=headers, body=content, most_bytes=MOST_BYTES)

@@ -13,7 +13,7 @@ import pytest
 
 from lakefeed.dashboard.driver import serve
 from lakefeed.dashboard.own_feed import OwnFeed
-from lakefeed.dashboard.remote import RemoteFeeds, Source, sources_of
+from lakefeed.dashboard.remote import RemoteFeeds, WatchedServer, sources_of
 from lakefeed.monitor.client import FeedServer
 from lakefeed.monitor.drivers import announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
@@ -42,7 +42,7 @@ def hanging() -> Iterator[str]:
 
 
 @contextmanager
-def many(sources: list[Source]) -> Iterator[tuple[RemoteFeeds, list[str]]]:
+def many(sources: list[WatchedServer]) -> Iterator[tuple[RemoteFeeds, list[str]]]:
     notes: list[str] = []
     feeds = RemoteFeeds(lambda: sources, note=lambda message, **details: notes.append(message))
     try:
@@ -56,11 +56,11 @@ def test_a_page_over_fifty_feeds_of_which_five_hang_answers_within_200_ms() -> N
         sources = []
         for number in range(FEEDS - HANGING):
             served = stack.enter_context(serve(OwnFeed(monitor_of(f"feed_{number:02}")), port=0))
-            sources.append(Source(key=str(number), server=FeedServer(served.url or "", served.token)))
+            sources.append(WatchedServer(key=str(number), server=FeedServer(served.url or "", served.token)))
         for number in range(HANGING):
             row = {**dict.fromkeys(("lag", "rate")), "feed": f"hangs_{number}", "state": "unknown", "hangs": False}
             server = FeedServer(stack.enter_context(hanging()), "token")
-            sources.append(Source(key=f"hangs_{number}", server=server, row={**row, "reachable": False}))
+            sources.append(WatchedServer(key=f"hangs_{number}", server=server, row={**row, "reachable": False}))
         feeds, _ = stack.enter_context(many(sources))
         served = stack.enter_context(dashboard(feeds, without_login()))
         client = stack.enter_context(browser(served))
@@ -98,7 +98,7 @@ def test_an_action_is_logged_at_the_driver_with_the_user_of_the_dashboard() -> N
     with serve(OwnFeed(monitor), port=0) as driver:
         server = FeedServer(driver.url or "", driver.token)
         with (
-            many([Source(key="1", server=server)]) as (feeds, notes),
+            many([WatchedServer(key="1", server=server)]) as (feeds, notes),
             dashboard(feeds, with_login()) as served,
             browser(served) as client,
         ):
@@ -156,7 +156,7 @@ def test_the_drivers_of_this_user_are_found_and_distinguished(tmp_path: Path, mo
 def test_a_feed_that_ends_is_shown_as_not_reachable() -> None:
     monitor = FeedMonitor("brief")
     with serve(OwnFeed(monitor), port=0) as driver:
-        source = Source(key="1", server=FeedServer(driver.url or "", driver.token))
+        source = WatchedServer(key="1", server=FeedServer(driver.url or "", driver.token))
         with many([source]) as (feeds, _):
             end = time.monotonic() + 5
             while not [row for row in feeds.rows() if row["reachable"]]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from lakefeed.config.connections import Connections
 from lakefeed.config.lineage import Lineage
 from lakefeed.config.models import PipelineConfig
-from lakefeed.monitor.columns import Column
+from lakefeed.monitor.columns import RowColumn
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.operations.lineage.datasets import Dataset, inputs, outputs
 
@@ -76,7 +76,7 @@ class LineageRun:
         kind: EventType,
         progress: FeedProgress,
         *,
-        columns: tuple[Column, ...] = (),
+        columns: tuple[RowColumn, ...] = (),
         bytes_out: int | None = None,
     ) -> dict[str, Any]:
         """Return an event as of this progress; the statistics count from the run's start."""
@@ -123,7 +123,9 @@ def _input(dataset: Dataset, records: int | None) -> dict[str, Any]:
     return {**_names(dataset), "facets": _facets(dataset.facets), "inputFacets": _facets(statistics)}
 
 
-def _output(dataset: Dataset, columns: tuple[Column, ...], rows: int | None, bytes_out: int | None) -> dict[str, Any]:
+def _output(
+    dataset: Dataset, columns: tuple[RowColumn, ...], rows: int | None, bytes_out: int | None
+) -> dict[str, Any]:
     facets = dict(dataset.facets)
     # With a table for each topic, each has columns of its own.
     if columns and dataset.has_rows and dataset.topic is None:

@@ -12,7 +12,7 @@ import pytest
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError
-from lakefeed.monitor.columns import Column, columns_of
+from lakefeed.monitor.columns import RowColumn, columns_of
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
@@ -52,7 +52,7 @@ def worked() -> FeedMonitor:
     with monitor.batch(0, [span]):
         pass
     monitor.finish(FinishedBatch(batch_id=0, finished_at=1.0, seconds=1.0, records=10, rows=8, ranges=(span,)))
-    monitor.columns = (Column("id", "long"), Column("place", "struct", (Column("zone", "string"),)))
+    monitor.columns = (RowColumn("id", "long"), RowColumn("place", "struct", (RowColumn("zone", "string"),)))
     return monitor
 
 
@@ -169,7 +169,7 @@ def test_columns_of_a_schema_of_spark() -> None:
         {"name": "map", "type": {"type": "map", "keyType": "string", "valueType": "decimal(4,2)"}},
     ]
     assert columns_of({"fields": fields}) == (
-        Column("id", "long"),
-        Column("list", "array", (Column("zone", "string"),)),
-        Column("map", "map"),
+        RowColumn("id", "long"),
+        RowColumn("list", "array", (RowColumn("zone", "string"),)),
+        RowColumn("map", "map"),
     )
