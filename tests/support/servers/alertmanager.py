@@ -47,8 +47,10 @@ def alertmanager(folder: Path) -> Iterator[Alertmanager]:
     url = f"http://{LOOPBACK}:{choose_free(avoid=())}"
     server = Alertmanager(url)
     root = unpacked()
-    command = [
-        *("env", "-C", root / HOME.lstrip("/")),
+    command: list[str | Path] = [
+        "env",
+        "-C",
+        root / HOME.lstrip("/"),
         root / PROGRAM,
         f"--config.file={configuration}",
         f"--storage.path={folder / 'data'}",
