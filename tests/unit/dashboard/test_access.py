@@ -247,7 +247,7 @@ def test_each_answer_has_the_headers_of_a_safe_page(opened: Served, path: str) -
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
     assert headers["cross-origin-opener-policy"] == "same-origin"
     assert headers["cache-control"] == ("no-cache" if path.startswith("/static") else "no-store")
     assert "server" not in headers
