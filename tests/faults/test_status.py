@@ -17,7 +17,9 @@ import pytest
 
 from lakefeed.monitor.drivers import read
 from tests.support.cli import COMMAND, Running, lakefeed
+from tests.support.drivers import address
 from tests.support.feed import Feed
+from tests.support.pages import answer
 
 JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
 HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066 <script>alert(1)</script>"
@@ -32,6 +34,15 @@ def status(path: Path, environment: dict[str, str]) -> tuple[int, dict[str, Any]
     done = lakefeed("status", path, "--output", "json", environment=environment)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
+
+
+def is_live(environment: dict[str, str]) -> bool:
+    """Ask /health as a probe does: another status, or no answer in time, is a driver that is not live."""
+    url, token = address(environment)
+    try:
+        return answer(f"{url}/health", headers={"Authorization": f"Bearer {token}"}, seconds=3)[0] == 200
+    except OSError:
+        return False
 
 
 def until(look: Callable[[], bool], *, seconds: float = 60) -> None:
@@ -64,16 +75,20 @@ def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path
         everything = lakefeed("status", environment=environment)
         assert (everything.returncode, "running" in everything.stdout) == (0, True)
 
+        assert is_live(environment)
         os.kill(running.process.pid, signal.SIGSTOP)
+        assert not is_live(environment)
         code, document = status(path, environment)
         assert (code, document["state"]) == (1, "hangs"), document
         os.kill(running.process.pid, signal.SIGCONT)
         until(lambda: status(path, environment)[1]["state"] == "running")
+        assert is_live(environment)
         # Of another machine, which has no driver's file, the ledger says what is likely.
         elsewhere = {**environment, "LAKEFEED_HOME": str(tmp_path / "elsewhere")}
         assert status(path, elsewhere)[1]["state"] in ("probably running", "unknown")
     finally:
         running.kill()
+    assert not is_live(environment)
     code, document = status(path, environment)
     assert (code, document["state"]) == (1, "killed"), document
     for line in running.said().splitlines():

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +11,6 @@ import pytest
 
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.ledger.outcomes import Counts
-from lakefeed.monitor.drivers import DriverFile, read
 from tests.support.agreement import (
     Position,
     Positions,
@@ -27,9 +22,9 @@ from tests.support.agreement import (
     rows_by_partition,
 )
 from tests.support.cli import Running, lakefeed
+from tests.support.drivers import driver, until
 from tests.support.feed import Feed
 from tests.support.kafka_tools import begin_group, describe_group, lag_by_kafkatop, unpacked_kcat
-from tests.support.pages import answer
 
 POISON = b"not json"
 
@@ -41,43 +36,6 @@ def environment(feed: Feed, tmp_path: Path) -> dict[str, str]:
 
 def records(count: int, *, first: int = 0) -> list[bytes]:
     return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
-
-
-@contextmanager
-def driver(path: Path, environment: Mapping[str, str], log: Path) -> Iterator[Callable[[str], str]]:
-    """A driver in a process of its own; yields what asks it for a path."""
-    running = Running(["run", path, "--log-format", "json"], environment, log)
-    try:
-        running.wait_until_it_says('"event":"batch"')
-        url, token = address(environment)
-
-        def ask(path: str) -> str:
-            status, text = answer(url + path, headers={"Authorization": f"Bearer {token}"})
-            assert status == 200, text
-            return text
-
-        yield ask
-        assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
-    finally:
-        if running.process.poll() is None:
-            running.kill()
-
-
-def address(environment: Mapping[str, str]) -> tuple[str, str]:
-    """The endpoint's address and token, from the driver's file."""
-    [file] = (Path(environment["LAKEFEED_HOME"]) / "run" / "drivers").iterdir()
-    found: DriverFile | None = read(file)
-    assert found is not None
-    assert found.url is not None
-    assert found.token is not None
-    return found.url, found.token
-
-
-def until(look: Callable[[], bool], *, seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:

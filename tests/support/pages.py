@@ -13,10 +13,10 @@ MOST_PAGES = 300
 _LINK = re.compile(r"""(?:href|src|action)=(?:"([^"]*)"|'([^']*)')""")
 
 
-def answer(url: str, *, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+def answer(url: str, *, headers: Mapping[str, str] | None = None, seconds: float = 30) -> tuple[int, str]:
     """The status and the text of one page."""
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=dict(headers or {})), timeout=30) as page:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=dict(headers or {})), timeout=seconds) as page:
             return page.status, page.read().decode("utf-8", errors="replace")
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode("utf-8", errors="replace")

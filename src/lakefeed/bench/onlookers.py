@@ -1,4 +1,4 @@
-"""What watches a feed while its cost is measured: readers of its dashboard, and servers that take what it sends."""
+"""Watches a feed while its cost is measured: readers of its dashboard, and servers that take what it sends."""
 
 from __future__ import annotations
 

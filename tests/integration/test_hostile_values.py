@@ -1,0 +1,89 @@
+"""Keys and values that attack whoever looks: scripts, control characters, marks of direction, 1 MB."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+
+from confluent_kafka import Producer
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.cli import lakefeed
+from tests.support.drivers import address, driver, until
+from tests.support.feed import Feed
+from tests.support.openlineage import problems, server
+
+HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066</script><script>alert(1)</script>\"'\r\n\ndata: x\n# HELP"
+# Such characters stand nowhere as they are: not in JSON, a log, a terminal or an exposition.
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+MOST_BYTES = 300_000
+DETAILS = ("progress", "history", "events", "graph", "table", "schemas", "dead-letters", "costs", "panels")
+
+
+def send(feed: Feed) -> None:
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
+    values = [
+        b'{"id": 1}',
+        HOSTILE.encode(),
+        HOSTILE.encode() + b"x" * 900_000,
+        b"\xff\xfe\x1b[31m",
+        b"{" + b"[" * 5000,
+    ]
+    for value in values:
+        producer.produce(feed.topic, key=HOSTILE.encode(), value=value)
+    assert producer.flush(30) == 0
+
+
+def test_no_view_is_harmed_by_keys_and_values(feed: Feed, tmp_path: Path) -> None:
+    environment = {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
+    feed.create_topic(partitions=1)
+    send(feed)
+    texts: dict[str, str] = {}
+    with server() as (lineage, sent, _):
+        path = feed.write_file(
+            decode={"json": {"schema_ddl": "id BIGINT"}, "metadata": ["key", "topic", "partition", "offset"]},
+            dead_letters={"table": f"lake.{feed.name}.letters"},
+            lineage={"url": lineage, "every": "1 second"},
+        )
+        with driver(path, environment, tmp_path / "log") as ask:
+            own = f"/api/feeds/{feed.name}"
+            until(lambda: json.loads(ask("/progress"))["totals"]["dead_letters"] == 4)
+            for name in ("/progress", "/history", "/health", "/api/feeds", *(f"{own}/{detail}" for detail in DETAILS)):
+                texts[name] = ask(name)
+                json.loads(texts[name])
+            texts["/metrics"] = ask("/metrics")
+            families = {family.name: family for family in text_string_to_metric_families(texts["/metrics"])}
+            assert families["lakefeed_dead_letters"].samples[0].value == 4
+            texts["page"] = ask("/")
+            texts["stream"] = stream(feed, environment, events=6)
+            done = lakefeed("status", path, environment=environment)
+            texts["lakefeed status"] = done.stdout + done.stderr
+        texts["log"] = (tmp_path / "log").read_text()
+        texts["lineage"] = json.dumps(sent, ensure_ascii=False)
+    for name, text in texts.items():
+        found = CONTROLS.search(text)
+        assert found is None, (name, text[max(0, found.start() - 100) :][:200])
+        assert len(text.encode()) < MOST_BYTES, name
+    assert "alert(1)" not in texts["page"]
+    assert "alert(1)" in texts[f"{own}/dead-letters"]  # As text: the answers are JSON.
+    assert all(problems(event) == [] for event in sent)
+    for line in texts["log"].splitlines():
+        json.loads(line)
+
+
+def stream(feed: Feed, environment: dict[str, str], *, events: int) -> str:
+    """The first server-sent events, each of which is a name and one line of JSON."""
+    url, token = address(environment)
+    request = urllib.request.Request(f"{url}/api/stream?feed={feed.name}", headers={"Authorization": f"Bearer {token}"})
+    lines: list[str] = []
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        while sum(line.startswith("data:") for line in lines) < events:
+            lines.append(answer.readline().decode().rstrip("\n"))
+    for line in lines:
+        kind, _, text = line.partition(": ")
+        assert kind in ("", "id", "event", "data"), line
+        if kind == "data":
+            json.loads(text)
+    return "\n".join(lines)

@@ -1,0 +1,50 @@
+"""A driver in a process of its own, and its endpoint."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from lakefeed.monitor.drivers import DriverFile, read
+from tests.support.cli import Running
+from tests.support.pages import answer
+
+
+@contextmanager
+def driver(path: Path, environment: Mapping[str, str], log: Path) -> Iterator[Callable[[str], str]]:
+    """A driver in a process of its own; yields what asks it for a path."""
+    running = Running(["run", path, "--log-format", "json"], environment, log)
+    try:
+        running.wait_until_it_says('"event":"batch"')
+        url, token = address(environment)
+
+        def ask(path: str) -> str:
+            status, text = answer(url + path, headers={"Authorization": f"Bearer {token}"})
+            assert status == 200, text
+            return text
+
+        yield ask
+        assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+
+
+def address(environment: Mapping[str, str]) -> tuple[str, str]:
+    """The endpoint's address and token, from the driver's file."""
+    [file] = (Path(environment["LAKEFEED_HOME"]) / "run" / "drivers").iterdir()
+    found: DriverFile | None = read(file)
+    assert found is not None
+    assert found.url is not None
+    assert found.token is not None
+    return found.url, found.token
+
+
+def until(look: Callable[[], bool], *, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.2)
