@@ -157,10 +157,17 @@ export class FeedView {
       ["last commit", ago(progress.last_commit_at, progress.taken_at)],
     ];
     if (progress.restarts) facts.push(["restarts of the query", String(progress.restarts)]);
+    // Another driver's document may say anything: only an address of a page becomes a link.
+    const pages = /^https?:\/\/[^\s]+$/.test(driver.spark_ui ?? "") ? visible(driver.spark_ui, 200) : "";
+    if (pages) facts.push(["Spark's pages", pages]);
     if (this.facts.children.length !== facts.length) {
       fill(this.facts, facts.map(([name]) => h("div", null, h("dt", null, name), h("dd", null))));
     }
     facts.forEach(([, text], at) => setText(/** @type {Element} */ (this.facts.children[at].lastElementChild), text));
+    const last = this.facts.lastElementChild?.lastElementChild;
+    if (pages && last && !last.querySelector("a")) {
+      fill(last, h("a", { href: pages, target: "_blank", rel: "noreferrer noopener" }, pages));
+    }
   }
 
   /** @param {any} progress */
