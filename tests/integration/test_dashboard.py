@@ -68,7 +68,8 @@ def test_an_operator_pauses_resumes_and_stops_a_running_feed_and_a_viewer_does_n
             assert act("stop") == 202
         assert running.process.wait(60) == 0, running.said()
     finally:
-        running.kill()
+        if running.process.poll() is None:
+            running.kill()
     messages = [event["message"] for event in events if event["kind"] == "action"]
     assert [message for message in messages if message.startswith("operator from 127.0.0.1 requests: ")] == [
         "operator from 127.0.0.1 requests: pause, reason: a test",

@@ -1,0 +1,48 @@
+"""``lakefeed dashboard``: its own process, and the hash of a password."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from argon2 import PasswordHasher
+from click.testing import CliRunner
+
+from lakefeed.cli.main import root
+from lakefeed.errors import ConfigError
+from tests.support.cli import Running
+
+
+def test_a_dashboard_over_no_feeds_is_served_until_a_signal(tmp_path: Path) -> None:
+    running = Running(["dashboard", "--port", "0"], {"LAKEFEED_HOME": str(tmp_path)}, tmp_path / "log")
+    try:
+        running.wait_until_it_says("the dashboard is at ")
+        url = re.findall(r"the dashboard is at (\S+)", running.said())[0]
+        assert httpx.get(f"{url}/api/feeds", trust_env=False).json() == {"feeds": []}
+        began = time.monotonic()
+        os.kill(running.process.pid, signal.SIGTERM)
+        assert running.process.wait(10) == 0
+        assert time.monotonic() - began < 4
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+
+
+def test_a_password_is_hashed_and_not_shown() -> None:
+    done = CliRunner().invoke(root, ["dashboard", "hash-password"], input="correct horse\n")
+    assert (done.exit_code, "correct horse" in done.output) == (0, False)
+    assert PasswordHasher().verify(done.output.strip(), "correct horse")
+    short = CliRunner().invoke(root, ["dashboard", "hash-password"], input="short\n")
+    assert isinstance(short.exception, ConfigError)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
+def test_another_address_without_a_login_is_refused(host: str) -> None:
+    done = CliRunner().invoke(root, ["dashboard", "--host", host])
+    assert isinstance(done.exception, ConfigError)
+    assert "requires a login" in str(done.exception)
