@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.support.cli import Running
 from tests.support.dashboard import OPERATOR_TOKEN, VIEWER_TOKEN, bearer
@@ -19,7 +18,6 @@ JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}}
 ACTIONS = "/api/feeds/{}/actions"
 
 
-@pytest.mark.quick
 def test_an_operator_pauses_resumes_and_stops_a_running_feed_and_a_viewer_does_not(feed: Feed, tmp_path: Path) -> None:
     tokens = {"VIEWER": VIEWER_TOKEN, "OPERATOR": OPERATOR_TOKEN}
     environment = {**feed.environment, **tokens, "LAKEFEED_HOME": str(tmp_path / "home")}
