@@ -184,6 +184,7 @@ def test_a_lost_connection_is_shown_until_it_is_back(browser: Browser, taxi: Sho
             rows = page.get_by_role("region", name="Newest batches").last.locator("tbody tr")
             expect(rows.first).to_contain_text("170")
         # The browser's console shows each connection that is refused.
+        page.close()
         opened.errors[:] = [error for error in opened.errors if "net::ERR" not in error]
 
 

@@ -136,6 +136,8 @@ def test_a_feed_is_watched_and_steered_in_a_browser(browser: Browser, feed: Feed
         answer(page, "Stop", "Stop the feed", "maintenance")
         assert running.process.wait(90) == 0
         for opened in (operator, viewer):
+            # The page tries to connect again, and the console shows each attempt.
+            opened.page.close()
             opened.errors[:] = [error for error in opened.errors if "net::ERR" not in error and "403" not in error]
     assert len(feed.rows()) == 600
     assert all(f"password-of-{role}" not in running.said() for role in ROLES)
