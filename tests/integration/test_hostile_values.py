@@ -1,4 +1,4 @@
-"""Keys and values that attack whoever looks: scripts, control characters, marks of direction, 1 MB."""
+"""Keys and values that attack those who look: scripts, control characters, marks of direction, 1 MB."""
 
 from __future__ import annotations
 

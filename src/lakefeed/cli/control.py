@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml")
 ELSEWHERE = (
     "no driver of it is known on this machine: its next start knows this, wherever it is; a driver that runs elsewhere "
-    "is not told"
+    "does not notice"
 )
 
 target_options: Callable[[F], F] = options_of(
@@ -87,7 +87,7 @@ def pause(
 ) -> None:
     """Pause a feed after its current batch; its driver lives on, and keeps the feed for itself.
 
-    The pause and its reason survive a restart. Of a feed that does not run, the pipeline file tells where the next
+    The pause and its reason survive a restart. Of a feed that does not run, the pipeline file says where the next
     start will find the pause.
     """
     found = find(target, overrides, url, token_file)

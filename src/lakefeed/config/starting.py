@@ -1,4 +1,4 @@
-"""Where a new feed begins in its topics, as the pipeline file writes it."""
+"""The place at which a new feed begins in its topics, as the pipeline file writes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMS = "write earliest, latest, a time as 2026-11-20T06:30, 'last 24 hours', gr
 
 @dataclass(frozen=True)
 class StartingOffsets:
-    """Where a new feed begins: see ``parse``. Which offsets that are, only the brokers know.
+    """The place at which a new feed begins: see ``parse``. Only the brokers know its offsets.
 
     Attributes:
         time: of ``time``, with its zone.

@@ -59,9 +59,7 @@ def examine() -> list[Diagnosis]:
         try:
             findings += look()
         except (OSError, ValueError, LakefeedError) as error:
-            findings.append(
-                Diagnosis(name=look.__name__.strip("_"), verdict="warning", what=f"cannot be told: {error}")
-            )
+            findings.append(Diagnosis(name=look.__name__.strip("_"), verdict="warning", what=f"is not known: {error}"))
     return findings
 
 

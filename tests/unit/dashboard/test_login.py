@@ -99,7 +99,7 @@ def test_an_unknown_user_and_a_wrong_password_get_the_same_answer(monkeypatch: p
     monitor = monitor_of()
     with dashboard(monitor, with_login()) as served, browser(served) as client:
         answers = [
-            client.post("/login", json={"user": user, "password": "wrong"}) for user in ("anna", "nobody-of-this-name")
+            client.post("/login", json={"user": user, "password": "wrong"}) for user in ("anna", "no-user-of-this-name")
         ]
         assert answers[0].text == answers[1].text
         assert [answer.status_code for answer in answers] == [401, 401]
@@ -107,7 +107,7 @@ def test_an_unknown_user_and_a_wrong_password_get_the_same_answer(monkeypatch: p
         assert {client.post("/login", json=body).status_code for body in odd} == {401}
     messages = "".join(event.message for event in monitor.events.after())
     assert "refused a login for anna from 127.0.0.1" in messages
-    assert "nobody-of-this-name" not in messages  # It may be a password.
+    assert "no-user-of-this-name" not in messages  # It may be a password.
 
 
 def test_an_unknown_user_takes_as_long_as_a_known_one() -> None:
