@@ -67,7 +67,9 @@ def test_no_view_is_harmed_by_keys_and_values(feed: Feed, tmp_path: Path) -> Non
         assert len(text.encode()) < MOST_BYTES, name
     assert "alert(1)" in texts[f"{own}/dead-letters"]  # As text: the answers are JSON.
     assert all(problems(event) == [] for event in sent)
-    for line in texts["log"].splitlines():
+    *logged, summary = texts["log"].splitlines()
+    assert summary.startswith(f"{feed.name}: 1 batch, 5 records, 1 row")
+    for line in logged:
         json.loads(line)
 
 
