@@ -7,7 +7,6 @@ from tools.guards.guard import python
 WATCH = "tests/unit/feed/test_run.py::test_"
 STEERING = "tests/unit/feed/test_steering.py::test_"
 PAUSES = "tests/unit/operations/test_control.py::test_"
-FEED = "tests/integration/test_control.py::test_"
 
 IN_A_PAUSE = (
     python(
@@ -24,13 +23,6 @@ IN_A_PAUSE = (
         "is_logged = not batches.landed or batches.landed[-1].batch_id <= newest",
         "is_logged = True",
         f"{WATCH}a_query_does_not_end_before_its_last_batch_is_logged",
-    ),
-    python(
-        "pause: a resume decides as a start does",
-        "feed/streaming",
-        'if outcome == "resumed":',
-        "if False:",
-        f"{FEED}a_topic_that_was_recreated_during_a_pause_is_not_read_on",
     ),
     python(
         "pause: the next start knows of it",
