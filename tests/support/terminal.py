@@ -90,7 +90,9 @@ def terminal(
     opened = Terminal(width=width, height=height)
     command = [sys.executable, "-m", "lakefeed.cli", *arguments]
     try:
-        opened.begin(command, {**os.environ, "TERM": "xterm-256color", **environment})
+        # Some runners of tests set a size, which would win over the terminal's.
+        usual = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        opened.begin(command, {**usual, "TERM": "xterm-256color", **environment})
         yield opened
     finally:
         with suppress(ProcessLookupError):
