@@ -35,7 +35,7 @@ from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
-from lakefeed.operations.followers import following
+from lakefeed.operations.followers import following, reporting_failed_start
 from lakefeed.operations.plan.plan import Plans, plan_run
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.operations.read import BatchRead
@@ -218,8 +218,10 @@ class Pipeline:
         Raises:
             FeedPaused: the feed is paused, and the run is one that ends by itself.
         """
-        spark = spark or self.session()
         monitor = monitor or FeedMonitor(self.config.name)
+        if spark is None:
+            with reporting_failed_start(self.config, monitor):
+                spark = self.session()
         if self._served is not None:
             self._served.use_session(spark)
         monitor.note_spark_ui(spark.sparkContext.uiWebUrl)

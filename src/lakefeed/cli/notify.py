@@ -35,16 +35,17 @@ def test(pipeline: Path, names: tuple[str, ...], overrides: tuple[str, ...]) -> 
     from lakefeed.monitor.notify.program import NotDelivered
 
     config = lakefeed.Pipeline.from_file(pipeline, overrides=overrides).config
-    if config.notify is None:
+    settings = config.notified
+    if settings is None:
         raise ConfigError(
             "the pipeline has no block notify", where=str(pipeline), hint="docs/alerts.md has examples to copy"
         )
-    targets = config.notify.targets
+    targets = settings.targets
     if unknown := [name for name in names if name not in targets]:
         raise ConfigError(
             f"no target is called '{unknown[0]}'", where="notify.targets", hint=f"known: {', '.join(targets)}"
         )
-    message = sample_message(config.name, driver=this_driver(), at=time.time(), link=config.notify.link)
+    message = sample_message(config.name, driver=this_driver(), at=time.time(), link=settings.link)
     documents = []
     for name in names or targets:
         try:

@@ -129,7 +129,9 @@ def run_lines(trace: Mapping[str, Any]) -> list[str]:
         if error.get("hint"):
             rows.append(("next", str(error["hint"])))
     rows += [("data loss", str(loss.get("message"))) for loss in start.get("data_loss") or ()]
-    rows += [("dead letters", f"{figure(each['count'])} times {each['reason']}") for each in trace["dead_letters"]]
+    rows += [
+        ("dead letters", f"{figure(each['count'])} times {each['reason']}") for each in trace.get("dead_letters") or ()
+    ]
     for name, key in (("schema", "schema_changes"), ("action", "actions"), ("upkeep", "upkeep"), ("errors", "errors")):
         rows += [(name, f"{_time(event['at'])} {event['message']}") for event in (trace.get(key) or ())[-10:]]
     lines = [f"{trace.get('feed')} into {trace.get('sink')}: run {trace.get('run')}"]

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from lakefeed.clients.sockets import connect
 from lakefeed.errors import Unreachable
 
 MOST_BYTES = 1 << 20
@@ -109,7 +110,7 @@ def _connect(
     """Open a connection, whose TLS handshake is still to be done."""
     kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
     connection = kind(host, port, timeout=seconds)
-    sock = socket.create_connection((connection.host, connection.port), timeout=seconds)
+    sock = connect(connection.host, connection.port, seconds=seconds)
     try:
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

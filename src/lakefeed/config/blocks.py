@@ -291,6 +291,13 @@ class PipelineBlocks(Model):
         return self.tables or Tables()
 
     @property
+    def notified(self) -> Notify | None:
+        """The block ``notify``, whose messages link to the dashboard where the file says nothing else."""
+        if self.notify is None or self.notify.link is not None or self.dashboard is None:
+            return self.notify
+        return self.notify.model_copy(update={"link": self.dashboard.public_url})
+
+    @property
     def has_many_tables(self) -> bool:
         """Check that each topic goes to a table of its own."""
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from email.errors import MessageError
+from email.headerregistry import Address
 from email.utils import parseaddr
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -12,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from lakefeed.config.base import ConfigProblem, Model, OneOf, checked, spelled
+from lakefeed.config.connections import refuse_credentials
 from lakefeed.config.secrets import SECRET_KEY, Text
 from lakefeed.config.values import Count, Duration, Period, seconds_of
 from lakefeed.messages.redaction import redacted
@@ -50,6 +53,11 @@ def _require_web_address(url: str) -> str:
     return url
 
 
+def _require_public_web_address(url: str) -> str:
+    refuse_credentials(_require_web_address(url), instead="a login at the page")
+    return url
+
+
 def _require_secret_web_address(url: SecretStr) -> SecretStr:
     _require_web_address(url.get_secret_value())
     return url
@@ -59,6 +67,10 @@ def _require_mailbox(text: str) -> None:
     _, address = parseaddr(text)
     if not text.isprintable() or "," in text or not re.fullmatch(r"[^\s@<>\"]+@[^\s@<>\"]+", address):
         raise ValueError("a mail address is name@example.com or Name <name@example.com>")
+    try:
+        Address(addr_spec=address)
+    except (MessageError, ValueError, IndexError):
+        raise ValueError(f"'{address}' is no mail address: it has letters, digits, and single dots") from None
 
 
 def _require_a_day_at_most(text: str) -> None:
@@ -215,8 +227,8 @@ class Notify(Model):
     cool_down: Duration = "10 minutes"
     """Time between two messages of the same kind. What happens meanwhile is counted, and said with the next one."""
     most_per_hour: Count = Field(60, description="Messages to one target at most; the rest is counted.")
-    link: Annotated[str, checked(_require_web_address)] | None = None
-    """An address that each message links to, such as the dashboard's; without a secret."""
+    link: Annotated[str, checked(_require_public_web_address)] | None = None
+    """An address that each message links to, without a secret. Default: public_url of the block dashboard."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         for name in self.targets:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
@@ -22,6 +23,8 @@ from lakefeed.operations.runs import local_runs, upload_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Follower = AbstractContextManager[None]
+
 
 @contextmanager
 def following(
@@ -36,16 +39,18 @@ def following(
 
     The block is left after the monitor knows how the run has ended, so that a follower reports that too.
     """
-    with ExitStack() as stack:
+
+    def followers() -> Iterator[Follower]:
         if config.lineage is not None:
             stays = not once and config.trigger != AVAILABLE_NOW
             run = LineageRun(config=config, connections=connections, lineage=config.lineage, stays=stays)
-            stack.enter_context(reporting(run, monitor))
-        upload = upload_of(config, connections=connections)
-        stack.enter_context(tracing(local_runs(config), monitor, upload=upload))
-        stack.enter_context(observing_ends(config, monitor))
-        stack.enter_context(notifying(config.notify, monitor, memory=own_path("notify", config)))
-        stack.enter_context(pushing_metrics(config, monitor, spark))
+            yield reporting(run, monitor)
+        yield tracing(local_runs(config), monitor, upload=upload_of(config, connections=connections))
+        yield observing_ends(config, monitor)
+        yield _notifying(config, monitor)
+        yield pushing_metrics(config, monitor, spark)
+
+    with _ending_together(followers(), monitor):
         yield
 
 
@@ -55,6 +60,35 @@ def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor) -> Iter
     try:
         yield
     except Exception as error:
-        with tracing(local_runs(config), monitor), notifying(config.notify, monitor, memory=own_path("notify", config)):
+        with _ending_together([tracing(local_runs(config), monitor), _notifying(config, monitor)], monitor):
             monitor.ended(error)
         raise
+
+
+def _notifying(config: PipelineConfig, monitor: FeedMonitor) -> Follower:
+    return notifying(config.notified, monitor, memory=own_path("notify", config))
+
+
+@contextmanager
+def _ending_together(followers: Iterable[Follower], monitor: FeedMonitor) -> Iterator[None]:
+    """Enter each follower, and leave all at the same time: the end of a run waits for the slowest, not for the sum.
+
+    One that cannot be entered ends the run with its error, which those before it report.
+    """
+    entered: list[Follower] = []
+    try:
+        try:
+            for follower in followers:
+                follower.__enter__()
+                entered.append(follower)
+        except Exception as error:
+            monitor.ended(error)
+            raise
+        yield
+    finally:
+        # Daemons: after another Ctrl-C the process waits for none of them.
+        threads = [threading.Thread(target=each.__exit__, args=(None, None, None), daemon=True) for each in entered]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import unescape
 
 from lakefeed.clients.http import Response, exchange
@@ -25,6 +26,7 @@ READ_SECONDS = 10.0
 MOST_BYTES = 1 << 25
 MOST_READ = 20
 """Traces beside the checkpoint that are read: each is a request."""
+MOST_LISTS = 100
 
 
 def local_runs(config: PipelineConfig) -> LocalRuns | None:
@@ -62,22 +64,36 @@ class StoredRuns:
         self._s3 = s3
 
     def save(self, trace: Mapping[str, Any]) -> None:
-        """Put a trace, with one request; raises AccessDenied, Unreachable or OSError."""
+        """Put a trace, with one request; raises AccessDenied or Unreachable."""
         body = json_line(trace).encode()
         url = object_url(self._bucket, f"{self._prefix}{trace['run']}.json", s3=self._s3)
         self._ask("PUT", url, seconds=UPLOAD_SECONDS, body=body)
 
     def traces(self, *, known: Mapping[str, object]) -> list[dict[str, Any]]:
-        """Return the newest traces but for the known ones: a request for the list, and one for each."""
-        listed = self._ask("GET", prefix_url(self._bucket, self._prefix, s3=self._s3), seconds=READ_SECONDS)
-        keys = [unescape(key) for key in re.findall(r"<Key>([^<]*)</Key>", listed.body.decode("utf-8", "replace"))]
+        """Return the newest traces but for the known ones: a request for a thousand names, and one for each trace."""
+        keys = self._keys()
         ids = [Path(key).stem for key in keys if key.startswith(self._prefix) and RUN_ID.fullmatch(Path(key).stem)]
         found = []
         for run_id in sorted(set(ids) - known.keys(), reverse=True)[:MOST_READ]:
             url = object_url(self._bucket, f"{self._prefix}{run_id}.json", s3=self._s3)
-            document = json.loads(self._ask("GET", url, seconds=READ_SECONDS).body)
+            try:
+                document = json.loads(self._ask("GET", url, seconds=READ_SECONDS).body)
+            except ValueError:
+                continue  # Not ours.
             if isinstance(document, dict) and document.get("run") == run_id:
                 found.append(with_end(document))
+        return found
+
+    def _keys(self) -> list[str]:
+        """Return the names of the traces; the newest are the last ones, and an answer has a thousand."""
+        base = prefix_url(self._bucket, self._prefix, s3=self._s3)
+        url, found = base, list[str]()
+        for _ in range(MOST_LISTS):
+            listed = self._ask("GET", url, seconds=READ_SECONDS).body.decode("utf-8", "replace")
+            found += [unescape(key) for key in re.findall(r"<Key>([^<]*)</Key>", listed)]
+            if "<IsTruncated>true</IsTruncated>" not in listed or not found:
+                break
+            url = f"{base}&start-after={quote(found[-1], safe='-_.~')}"
         return found
 
     def _ask(self, method: str, url: str, *, seconds: float, body: bytes = b"") -> Response:
@@ -88,7 +104,12 @@ class StoredRuns:
             raise AccessDenied(what, where=where, hint="set AWS_ACCESS_KEY_ID and its secret, or keep: local")
         headers = signed_headers(url, keys=keys, region=self._s3.region, method=method, body=body)
         content = body if method == "PUT" else None
-        answer = exchange(method, url, seconds=seconds, headers=headers, body=content, most_bytes=MOST_BYTES)
+        try:
+            answer = exchange(method, url, seconds=seconds, headers=headers, body=content, most_bytes=MOST_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            hint = "lakefeed runs list --feed NAME shows the runs of this machine"
+            raise Unreachable(f"the S3 store does not answer: {reason}", where=where, hint=hint) from None
         if not 200 <= answer.status < 300:
             raise Unreachable(f"the S3 store answers with HTTP status {answer.status}", where=where)
         return answer

@@ -7,11 +7,12 @@ import smtplib
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from lakefeed.clients.http import Response, exchange
 from lakefeed.config.notify import Mail, NotifyTarget, Webhook
 from lakefeed.config.values import seconds_of
+from lakefeed.messages.redaction import HIDDEN, SHORTEST_OF_FREE
 from lakefeed.monitor.notify.formats import ALERTS_PATH, body_of, mail_of
 from lakefeed.monitor.notify.mail import send_mail
 from lakefeed.monitor.notify.message import Message
@@ -22,6 +23,7 @@ ATTEMPT_SECONDS = 5.0
 """One attempt over the network takes no longer, whatever the server does."""
 MOST_BYTES = 64 * 1024
 _TRY_LATER = (408, 425, 429)
+_MOST_SAID = 8192
 
 
 def deliver(
@@ -81,14 +83,20 @@ def _post(webhook: Webhook, message: Message, *, seconds: float) -> str:
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise NotDelivered(_reason(error), is_transient=_is_transient(error)) from None
     if 200 <= answer.status < 300:
-        return f"HTTP status {answer.status}{_said(answer)}"
+        return f"HTTP status {answer.status}{_said(answer, url)}"
     is_transient = answer.status >= 500 or answer.status in _TRY_LATER
     hint = "; a redirect is not followed, it would take the headers along" if 300 <= answer.status < 400 else ""
-    raise NotDelivered(f"HTTP status {answer.status}{_said(answer)}{hint}", is_transient=is_transient)
+    raise NotDelivered(f"HTTP status {answer.status}{_said(answer, url)}{hint}", is_transient=is_transient)
 
 
-def _said(answer: Response) -> str:
-    text = one_line(answer.body[:400].decode("utf-8", "replace"), most=200)
+def _said(answer: Response, url: str) -> str:
+    said = answer.body[:_MOST_SAID].decode("utf-8", "replace")
+    # An answer that repeats what was asked for has the secret part of the address alone.
+    parts = urlsplit(url)
+    for part in (*parts.path.split("/"), *parts.query.split("&")):
+        if len(part) >= SHORTEST_OF_FREE:
+            said = said.replace(part, HIDDEN).replace(unquote(part), HIDDEN)
+    text = one_line(said[:400], most=200)
     return f": {text}" if text else ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.message import EmailMessage
 
+from lakefeed.clients.sockets import connect
 from lakefeed.config.notify import Mail
 
 _OWN_NAME = "localhost"
@@ -24,7 +25,7 @@ def send_mail(mail: EmailMessage, settings: Mail, *, context: ssl.SSLContext | N
     with _deadline(seconds) as deadline:
         client = smtplib.SMTP(local_hostname=_OWN_NAME, timeout=seconds)
         try:
-            client.sock = deadline.watch(socket.create_connection((settings.host, settings.server_port), seconds))
+            client.sock = deadline.watch(connect(settings.host, settings.server_port, seconds=seconds))
             if context is not None and settings.security == "tls":
                 _encrypt(client, settings.host, context, deadline)
             _require(220, *client.getreply())

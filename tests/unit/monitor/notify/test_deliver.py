@@ -217,3 +217,12 @@ def test_nothing_of_a_target_that_is_printed_has_its_secrets() -> None:
     target = webhook(f"https://hooks.example/{SECRET}")
     assert SECRET not in repr(target) + str(target)
     assert SECRET not in repr(mail(25, user="u", password=SECRET))
+
+
+def test_an_answer_that_repeats_the_path_shows_no_secret() -> None:
+    path = "/services/T00000000/B00000000/canary-path-99"
+    with web_hook(404, said=f"The URL {path} was not found, nor canary-query-98".encode()) as hook:
+        reason = refusal(webhook(f"{hook.url}{path}?key=1&canary-query-98")).reason
+    assert "was not found" in reason
+    assert "canary" not in reason
+    assert "T00000000" not in reason
