@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from lakefeed.config.dashboard import Dashboard
 from lakefeed.dashboard.driver import serve
 from tests.support.browser import DESKTOP, PHONE, tab
-from tests.support.shown_feeds import ShownFeed, ShownFeeds, fifty_feeds, shown_feed
+from tests.support.shown_feeds import PLACES, ShownFeed, ShownFeeds, fifty_feeds, shown_feed
 
 PARTS = ("", "/lag", "/dead-letters", "/pipeline", "/table", "/schema", "/requests", "/panels", "/events")
 VIEWS = ("/", *(f"/#/feed/taxi{part}" for part in PARTS))
@@ -110,6 +110,9 @@ def test_hostile_texts_are_shown_as_text(browser: Browser, url: str) -> None:
             # Marks of direction and control characters are written out.
             assert not re.search("[\u202a-\u202e\u0000\u001b]", text)
             assert len(text) < 20_000
+            if part == "/panels":
+                # A place without coordinates is not at 0° N, 0° E.
+                expect(page.locator("svg.map circle")).to_have_count(len(PLACES))
         opened.open("/#/feed/taxi/dead-letters")
         expect(page.get_by_text("(1.05 MB in all)")).to_be_visible()
         expect(page.locator("bdi", has_text="עברית")).to_have_attribute("dir", "auto")

@@ -179,6 +179,21 @@ def test_an_operator_logs_in_and_stops_a_feed(browser: Browser, closed_url: str,
     assert stop["reason"] == "maintenance"
 
 
+def test_after_a_restart_the_page_leads_to_the_login(browser: Browser, taxi: ShownFeed) -> None:
+    """The new server does not know the session, and its refusal of a stream has no words."""
+    feeds, users = ShownFeeds([taxi]), with_users()
+    with serve(feeds, dashboard=users) as served:
+        url = str(served.dashboard_url)
+    users = users.model_copy(update={"port": int(url.rstrip("/").rpartition(":")[2])})
+    with tab(browser, url) as opened:
+        with serve(feeds, dashboard=users):
+            page = log_in(opened, "viewer")
+        expect(page.locator("#link-text")).to_have_text("connection lost")
+        with serve(feeds, dashboard=users):
+            expect(page.get_by_label("Password")).to_be_visible(timeout=30_000)
+        opened.errors.clear()  # Of each connection that was refused.
+
+
 def test_without_a_login_there_is_nothing_not_even_names(browser: Browser, closed_url: str) -> None:
     with tab(browser, closed_url) as opened:
         page = opened.open("/#/feed/taxi")

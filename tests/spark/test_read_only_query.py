@@ -68,6 +68,9 @@ CHANGES = (
     "SELECT java_method('java.lang.System', 'getenv', 'AWS_SECRET_ACCESS_KEY')",
     "SELECT * FROM hits WHERE zip = (SELECT TRY_REFLECT('java.lang.System', 'getenv', 'X'))",
     "WITH a AS (SELECT builtin.reflect('java.lang.System', 'gc')) SELECT * FROM a",
+    "SELECT sum(x) OVER w FROM t WINDOW w AS (ORDER BY reflect('java.lang.System', 'exit', 1))",
+    "SELECT IDENTIFIER('ref' || 'lect')('java.lang.System', 'exit', 1)",
+    "SELECT IDENTIFIER('reflect')('java.lang.System', 'exit', 1)",
 )
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 from playwright.sync_api import Browser, BrowserContext, Error, Page, Request, sync_playwright
 
@@ -32,7 +33,7 @@ FONTS = """<?xml version="1.0"?>
 <fontconfig>
 <dir prefix="relative">fonts</dir>
 <dir>/usr/share/fonts</dir>
-<cachedir prefix="relative">font-cache</cachedir>
+<cachedir>{cache}</cachedir>
 </fontconfig>
 """
 DESKTOP = (1280, 900)
@@ -102,11 +103,14 @@ def _unpacked() -> Program:
             for content in (libraries, fonts):
                 with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                     archive.extractall(partial, filter="data")
-            (partial / "fonts.conf").write_text(FONTS)
             (partial / "chromium").write_bytes(program)
             (partial / "chromium").chmod(0o755)
             if not folder.is_dir():
                 partial.rename(folder)
+    # Fontconfig takes a relative cache from the working directory, which is the repository.
+    fonts = FONTS.format(cache=escape(str(folder / "font-cache")))
+    if not (folder / "fonts.conf").is_file() or (folder / "fonts.conf").read_text() != fonts:
+        (folder / "fonts.conf").write_text(fonts)
     return Program(
         folder / "chromium",
         {"LD_LIBRARY_PATH": str(folder / "lib"), "FONTCONFIG_PATH": str(folder), "FONTCONFIG_FILE": "fonts.conf"},

@@ -215,7 +215,7 @@ class HostileDetails:
         return {
             "panels": [
                 {**by_zip, "columns": columns, "rows": [*rows, [SCRIPT, None, None, 1]], **taken},
-                {**on_map, "label": "zip", "columns": columns, "rows": rows, **taken},
+                {**on_map, "label": "zip", "columns": columns, "rows": [*rows, ["00000", None, None, 1]], **taken},
                 {
                     "name": "hours",
                     "title": "Hits per hour",

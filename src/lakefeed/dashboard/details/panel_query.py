@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import quoted
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 POOL = "lakefeed-panels"
 """Gets what batches leave: maintenance/pools.xml."""
 LONGEST_CELL = 2_000
+LONGEST_REASON = 2_000
 MOST_COLUMNS = 100
 EXACT = 2**53
 """A script in a browser has no larger whole numbers."""
@@ -116,8 +118,8 @@ def cell(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, tuple):  # A time.
         return _time(value[0])
-    number = float(value)  # A decimal.
-    return number if number == value else str(value)
+    number = float(value)  # A decimal; 0.1 is one that a script shows as it is.
+    return number if Decimal(repr(number)) == value else str(value)
 
 
 def _time(micros: int | None) -> str | None:
@@ -144,4 +146,4 @@ def reason_of(error: BaseException) -> str:
     if found := _MISSING.search(text):
         hint = "a view of sink.memory is created with the first batch"
         return redacted(f"the table or view {found[1]} does not exist; {hint}")
-    return redacted(without_values(text)) or type(error).__name__
+    return redacted(without_values(text))[:LONGEST_REASON] or type(error).__name__

@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.sinks.dead_letters.store import Content, RecentLetters, group_recent, time_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.table import FileScanTask, Table
 
 TIMES = ("timestamp", "failed_at")
 SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
 """Columns without what may be large."""
 POSITION = ("topic", "partition", "offset")
+NEWEST = [(name, "descending") for name in ("failed_at", *POSITION)]
 
 
 def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
     """Return so many of a feed's newest letters by reason: see ``DeadLetterReader.recent``."""
+    import pyarrow.compute as pc
     from pyiceberg.expressions import And, EqualTo, Or
 
     equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
     of_feed = equal("feed", feed)
     tasks = list(table.scan(row_filter=of_feed).plan_files())
     chosen = _newest(table, tasks, most=most)
-    letters = _read(table, chosen, of_feed, SMALL)
-    letters.sort(key=lambda letter: (letter["failed_at"], *(letter[name] for name in POSITION)), reverse=True)
-    is_whole = len(chosen) == len(tasks) and len(letters) <= most
-    letters = letters[:most]
+    small = _read(table, chosen, of_feed, SMALL)
+    is_whole = len(chosen) == len(tasks) and small.num_rows <= most
+    # One file may have millions: they are cut while they are Arrow's.
+    letters: list[dict[str, Any]] = small.take(pc.sort_indices(small, sort_keys=NEWEST)[:most]).to_pylist()
     found = group_recent(letters, samples=samples, is_whole=is_whole)
     sampled = [letter for _, _, of_reason in found.reasons for letter in of_reason]
     if sampled:
-        at = [reduce(And, (equal(name, letter[name]) for name in POSITION)) for letter in sampled]
+        # As many as letters: a tree that grows at one side would be deeper than Python's stack.
+        at = [And(*(equal(name, letter[name]) for name in POSITION)) for letter in sampled]
+        samples_only = And(of_feed, Or(*at) if len(at) > 1 else at[0])
         content = {
             tuple(letter[name] for name in POSITION): (
                 Content.of(letter["key"], longest),
                 Content.of(letter["value"], longest),
             )
-            for letter in _read(table, chosen, And(of_feed, reduce(Or, at)), (*POSITION, "key", "value"))
+            for letter in _read(table, chosen, samples_only, (*POSITION, "key", "value")).to_pylist()
         }
         nothing = Content(None, 0), Content(None, 0)
         for letter in sampled:
@@ -67,16 +71,14 @@ def _newest(table: Table, tasks: Sequence[FileScanTask], *, most: int) -> list[F
     return chosen
 
 
-def _read(table: Table, tasks: Sequence[FileScanTask], rows: Any, columns: Sequence[str]) -> list[dict[str, Any]]:
+def _read(table: Table, tasks: Sequence[FileScanTask], rows: Any, columns: Sequence[str]) -> pa.Table:
     """Read columns of these files; times are microseconds, since Arrow refuses to make a date of each."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import ArrowScan
 
-    if not tasks:
-        return []
     scan = ArrowScan(table.metadata, table.io, table.schema().select(*columns), rows)
     found = scan.to_table(tasks)
     for name in TIMES:
         if name in columns:
             found = found.set_column(found.column_names.index(name), name, found[name].cast(pa.int64()))
-    return list(found.to_pylist())
+    return found

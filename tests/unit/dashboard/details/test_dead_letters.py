@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +112,29 @@ def test_of_many_letters_only_the_newest_files_are_read(catalog: SqlCatalog) -> 
     assert found.is_whole is False
     [(_, count, letters)] = found.reasons
     assert (count, [each["offset"] for each in letters]) == (15, [49, 48])
+
+
+def test_a_thousand_reasons_are_sampled(catalog: SqlCatalog) -> None:
+    words = ("".join(letters) for letters in itertools.product("abcdefghij", repeat=3))
+    table = written(catalog, [letter(number, f"no field {word}") for number, word in enumerate(words)])
+    found = read_recent(table, "hits", most=1000, samples=3, longest=2000)
+    assert len(found.reasons) == 1000
+    assert all(of[0]["content"][1].data == f"value {of[0]['offset']}".encode() for _, _, of in found.reasons)
+
+
+def test_of_a_large_file_only_the_newest_letters_leave_arrow(catalog: SqlCatalog) -> None:
+    many = pa.Table.from_pylist([letter(0, "bad")] * 200_000, schema=SCHEMA)
+    offsets = pa.array(range(many.num_rows), pa.int64())
+    table = catalog.create_table("web.letters", SCHEMA)
+    table.append(many.set_column(SCHEMA.get_field_index("offset"), "offset", offsets))
+    tracemalloc.start()
+    try:
+        found = read_recent(table, "hits", most=100, samples=2, longest=2000)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000  # As dicts they have 140 MB.
+    finally:
+        tracemalloc.stop()
+    [(_, count, letters)] = found.reasons
+    assert (count, [each["offset"] for each in letters], found.is_whole) == (100, [199_999, 199_998], False)
 
 
 def test_an_empty_table_has_none(catalog: SqlCatalog) -> None:

@@ -176,6 +176,7 @@ def test_closing_cancels_and_starts_no_more() -> None:
         (float("nan"), "nan"),
         (float("-inf"), "-inf"),
         (Decimal("1.5"), 1.5),
+        (Decimal("12.30"), 12.3),
         (Decimal("1.10000000000000000001"), "1.10000000000000000001"),
         ("<script>alert(1)</script>", "<script>alert(1)</script>"),
         ("x" * 3000, "x" * 2000 + "…"),

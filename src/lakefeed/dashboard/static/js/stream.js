@@ -32,7 +32,7 @@ export class Stream {
     setInterval(() => this.check(), CHECK_MS);
     addEventListener("online", () => this.again());
     addEventListener("pagehide", () => this.close());
-    addEventListener("pageshow", (event) => event.persisted && this.again());
+    addEventListener("pageshow", (event) => event.persisted && this.lose());
   }
 
   /**
@@ -76,6 +76,8 @@ export class Stream {
     this.follower.onLost(this.lostSince);
     this.timer = setTimeout(() => this.connect(), this.wait);
     this.wait = Math.min(LONGEST_MS, this.wait * 2);
+    // A stream does not say why it was refused. If it is for a login that has ended, this leads to the next one.
+    void get("/api/session", CHECK_MS).catch(() => null);
   }
 
   again() {

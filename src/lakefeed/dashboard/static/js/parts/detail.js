@@ -30,6 +30,7 @@ export class DetailPart {
     } catch (error) {
       this.problem.textContent = error instanceof ApiError ? error.text : "it cannot be shown";
       this.problem.hidden = false;
+      this.text = ""; // The next answer is shown, even if it is the last one again: its own error takes this one's place.
       if (this.content === null) fill(this.place);
     }
   }

@@ -22,6 +22,8 @@ export function drawMap(panel) {
   const label = find(panel.label, /^(zip|name|label|place|city)$/i);
   const places = panel.rows
     .slice(0, MOST)
+    // A null would be the number 0, which is a place.
+    .filter((row) => row[lat] !== null && row[lon] !== null)
     .map((row) => ({ lat: Number(row[lat]), lon: Number(row[lon]), value: value < 0 ? 1 : Number(row[value]) || 0, label: label < 0 ? "" : visible(row[label], 60) }))
     .filter((place) => Math.abs(place.lat) <= 90 && Math.abs(place.lon) <= 180);
   if (!places.length) return h("p", { class: "empty" }, "No row has coordinates.");
@@ -35,7 +37,7 @@ export function drawMap(panel) {
     places.map((place) =>
       s(
         "circle",
-        { cx: view.x(place.lon).toFixed(1), cy: view.y(place.lat).toFixed(1), r: Math.max(2, LARGEST * Math.sqrt(place.value / most)).toFixed(1) },
+        { cx: view.x(place.lon).toFixed(1), cy: view.y(place.lat).toFixed(1), r: Math.max(2, LARGEST * Math.sqrt(Math.max(0, place.value) / most)).toFixed(1) },
         s("title", null, `${place.label ? `${place.label}: ` : ""}${count(place.value)} (${place.lat.toFixed(3)}, ${place.lon.toFixed(3)})`),
       ),
     ),

@@ -8,6 +8,8 @@ import { bar } from "./lag.js";
 import { drawMap } from "./map.js";
 
 const MOST_ROWS = 100;
+/** As the server writes times. Date.parse takes a zip code for a year. */
+const TIME = /^\d{4}-\d{2}-\d{2}(?:$|[T ]\d{2}:\d{2})/;
 
 /**
  * @typedef {object} Panel
@@ -172,9 +174,19 @@ function lineChart(panel) {
 /** @param {Panel} panel */
 function lineData(panel) {
   const { x, values } = columnsOf(panel);
-  const isTime = panel.rows.every((row) => typeof row[x] === "string" && !Number.isNaN(Date.parse(row[x])));
-  const place = (/** @type {any} */ value, /** @type {number} */ at) => (isTime ? Date.parse(value) / 1000 : typeof value === "number" ? value : at);
+  const isTime = panel.rows.every((row) => typeof row[x] === "string" && TIME.test(row[x]) && !Number.isNaN(secondsOf(row[x])));
+  const place = (/** @type {any} */ value, /** @type {number} */ at) => (isTime ? secondsOf(value) : typeof value === "number" ? value : at);
   const rows = panel.rows.map((row, at) => ({ row, at: place(row[x], at) })).sort((a, b) => a.at - b.at);
-  const number = (/** @type {any} */ value) => (typeof value === "number" ? value : null);
+  // A decimal that a script cannot hold comes as a text.
+  const number = (/** @type {any} */ value) => (value !== null && value !== "" && Number.isFinite(Number(value)) ? Number(value) : null);
   return { isTime, data: [rows.map((one) => one.at), ...values.slice(0, 7).map((column) => rows.map((one) => number(one.row[column])))] };
+}
+
+/**
+ * Seconds since 1970 of a time; one without a zone is UTC, as the axis is.
+ * @param {string} text
+ */
+function secondsOf(text) {
+  const isBare = /[T ][\d:.]+$/.test(text);
+  return Date.parse(isBare ? `${text.replace(" ", "T")}Z` : text) / 1000;
 }

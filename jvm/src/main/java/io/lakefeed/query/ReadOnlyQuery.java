@@ -4,11 +4,13 @@ import java.util.Locale;
 import java.util.Set;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.ExpressionWithUnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.PlanExpression;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.WithWindowDefinition;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -87,6 +89,16 @@ public final class ReadOnlyQuery {
                 return found;
             }
         }
+        if (plan instanceof WithWindowDefinition named) {
+            // They stand in a map, where expressions() does not look.
+            for (Expression each :
+                    CollectionConverters.asJava(named.windowDefinitions()).values()) {
+                String found = refusal(each);
+                if (found != null) {
+                    return found;
+                }
+            }
+        }
         for (LogicalPlan each : CollectionConverters.asJava(plan.children())) {
             String found = refusal(each);
             if (found != null) {
@@ -104,6 +116,10 @@ public final class ReadOnlyQuery {
     }
 
     private static String refusal(Expression expression) {
+        if (expression instanceof ExpressionWithUnresolvedIdentifier) {
+            // The name of a function that is a text until the analysis.
+            return "IDENTIFIER";
+        }
         if (expression instanceof UnresolvedFunction function) {
             String name = function.nameParts().last().toLowerCase(Locale.ROOT);
             if (REFLECTIVE.contains(name)) {
