@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr
 from lakefeed.config.base import ConfigProblem, checked
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
+from lakefeed.config.dataset_names import DatasetName
 from lakefeed.config.keyed import Deletes, keyed_problems
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
@@ -102,6 +103,10 @@ class ElasticsearchSinkConfig(SinkConfig):
     @property
     def target(self) -> str:
         return self.index
+
+    def dataset(self, *, feed: str, brokers: str) -> DatasetName:
+        first = urlsplit(self.urls[0])
+        return DatasetName(f"elasticsearch://{first.hostname}:{first.port or 9200}", self.index)
 
     @property
     def table(self) -> str:

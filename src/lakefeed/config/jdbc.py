@@ -13,6 +13,7 @@ from lakefeed.config import tls
 from lakefeed.config.base import ConfigProblem, checked
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
+from lakefeed.config.dataset_names import DatasetName
 from lakefeed.config.keyed import Deletes, keyed_problems
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
@@ -37,6 +38,11 @@ def _require_known_to_both(table: str) -> None:
         raise ValueError(f"a table's name has {_LONGEST_NAME} letters at most")
     if table.rpartition(".")[2].lower().startswith("lakefeed_"):
         raise ValueError("names that start with lakefeed_ are the ledger's")
+
+
+_DEFAULT_SCHEMAS = {"postgresql": "public"}
+_SYSTEMS = {"postgresql": "postgres"}
+"""Names of systems in OpenLineage, where they are not the JDBC driver's."""
 
 
 class JdbcSinkConfig(SinkConfig):
@@ -83,6 +89,15 @@ class JdbcSinkConfig(SinkConfig):
     @property
     def target(self) -> str:
         return f"{Address.of(self.url).database} {self.table}"
+
+    def dataset(self, *, feed: str, brokers: str) -> DatasetName:
+        """Name the table as OpenLineage does: by server, database and schema."""
+        address = Address.of(self.url)
+        schema, _, table = self.table.rpartition(".")
+        schema = schema or _DEFAULT_SCHEMAS.get(address.kind, "")
+        databases = (schema,) if schema == address.database else (address.database, schema)
+        namespace = f"{_SYSTEMS.get(address.kind, address.kind)}://{address.host}:{address.port}"
+        return DatasetName(namespace, ".".join(part for part in (*databases, table) if part))
 
     @property
     def table_name(self) -> str:

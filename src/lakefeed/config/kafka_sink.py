@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems
 from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.connections import Registry
+from lakefeed.config.dataset_names import DatasetName, topic_name
 from lakefeed.config.kafka_options import producer_problems
 from lakefeed.config.secrets import Scalar
 from lakefeed.config.sinks import EVERY_MODE, SinkConfig
@@ -136,6 +137,9 @@ class KafkaSinkConfig(SinkConfig):
     @property
     def target(self) -> str:
         return self.topic
+
+    def dataset(self, *, feed: str, brokers: str) -> DatasetName:
+        return topic_name(self.bootstrap_servers or brokers, self.topic)
 
     def sql_expressions(self) -> Iterator[tuple[str, str]]:
         if isinstance(self.key, str):

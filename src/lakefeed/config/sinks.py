@@ -13,6 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, spelled
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
+from lakefeed.config.dataset_names import DatasetName, path_name
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.transform import FUNCTION, OutputMode
 from lakefeed.config.values import Count, Identifier, catalog_of
@@ -60,6 +61,19 @@ class SinkConfig(Model):
     def target(self) -> str:
         """Return the target of a checkpoint, beside the kind: the table, the path."""
         return ""
+
+    def dataset(self, *, feed: str, brokers: str) -> DatasetName | None:
+        """Name the sink's target for lineage; None for tables of a catalog, and where nothing stays.
+
+        Args:
+            feed: the pipeline's name.
+            brokers: of the source.
+        """
+        if self.snapshot_tables or not self.target:
+            return None
+        if self.target.startswith(("s3a://", "s3://")):
+            return path_name(self.target)
+        return DatasetName("spark", self.target)
 
     @property
     def where(self) -> str:
@@ -120,6 +134,9 @@ class MemorySinkConfig(SinkConfig):
     """With output_mode: update: a newer row replaces the one with these columns."""
     max_rows: Count = 100_000
     """More rows than that stop the pipeline: they are kept in the driver's memory."""
+
+    def dataset(self, *, feed: str, brokers: str) -> DatasetName:
+        return DatasetName("inmemory://", feed)
 
 
 class ConsoleSinkConfig(SinkConfig):

@@ -14,15 +14,12 @@ from urllib.parse import urlsplit
 
 from lakefeed.config.blocks import SinkChoice
 from lakefeed.config.connections import Connections
-from lakefeed.config.jdbc import Address
+from lakefeed.config.dataset_names import path_name, topic_name
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.topic_tables import config_of
 
 MOST_DATASETS = 500
 """Of each side of an event: a job of more topics reports the first ones."""
-
-_DEFAULT_SCHEMAS = {"postgresql": "public"}
-_NAMESPACES = {"postgresql": "postgres"}
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,11 @@ def inputs(config: PipelineConfig, topics: Sequence[str] = ()) -> list[Dataset]:
     found: list[Dataset] = []
     if source.kafka is not None:
         names = source.kafka.topics or sorted(topics)
-        found = [_topic(source.kafka.bootstrap_servers, name) for name in names]
+        found = [Dataset(*topic_name(source.kafka.bootstrap_servers, name), topic=name) for name in names]
     elif source.kinesis is not None:
         found = [Dataset(f"kinesis://{source.kinesis.region or 'us-east-1'}", source.kinesis.stream)]
     elif source.files is not None:
-        found = [_path(source.files.path)]
+        found = [Dataset(*path_name(source.files.path))]
     return found[:MOST_DATASETS]
 
 
@@ -81,49 +78,18 @@ def _outputs_of(config: PipelineConfig, connections: Connections, topic: str | N
     if letters is not None and letters.table is not None:
         found.append(_table(letters.table, connections))
     if letters is not None and letters.topic is not None and config.source.kafka is not None:
-        found.append(_topic(config.source.kafka.bootstrap_servers, letters.topic))
+        found.append(Dataset(*topic_name(config.source.kafka.bootstrap_servers, letters.topic), topic=letters.topic))
     return found
 
 
 def _sink(block: SinkChoice, config: PipelineConfig, connections: Connections, topic: str | None) -> Iterator[Dataset]:
     sink = block.chosen
-    if block.iceberg is not None:
-        for table in block.iceberg.snapshot_tables.values():
-            is_own = table == block.iceberg.table
-            yield _table(table, connections, topic=topic, has_rows=is_own)
-    elif block.jdbc is not None:
-        yield _database_table(Address.of(block.jdbc.url), block.jdbc.table)
-    elif block.elasticsearch is not None:
-        yield Dataset(f"elasticsearch://{_host(block.elasticsearch.urls[0], 9200)}", block.elasticsearch.index)
-    elif block.kafka is not None:
-        yield _topic(config.brokers_of(block.kafka), block.kafka.topic, is_read=False)
-    elif block.memory is not None:
-        yield Dataset("inmemory://", config.name, has_rows=True)
-    elif sink.target.startswith(("s3a://", "s3://")):
-        yield _path(sink.target, has_rows=True)
-    elif sink.target:
-        yield Dataset(block.kind, sink.target, has_rows=True)
-
-
-def _topic(servers: str, name: str, *, is_read: bool = True) -> Dataset:
-    # The first broker stands for the cluster, as in OpenLineage's own integrations.
-    first = servers.split(",")[0].strip().rpartition("://")[2]
-    return Dataset(f"kafka://{first}", name, topic=name if is_read else None, has_rows=not is_read)
-
-
-def _path(path: str, *, has_rows: bool = False) -> Dataset:
-    parts = urlsplit(path)
-    scheme = "s3" if parts.scheme == "s3a" else parts.scheme
-    namespace = f"{scheme}://{parts.netloc}" if parts.netloc else scheme or "file"
-    return Dataset(namespace, parts.path.strip("/") if parts.netloc else parts.path or "/", has_rows=has_rows)
-
-
-def _database_table(address: Address, table: str) -> Dataset:
-    schema, _, name = table.rpartition(".")
-    schema = schema or _DEFAULT_SCHEMAS.get(address.kind, "")
-    namespace = f"{_NAMESPACES.get(address.kind, address.kind)}://{address.host}:{address.port}"
-    parts = [address.database, schema] if schema != address.database else [schema]
-    return Dataset(namespace, ".".join(part for part in (*parts, name) if part), has_rows=True)
+    for table in sink.snapshot_tables.values():
+        yield _table(table, connections, topic=topic, has_rows=table == sink.snapshot_table)
+    brokers = config.source.kafka.bootstrap_servers if config.source.kafka is not None else ""
+    named = sink.dataset(feed=config.name, brokers=brokers)
+    if named is not None:
+        yield Dataset(*named, has_rows=True)
 
 
 def _table(table: str, connections: Connections, *, topic: str | None = None, has_rows: bool = False) -> Dataset:
@@ -144,8 +110,3 @@ def _table(table: str, connections: Connections, *, topic: str | None = None, ha
     folder = "/".join(namespaces) + (".db" if catalog.type in ("hive", "glue") else "")
     path = "/".join(part for part in (warehouse.path.strip("/"), folder, short) if part)
     return Dataset(f"s3://{warehouse.netloc}", path, facets, topic, has_rows)
-
-
-def _host(url: str, port: int) -> str:
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port or port}"
