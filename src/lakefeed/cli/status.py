@@ -16,7 +16,7 @@ import lakefeed
 from lakefeed.cli.options import FILE, output_option, parts_of, servers_of, token_file_option, topic_option, url_option
 from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
-from lakefeed.errors import Unreachable
+from lakefeed.errors import ResourceMissing, Unreachable
 from lakefeed.messages.printable import aligned
 from lakefeed.monitor.client import FeedServer, ask, feed_path
 from lakefeed.monitor.documents import JsonObject
@@ -107,7 +107,7 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
     rows.append(("rate", "unknown" if feed.rate is None else f"{feed.rate:,.0f} records/s over the newest commits"))
     if feed.lag is not None:
         rows.append(("lag", _lag_text(feed.lag)))
-    rows += _driver_rows(feed.progress or {})
+    rows += _driver_rows(feed.progress or {"last_error": feed.last_error})
     lines = [f"{feed.feed} into {feed.sink}", *(f"  {line}" for line in aligned(rows, left=2))]
     if partitions and feed.lag is not None:
         from lakefeed.cli.lag import partition_lines
@@ -171,13 +171,14 @@ def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
 
 def _driver_document(driver: DriverFile) -> dict[str, Any]:
     state, progress = _driver_state(driver)
-    return _document(driver.feed, state, driver.host, driver.pid, driver.since, progress)
+    document = _document(driver.feed, state, driver.host, driver.pid, driver.since, progress)
+    return {**document, "last_error": driver.error} if progress is None else document
 
 
 def _remote_document(server: FeedServer, feed: str) -> dict[str, Any]:
     try:
         progress = server.get(feed_path(feed, "progress"))
-    except Unreachable:
+    except (Unreachable, ResourceMissing):  # It may have gone since it was listed.
         return _document(feed, "no answer", None, None, None, None)
     driver = JsonObject(progress).part("driver")
     since = JsonObject(progress).time("started_at")
@@ -223,7 +224,7 @@ def _row_of(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _driver_state(driver: DriverFile) -> tuple[str, Mapping[str, Any] | None]:
     if not driver.is_running:
-        return "killed", None
+        return driver.ended or "killed", None
     if driver.url is None or driver.token is None:
         return "probably running", None
     try:

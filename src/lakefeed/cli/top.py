@@ -35,9 +35,9 @@ PLAIN_WIDTH = 200
 def top(pipelines: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | None, watch: bool, every: float) -> None:
     """Show all feeds that can be found: rate, lag, age, last commit, dead letters, requests, last error.
 
-    These are the drivers of this user on this machine, those that were killed there, the feeds of PIPELINES, running or
-    not, and with --url those of a dashboard. In a terminal the screen is live: arrows choose a feed, Enter opens it, /
-    filters, q ends; a letter sorts, as its last line says. Elsewhere it is one table.
+    These are the drivers of this user on this machine, those that were killed or have failed there, the feeds of
+    PIPELINES, running or not, and with --url those of a dashboard. In a terminal the screen is live: arrows choose a
+    feed, Enter opens it, / filters, q ends; a letter sorts, as its last line says. Elsewhere it is one table.
 
     Exit status: 0; without a live screen 1 if a feed fails, hangs, was killed or does not answer.
     """

@@ -58,14 +58,15 @@ def local_sources() -> list[WatchedServer]:
 def _source(driver: DriverFile) -> WatchedServer:
     runs = driver.is_running
     server = FeedServer(driver.url, driver.token) if runs and driver.url and driver.token else None
-    state = "killed" if not runs else "unknown" if server is not None else "probably running"
+    state = (driver.ended or "killed") if not runs else "unknown" if server is not None else "probably running"
     row = {
         "feed": driver.feed,
         "sink": "",
         "state": state,
         "hangs": False,
         "reachable": False,
-        **dict.fromkeys(("lag", "lag_seconds", "rate", "processing_rate", "last_commit_at", "last_error", "paused")),
+        **dict.fromkeys(("lag", "lag_seconds", "rate", "processing_rate", "last_commit_at", "paused")),
+        "last_error": driver.error,
         "driver": {"host": driver.host, "pid": driver.pid, "version": ""},
     }
     return WatchedServer(key=f"{driver.identity}\n{driver.pid}", server=server, row=row)

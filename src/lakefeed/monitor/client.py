@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from lakefeed.clients.http import exchange
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.monitor.text import one_line
 
 ASK_SECONDS = 3.0
 MOST_BYTES = 16 << 20
@@ -46,8 +47,8 @@ class FeedServer:
             ResourceMissing: there is no such page.
         """
         status, document = self.exchange(path)
-        if status not in (200, 503):
-            raise _refusal(status, self._where)
+        if status != 200:
+            raise _refusal(status, document, self._where)
         return document
 
     def exchange(
@@ -97,7 +98,7 @@ def feed_path(feed: str, page: str) -> str:
     return f"/api/feeds/{quote(feed, safe='')}/{page}"
 
 
-def _refusal(status: int, where: str) -> LakefeedError:
+def _refusal(status: int, document: Mapping[str, Any], where: str) -> LakefeedError:
     if status in (401, 403):
         return ConfigError(
             "the server refuses the token" if status == 403 else "the server requires a valid token",
@@ -106,4 +107,7 @@ def _refusal(status: int, where: str) -> LakefeedError:
         )
     if status == 404:
         return ResourceMissing("the server has no such page", where=where)
-    return Unreachable(f"the server answers with status {status}", where=where)
+    # A dashboard says so of a driver that has gone, or hangs.
+    why = document.get("error")
+    said = f": {one_line(why)}" if isinstance(why, str) else ""
+    return Unreachable(f"the server answers with status {status}{said}", where=where)

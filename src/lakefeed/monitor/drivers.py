@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Literal
 
 from lakefeed.clients.environment import boot_id, default_home, pid_namespace, process_start
+from lakefeed.monitor.feed_monitor import failure_of
 from lakefeed.monitor.model import Driver
 from lakefeed.monitor.own_files import read_own_file, write_own_file
+from lakefeed.monitor.text import LONGEST_IN_LOG, one_line
 
 TOUCH_SECONDS = 5.0
 
@@ -35,6 +37,7 @@ class DriverFile:
         url: of the driver's endpoint, ``token`` what opens it; None without an endpoint.
         fence: the driver's in the ledger, once it ``has_begun`` to write; None where the sink has no fences.
         ended: how its run has ended, at ``ended_at``; None while it runs, and if it was killed.
+        error: what has ended its run, if it has failed: ``Failure.as_dict``.
         boot: of the machine, and ``pid_namespace``, in which ``pid`` counts: a container has its own.
         alive_at: when the process was there last, by the time of the file: at most ``TOUCH_SECONDS`` before its end.
     """
@@ -51,6 +54,7 @@ class DriverFile:
     has_begun: bool = False
     ended: Literal["ended", "failed"] | None = None
     ended_at: float | None = None
+    error: dict[str, str | None] | None = None
     boot: str | None = None
     pid_namespace: str | None = None
     alive_at: float | None = field(default=None, compare=False)
@@ -128,9 +132,13 @@ def announced(
     end: Literal["ended", "failed"] = "failed"
     ends = threading.Event()
     threading.Thread(target=_touch, args=(path, own, ends), name="lakefeed-alive", daemon=True).start()
+    why: dict[str, str | None] | None = None
     try:
         yield note
         end = "ended"
+    except BaseException as error:
+        why = _words_of(error)
+        raise
     finally:
         ends.set()
         # A driver that has taken the feed over has a file of its own there.
@@ -140,7 +148,13 @@ def announced(
             if earlier is not None and others and earlier.host == own.host and earlier.is_running:
                 _write(path, earlier)
             else:
-                _write(path, replace(found, url=None, token=None, ended=end, ended_at=time.time()))
+                _write(path, replace(found, url=None, token=None, ended=end, ended_at=time.time(), error=why))
+
+
+def _words_of(error: BaseException) -> dict[str, str | None]:
+    """Return an error for those who ask when the driver has gone, as its endpoint had it, without secrets."""
+    found = failure_of(error, at=time.time()).as_dict()
+    return {name: None if value is None else one_line(value, most=LONGEST_IN_LOG) for name, value in found.items()}
 
 
 def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
@@ -180,13 +194,14 @@ def find(identity: str, *, folder: Path | None = None) -> DriverFile | None:
 
 
 def all_drivers(*, folder: Path | None = None) -> list[DriverFile]:
-    """Return all drivers of this user on this machine, killed ones too, by name of the feed.
+    """Return all drivers of this user on this machine, by name of the feed; killed ones and failed ones too.
 
-    Those that have ended are left out, and those of other machines, whose home is shared with this one.
+    Those that have failed are there until they run again. Those that have ended are left out, and those of other
+    machines, whose home is shared with this one.
     """
     try:
         found = [read(path) for path in sorted((folder or drivers_folder()).glob("*.json"))]
     except RuntimeError:  # The user has no home.
         return []
-    shown = (driver for driver in found if driver is not None and driver.is_here and driver.ended is None)
+    shown = (driver for driver in found if driver is not None and driver.is_here and driver.ended != "ended")
     return sorted(shown, key=lambda driver: driver.feed)

@@ -83,6 +83,7 @@ class WatchedDriver:
                 note=note,
                 driver=f"process {file.pid} on {file.host}",
                 since=file.since,
+                last_error=_error_text(file.error),
             )
         )
 
@@ -134,8 +135,15 @@ class WatchedLedger:
             lag_seconds=status.lag.seconds if status.lag else None,
             batch=status.ledger.last_batch,
             last_commit_at=status.last_commit_at,
+            last_error=_error_text(status.last_error),
             partitions=status.lag.partitions if status.lag else (),
         )
+
+
+def _error_text(error: Mapping[str, Any] | None) -> str:
+    found = JsonObject(error)
+    what, where = found.text("what"), found.text("where")
+    return f"{what} ({where})" if where else what
 
 
 class _Asked:
@@ -164,7 +172,8 @@ class _Asked:
         if self._progress is None:
             return seen
         before = answered(self._progress, key=seen.key, trend=self._trend, events=self._events)
-        return replace(before, state=seen.state, note=seen.note, rate=None)
+        error = seen.last_error or before.last_error
+        return replace(before, state=seen.state, note=seen.note, rate=None, last_error=error)
 
     def _add_events(self, server: FeedServer, feed: str) -> None:
         after = self._events[-1].number if self._events else 0

@@ -139,6 +139,13 @@ class LiveStatus:
         """Records a second: by the newest commits in the ledger."""
         return self.ledger.rate
 
+    @property
+    def last_error(self) -> Mapping[str, Any] | None:
+        """The driver's last error; of a run that has failed the one that has ended it."""
+        if self.progress is not None:
+            return self.progress.get("last_error")
+        return self.driver.error if self.driver is not None and self.state == "failed" else None
+
     def as_dict(self) -> dict[str, Any]:
         """Return the document of ``--output json``: docs/monitor.md lists the keys."""
         driver = self.driver
@@ -153,7 +160,7 @@ class LiveStatus:
             "last_commit_at": iso(self.last_commit_at),
             "last_batch": self.ledger.last_batch,
             "rate": None if self.rate is None else round(self.rate, 3),
-            "last_error": self.progress.get("last_error") if self.progress else None,
+            "last_error": self.last_error,
             "lag": self.lag.as_dict() if self.lag else None,
             "progress": self.progress,
         }

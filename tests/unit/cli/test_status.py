@@ -20,6 +20,7 @@ from lakefeed.dashboard.driver import serve
 from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.messages.redaction import remember
 from lakefeed.monitor.drivers import DriverFile, announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.monitor.lag import PartitionLag
@@ -200,6 +201,27 @@ def test_the_feeds_of_a_dashboard_are_shown_to_those_who_have_its_token(
         assert all(line.isprintable() for line in text.splitlines())
     gone = CliRunner().invoke(root, ["top", *url])
     assert (gone.exit_code, json.loads(gone.output)["feeds"][0]["state"]) == (1, "no answer")
+
+
+def test_a_feed_that_has_failed_is_shown_with_its_error_until_it_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
+    remember(["canary-word"])
+    with pytest.raises(Unreachable), announced(this_driver(), feed="taxi", identity="taxi", since=1.0):
+        raise Unreachable("no broker answers canary-word \x1b[2J", where="b:9092")
+    for command, name in (("status", "drivers"), ("top", "feeds")):
+        shown = CliRunner().invoke(root, [command, "--output", "json"])
+        [found] = json.loads(shown.output)[name]
+        assert (shown.exit_code, found["state"]) == (1, "failed")
+        assert "no broker answers" in str(found["last_error"])
+        assert "canary-word" not in shown.output
+        text = CliRunner().invoke(root, [command]).output
+        assert "no broker answers" in text
+        assert all(line.isprintable() for line in text.splitlines())
+    with announced(this_driver(), feed="taxi", identity="taxi", since=2.0):
+        pass
+    assert CliRunner().invoke(root, ["status"]).exit_code == 0
 
 
 @pytest.mark.parametrize("arguments", [["--all"], ["--url", "http://127.0.0.1:1"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from lakefeed.cli.main import root
 from lakefeed.dashboard.driver import serve
 from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.dashboard.remote import RemoteFeeds, WatchedServer, sources_of
@@ -164,3 +167,18 @@ def test_a_feed_that_ends_is_shown_as_not_reachable() -> None:
                 time.sleep(0.05)
     with many([source]) as (feeds, _):
         assert feeds.rows() == []
+
+
+@pytest.mark.parametrize("command", ["status", "top"])
+def test_a_driver_that_a_dashboard_cannot_reach_does_not_run(command: str, tmp_path: Path) -> None:
+    """Its answer is an error with a status, and no feed in its first state."""
+    token = tmp_path / "token"
+    token.write_text(VIEWER_TOKEN)
+    row = {**dict.fromkeys(("lag", "rate")), "feed": "taxi", "state": "unknown", "hangs": False, "reachable": False}
+    with hanging() as url:
+        source = WatchedServer(key="1", server=FeedServer(url, "token", seconds=0.2), row=row)
+        with many([source]) as (feeds, _), dashboard(feeds, with_login()) as served:
+            asked = [command, "--url", str(base(served)), "--token-file", str(token), "--output", "json"]
+            shown = CliRunner().invoke(root, asked)
+    [found] = next(iter(json.loads(shown.output).values()))
+    assert (shown.exit_code, found["feed"], found["state"]) == (1, "taxi", "no answer")

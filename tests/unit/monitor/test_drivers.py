@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from lakefeed.errors import Unreachable
 from lakefeed.monitor.drivers import all_drivers, announced, find, path_of
 from lakefeed.monitor.feed_monitor import this_driver
 
@@ -44,13 +45,14 @@ def test_a_driver_is_found_while_it_runs_and_its_file_is_its_owners(tmp_path: Pa
 
 def test_a_run_that_an_error_ends_has_failed(tmp_path: Path) -> None:
     with (
-        pytest.raises(ValueError),  # noqa: PT011
+        pytest.raises(Unreachable),
         announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path),
     ):
-        raise ValueError
-    found = find("taxi", folder=tmp_path)
-    assert found is not None
-    assert found.ended == "failed"
+        raise Unreachable("no broker answers", where="b:9092", hint="start it")
+    [found] = all_drivers(folder=tmp_path)
+    assert (found.ended, found.is_running) == ("failed", False)
+    error = found.error or {}
+    assert (error["what"], error["where"], error["hint"]) == ("no broker answers", "b:9092", "start it")
 
 
 def test_a_start_that_is_refused_gives_the_file_back_to_the_driver_that_runs(tmp_path: Path) -> None:
