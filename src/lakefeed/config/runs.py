@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from lakefeed.config.base import Model
 from lakefeed.config.values import Count
@@ -18,3 +18,8 @@ class Runs(Model):
     nowhere."""
     most: Count = Field(50, description="So many of the newest runs of a feed are kept.")
     most_mb: Count = Field(50, description="So much space they take at most.")
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _no(cls, keep: Any) -> Any:
+        return "no" if keep is False else keep  # YAML reads the word so.

@@ -50,7 +50,7 @@ def test_a_collector_that_refuses_is_noted_once_without_its_secrets() -> None:
         while not messages(monitor) and time.monotonic() < until:
             time.sleep(0.05)
         began = time.monotonic()
-    assert time.monotonic() - began < LAST_SECONDS + 1
+    assert time.monotonic() - began < LAST_SECONDS + 6
     assert messages(monitor) == [f"the collector http://127.0.0.1:{port}/v1/metrics does not take the metrics"]
 
 

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,6 +16,7 @@ from pydantic import SecretStr
 from lakefeed.config.connections import S3
 from lakefeed.errors import Unreachable
 from lakefeed.operations.runs import StoredRuns
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, problems
 
 IDS = [f"20260101T{number:06d}Z-abcdef" for number in range(25)]
 PAGE = 10
@@ -71,3 +73,12 @@ def test_a_store_that_does_not_answer_is_named() -> None:
     with pytest.raises(Unreachable, match="the S3 store does not answer") as error:
         StoredRuns("s3a://lake/checkpoints/taxi", s3=store_at(1)).traces(known={})
     assert error.value.where == "s3a://lake/checkpoints/taxi.runs/"
+
+
+@pytest.mark.parametrize(("written", "kept"), [("no", "no"), ("'no'", "no"), ("checkpoint", "checkpoint")])
+def test_no_is_a_word_here(written: str, kept: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(f"{GOOD}runs: {{keep: {written}}}\n")
+    config, found = problems(path, environment=ENVIRONMENT)
+    assert config is not None, found
+    assert config.runs.keep == kept

@@ -81,10 +81,10 @@ def test_a_server_that_hangs_delays_the_end_by_its_time_alone() -> None:
     monitor = FeedMonitor("taxi")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
-        with reporting(run_of(f"http://127.0.0.1:{silent.getsockname()[1]}"), monitor):
-            assert time.monotonic() - began < 0.5
+        with reporting(run_of(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_seconds=3), monitor):
+            assert time.monotonic() - began < 2.5
             monitor.finish(batch(0))
-        assert time.monotonic() - began < 3.5
+        assert time.monotonic() - began < 12
     [note] = [event for event in monitor.events.after() if event.kind == "note"]
     assert "lineage events do not arrive" in note.message
 
