@@ -94,7 +94,8 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
     ]
     if feed.driver is not None:
         since = datetime.fromtimestamp(feed.driver.since, UTC)
-        up = duration(max(0.0, (feed.driver.ended_at or feed.taken_at) - feed.driver.since))
+        over_at = feed.driver.ended_at or (feed.driver.alive_at if feed.state == "killed" else None)
+        up = duration(max(0.0, (over_at or feed.taken_at) - feed.driver.since))
         rows.append(
             ("driver", f"process {feed.driver.pid} on {feed.driver.host}, since {since:%Y-%m-%d %H:%M:%S} UTC ({up})")
         )
@@ -104,7 +105,8 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
         written = f", {feed.ledger.commits[0].rows:,} rows" if feed.ledger.commits else ""
         age = duration(max(0.0, feed.taken_at - feed.last_commit_at))
         rows.append(("last commit", f"batch {feed.ledger.last_batch}, {age} ago{written}"))
-    rows.append(("rate", "unknown" if feed.rate is None else f"{feed.rate:,.0f} records/s over the newest commits"))
+    over = "the last minute" if feed.ledger.rate is None else "the newest commits"
+    rows.append(("rate", "unknown" if feed.rate is None else f"{feed.rate:,.0f} records/s over {over}"))
     if feed.lag is not None:
         rows.append(("lag", _lag_text(feed.lag)))
     rows += _driver_rows(feed.progress or {"last_error": feed.last_error})
@@ -212,7 +214,7 @@ def _row_of(document: Mapping[str, Any]) -> tuple[str, ...]:
         one_line(found.text("feed")),
         found.text("state"),
         "-" if pid is None else f"{pid} on {one_line(found.text('host'))}",
-        age(found.time("since")),
+        age(None if found.text("state") in ("killed", "failed", "ended") else found.time("since")),
         "-" if rate is None else f"{rate:,.0f}/s",
         figure(found.whole("lag")),
         "-" if oldest is None else duration(oldest),

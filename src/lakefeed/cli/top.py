@@ -20,7 +20,7 @@ from lakefeed.errors import ConfigError
 if TYPE_CHECKING:
     from lakefeed.operations.feed_watch import FeedWatch
 
-SETTLE_SECONDS = 4.0
+SETTLE_SECONDS = 15.0
 """A look without a screen waits so long for what is slow, such as a ledger; a driver answers within 3 s, or hangs."""
 PLAIN_WIDTH = 200
 
@@ -41,7 +41,7 @@ def top(pipelines: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | N
 
     Exit status: 0; without a live screen 1 if a feed fails, hangs, was killed or does not answer.
     """
-    from lakefeed.operations.feed_watch import FeedWatch, PipelineFeeds, finders_of
+    from lakefeed.operations.feed_watch import ASKING, FeedWatch, PipelineFeeds, finders_of
 
     declared = {str(path): lakefeed.Pipeline.from_file(path) for path in dict.fromkeys(pipelines)}
     feeds = {
@@ -64,7 +64,7 @@ def top(pipelines: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | N
                 raise refused[0]
             found = watched.feeds()
             lines = table_lines(found, width=PLAIN_WIDTH, now=time.time()) if found else ["no feed is known here"]
-            status = 0 if all(feed.is_well for feed in found) else 1
+            status = 0 if all(feed.is_well and feed.state != ASKING for feed in found) else 1
             return {"feeds": [feed.as_dict() for feed in found]}, lines, status
 
         raise Exit(show(look, watch=watch, every=every))

@@ -28,6 +28,8 @@ from lakefeed.operations.live_status import identity_of, live_status
 FIND_SECONDS = 2.0
 LEDGER_SECONDS = 5.0
 """Catalog, store and broker are asked no more often."""
+ASKING = "asking"
+"""The state of a feed before the first answer."""
 
 
 class WatchedFeed(Protocol):
@@ -329,7 +331,7 @@ class FeedWatch:
 
 
 def _unseen(source: WatchedFeed) -> SeenFeed:
-    return SeenFeed(key=source.key, name=source.name, state="asking")
+    return SeenFeed(key=source.key, name=source.name, state=ASKING)
 
 
 def finders_of(

@@ -27,6 +27,7 @@ from lakefeed.ledger.snapshot_summary import FENCE, RANGES, Commit
 from lakefeed.ledger.snapshots import ancestors, position_in
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import ask
+from lakefeed.monitor.documents import JsonObject
 from lakefeed.monitor.drivers import DriverFile
 from lakefeed.monitor.model import iso
 from lakefeed.monitor.text import duration, one_line
@@ -136,8 +137,8 @@ class LiveStatus:
 
     @property
     def rate(self) -> float | None:
-        """Records a second: by the newest commits in the ledger."""
-        return self.ledger.rate
+        """Records a second: by the newest commits in the ledger, or else as the driver says of its last minute."""
+        return self.ledger.rate if self.ledger.rate is not None else JsonObject(self.progress).number("rate")
 
     @property
     def last_error(self) -> Mapping[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -249,3 +250,16 @@ def test_a_taken_port_is_a_structured_line_too(tmp_path: Path, monkeypatch: pyte
     [line] = run.stderr.splitlines()
     document = json.loads(line)
     assert (run.exit_code, document["event"], document["error"]) == (1, "error", "PortTaken")
+
+
+def test_a_feed_that_has_not_answered_yet_is_not_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
+    over = threading.Event()
+    monkeypatch.setattr("lakefeed.operations.feed_watch.live_status", lambda *given, **more: over.wait(30))
+    monkeypatch.setattr("lakefeed.cli.top.SETTLE_SECONDS", 0.5)
+    file = tmp_path / "p.yaml"
+    file.write_text(PIPELINE)
+    shown = CliRunner().invoke(root, ["top", str(file), "--output", "json"])
+    over.set()
+    [feed] = json.loads(shown.output)["feeds"]
+    assert (shown.exit_code, feed["state"]) == (1, "asking")

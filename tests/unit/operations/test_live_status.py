@@ -17,7 +17,7 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.monitor.drivers import DriverFile
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations import live_status as room
-from lakefeed.operations.live_status import LedgerFacts, RunState, identity_of, judge, live_status
+from lakefeed.operations.live_status import LedgerFacts, LiveStatus, RunState, identity_of, judge, live_status
 from tests.support.pipeline_text import topic_to_topic
 
 NOW = 10_000.0
@@ -234,3 +234,20 @@ def test_a_table_of_many_that_has_failed_does_not_show_as_running() -> None:
     assert seen("trips")[0] == "running"
     state, why = seen("orders")
     assert (state, "has failed: the table" in why, why.isprintable()) == ("failed", True, True)
+
+
+def test_the_rate_is_the_drivers_where_the_ledger_has_too_few_commits() -> None:
+    status = LiveStatus(
+        feed="taxi",
+        sink="",
+        state="running",
+        evidence=(),
+        lag=None,
+        ledger=ledger(1.0),
+        driver=driver(),
+        progress={"rate": 250.5},
+        taken_at=NOW,
+    )
+    assert status.rate == 250.5
+    assert replace(status, progress=None).rate is None
+    assert replace(status, ledger=ledger(1.0, 11.0)).rate == 10.0
