@@ -137,6 +137,8 @@ class MonitoringGroup:
         """Set the group to the ends of these ranges; return why that failed."""
         ends = [TopicPartition(span.topic, span.partition, span.end) for span in ranges]
         failure = None
+        if not ends:  # Kafka's client raises an error for that.
+            return None
         try:
             requested = [ConsumerGroupTopicPartitions(self.name, ends)]
             answers = self._admin.alter_consumer_group_offsets(requested, request_timeout=TIMEOUT_SECONDS)
