@@ -62,7 +62,6 @@ class Shell:
         return bool(self.progress(path)["paused"])
 
 
-@pytest.mark.quick
 def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:

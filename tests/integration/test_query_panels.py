@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from lakefeed.clients.spark.jvm import s3_requests
 from lakefeed.config.dashboard_panels import QueryPanel
 from lakefeed.dashboard.details.feed_details import FeedDetails
@@ -81,7 +79,6 @@ def batches_of(feed: Feed, monitor: FeedMonitor, count: int, *, look: Callable[[
     return [batch.requests.total for batch in monitor.batches()[-count:] if batch.requests is not None]
 
 
-@pytest.mark.quick
 def test_panels_and_details_follow_the_records(lake: SparkSession, feed: Feed) -> None:
     view = f"{feed.name}_now"
     by_zip = panel(

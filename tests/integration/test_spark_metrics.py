@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 MOVING = ("timestamp_seconds", "running_batch")
 
 
-@pytest.mark.quick
 def test_sparks_sinks_and_a_collector_have_the_model(tmp_path: Path) -> None:
     lines: list[str] = []
 
