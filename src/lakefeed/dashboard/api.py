@@ -128,10 +128,18 @@ class DashboardApp:
         messages = self._hub.stream(feed, last=last, after=after)
         # Its first message is asked for here, so that a refusal is one, and no broken stream.
         return StreamingResponse(
-            _resumed(await anext(messages), messages),
+            self._while_logged_in(request, _resumed(await anext(messages), messages)),
             media_type="text/event-stream",
             headers={"x-accel-buffering": "no", "cache-control": "no-store"},
         )
+
+    async def _while_logged_in(self, request: Request, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """End a stream with the session that has opened it; the page then leads to the login."""
+        has_session = self._access.session(request) is not None and _caller(request).csrf is not None
+        async for each in messages:
+            if has_session and self._access.session(request) is None:
+                return
+            yield each
 
     async def _act(self, request: Request) -> Response:
         caller = _caller(request)

@@ -11,7 +11,7 @@ import pytest
 
 from lakefeed.config.base import validated
 from lakefeed.config.dashboard import Dashboard
-from lakefeed.dashboard import sessions
+from lakefeed.dashboard import sessions, stream
 from lakefeed.dashboard.access import dashboard_access
 from lakefeed.dashboard.audit import Audit
 from lakefeed.dashboard.limits import Attempts, network_of
@@ -185,6 +185,18 @@ def test_an_expired_session_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         cookie = answer.headers["set-cookie"].split(";")[0]
         time.sleep(1)
         assert client.get("/api/session", headers={"Cookie": cookie}).status_code == 401
+
+
+def test_an_open_stream_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.05)
+    with dashboard(monitor_of(), with_login()) as served, browser(served) as client:
+        csrf = log_in(client)
+        with client.stream("GET", "/api/stream", timeout=10) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "event: feeds"
+            assert client.post("/logout", headers=csrf).status_code == 200
+            end = time.monotonic() + 30
+            assert all(time.monotonic() < end for _ in lines)
 
 
 def test_a_flood_of_refusals_takes_few_lines_of_the_log() -> None:
