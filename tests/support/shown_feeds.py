@@ -202,7 +202,7 @@ class HostileDetails:
         return {"reasons": reasons, "complete": True, "taken_at": iso(time.time()), "replayable": True, "error": None}
 
     def costs(self) -> Document:
-        return costs_of(self._monitor, Tariff.model_validate("aws-us-east-1"))
+        return costs_of(self._monitor, Tariff.of("aws-us-east-1"))
 
     def panels(self) -> Document:
         count = self._monitor.snapshot().totals.batches

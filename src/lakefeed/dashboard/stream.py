@@ -25,7 +25,8 @@ MOST_CLIENTS = 200
 MOST_QUEUED = 100
 EVERY_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
-PANELS_SECONDS = 5.0
+PANELS_SECONDS = 1.0
+"""The shortest time between two queries of a panel."""
 HEARTBEAT = b": still here\n\n"
 
 
@@ -67,6 +68,7 @@ class _Watched:
     batch: int | None = None
     panels_at: float = 0.0
     panels: asyncio.Task[None] | None = None
+    newest_panels: Document | None = None
 
 
 class Hub:
@@ -212,12 +214,13 @@ class Hub:
         if now - seen.panels_at < PANELS_SECONDS or (seen.panels is not None and not seen.panels.done()):
             return
         seen.panels_at = now
-        seen.panels = asyncio.get_running_loop().create_task(self._send_panels(view))
+        seen.panels = asyncio.get_running_loop().create_task(self._send_panels(view, seen))
 
-    async def _send_panels(self, view: FeedView) -> None:
+    async def _send_panels(self, view: FeedView, seen: _Watched) -> None:
         with _unanswered():
             panels = await self._workers.slow(view.detail, "panels")
-            if panels.get("panels"):
+            if panels.get("panels") and panels != seen.newest_panels:
+                seen.newest_panels = panels
                 clients = [client for client in self._clients if client.feed == view.name]
                 self._send(clients, [message("panels", panels)])
 

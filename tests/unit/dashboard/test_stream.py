@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from lakefeed.dashboard import server, stream
 from lakefeed.dashboard.driver import serve
-from lakefeed.dashboard.own_feed import OwnFeed
+from lakefeed.dashboard.own_feed import Details, OwnFeed
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FinishedBatch
 from tests.support.dashboard import address, base, dashboard, monitor_of, without_login
@@ -120,6 +122,16 @@ def test_a_hundred_pages_cost_one_look_a_second(monkeypatch: pytest.MonkeyPatch)
             read_until(connection, b"event: batch")
         # Others are still answered.
         assert httpx.get(f"{base(served)}/api/feeds", trust_env=False).elapsed.total_seconds() < 1
+
+
+def test_panels_are_sent_when_they_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(stream, "PANELS_SECONDS", 0.01)
+    asked = itertools.count()
+    changes = SimpleNamespace(panels=lambda: {"panels": [{"name": "a", "rows": [[next(asked) // 10]]}]})
+    feed = OwnFeed(monitor_of(), details=cast(Details, changes))
+    with dashboard(feed, without_login()) as served, page(base(served), "?feed=hidden-name") as found:
+        assert [until(found, "panels")[0]["panels"][0]["rows"] for _ in range(3)] == [[[0]], [[1]], [[2]]]
 
 
 def test_no_more_pages_than_the_driver_can_carry(monkeypatch: pytest.MonkeyPatch) -> None:
