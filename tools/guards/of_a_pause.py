@@ -6,6 +6,7 @@ from tools.guards.guard import python
 
 WATCH = "tests/unit/feed/test_run.py::test_"
 STEERING = "tests/unit/feed/test_steering.py::test_"
+RESUME = "tests/unit/feed/test_streaming.py::test_"
 PAUSES = "tests/unit/operations/test_control.py::test_"
 
 IN_A_PAUSE = (
@@ -23,6 +24,27 @@ IN_A_PAUSE = (
         "is_logged = not batches.landed or batches.landed[-1].batch_id <= newest",
         "is_logged = True",
         f"{WATCH}a_query_does_not_end_before_its_last_batch_is_logged",
+    ),
+    python(
+        "pause: a failure at its moment is not lost",
+        "feed/run",
+        "if batches.failure is not None:\n                    # The query",
+        "if False:\n                    # The query",
+        f"{WATCH}a_failure_in_the_moment_of_a_stop_is_not_lost",
+    ),
+    python(
+        "pause: a resume decides as a start does",
+        "feed/streaming",
+        'if outcome == "resumed":',
+        "if False:",
+        f"{RESUME}a_resume_is_refused_where_a_start_is",
+    ),
+    python(
+        "pause: a driver that was overtaken leaves the checkpoint alone",
+        "feed/streaming",
+        "self._reached is not None and ends(position) != self._reached",
+        "False",
+        f"{RESUME}a_driver_that_was_overtaken_while_paused_leaves_the_checkpoint_alone",
     ),
     python(
         "pause: the next start knows of it",

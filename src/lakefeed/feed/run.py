@@ -260,6 +260,9 @@ def watch(
                 query.stop()
                 # Its last report may be on its way.
                 report(is_end=True)
+                if batches.failure is not None:
+                    # The query has failed in this moment; it does not say so any more.
+                    raise batches.failure
                 return False
         return True
     except StreamingQueryException as error:

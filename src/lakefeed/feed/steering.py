@@ -58,7 +58,9 @@ class Steering:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Keep a pause that was requested in the run's last batch, also if that has failed."""
+        """Keep a pause that was requested in the run's last batch, also if that has failed; then refuse others."""
+        # First: a request that is accepted after the look would be lost.
+        self._control.close()
         while (request := self._control.take()) is not None:
             if request.action in ("pause", "resume"):
                 self._carry_out(request)

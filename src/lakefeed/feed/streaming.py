@@ -13,6 +13,7 @@ from lakefeed.clients.kafka.group_publisher import GroupPublisher, publishing
 from lakefeed.clients.kafka.scan import MonitoringGroup
 from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
 from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
+from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.sources import KafkaSource
@@ -64,18 +65,19 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
         run = StreamRun(feed, spark, options)
     except StopRequested:
         return nothing_written(s3_requests(spark) - before)
-    writer = run.begin_writer()
-    with (
-        FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=run.sink.location(), since=before) as requests,
-        upkeep_beside_feed(feed, spark, monitor=options.monitor) as add_notes,
-        run.steering,
-    ):
-        began = time.monotonic()
-        with publishing(run.group, options.on_note):
-            run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
-        seconds = time.monotonic() - began
-        writer.counting.close()
-        startup, total = requests.of_startup(), requests.total()
+    # The steering is outermost: a pause that is requested while the run begins or ends is kept too.
+    with run.steering:
+        writer = run.begin_writer()
+        with (
+            FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=run.sink.location(), since=before) as requests,
+            upkeep_beside_feed(feed, spark, monitor=options.monitor) as add_notes,
+        ):
+            began = time.monotonic()
+            with publishing(run.group, options.on_note):
+                run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
+            seconds = time.monotonic() - began
+            writer.counting.close()
+            startup, total = requests.of_startup(), requests.total()
     return run.summary(seconds, all_requests=s3_requests(spark) - before, requests=total, startup=startup)
 
 
@@ -112,6 +114,7 @@ class StreamRun:
         self._unfinished = self.start.unfinished_batch
         self.observer = QueryObserver(options.monitor, spark)
         self.group: GroupPublisher | None = None
+        self._reached: Mapping[Partition, int] | None = None
 
     def _decide_start(self, *, accept_loss: bool) -> FeedStart:
         return FeedStart(
@@ -185,10 +188,14 @@ class StreamRun:
     def _decide_again(self) -> None:
         """Refuse to resume after a pause where a start would: records were lost, or the feed was moved.
 
-        Nothing is changed here: another driver may have the fence, and the next commit is the first to see that.
+        Nothing is changed here. A query of another driver must not meet this one's in their checkpoint; one that has
+        taken the fence and committed nothing yet is noticed by the next commit.
         """
         self.checkpoint.refresh()
         self.start = self._decide_start(accept_loss=False)
+        position = self.start.position
+        if position is not None and self._reached is not None and ends(position) != self._reached:
+            raise CheckpointMismatch(TAKEN_OVER, where=self.feed.identity.owner.sink, hint=ONE_PLACE)
         if self.start.leaves_checkpoint:
             raise CheckpointMismatch(
                 f"feed '{self.feed.config.name}' was moved while it was paused: {self.start.decision.message}",
@@ -229,6 +236,7 @@ class StreamRun:
             committed = with_batch(ranges, batch_id=batch_id, query_id=query_id(self.spark, name))
         with self.observer.batch(batch_id, ranges.ranges):
             result = writer.write(batch, committed, batch_id)
+            self._reached = ranges.ends
             with timed("publish"):
                 note = self.group.publish(ranges.ranges) if self.group is not None else None
         self.options.monitor.paused(self.sink.lagging())

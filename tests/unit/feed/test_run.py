@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.progress import BatchProgress
@@ -143,6 +144,14 @@ def test_a_query_does_not_end_before_its_last_batch_is_logged() -> None:
     )
     assert not has_ended
     assert query.stopped_at == 6
+
+
+def test_a_failure_in_the_moment_of_a_stop_is_not_lost() -> None:
+    """The query has ended by it, so that its ``stop`` raises nothing; a pause would start the query again."""
+    batches = MicroBatches(threading.Event(), interrupts=lambda: True)
+    batches.failure = CheckpointMismatch("another driver has the feed")
+    with pytest.raises(CheckpointMismatch, match="another driver"):
+        watched(Query(batches=1, turns=9), Observer([0]), batches)
 
 
 def test_reasons_are_kept_of_the_newest_batches_alone() -> None:

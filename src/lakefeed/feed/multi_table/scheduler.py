@@ -121,8 +121,11 @@ class MultiTableScheduler:
                 thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=activate, initargs=(session,))
                 self._threads.append(threads.enter_context(thread))
             self._options.monitor.begin(sink=self._feed.identity.owner.sink, fence=None)
-            while self._steering.settle() != "stop":
+            while (outcome := self._steering.settle()) != "stop":
                 began = time.monotonic()
+                if outcome == "resumed":
+                    # No broker was asked in a pause: that is no outage.
+                    self._answered_at = began
                 self._options.monitor.tick()
                 topics = self._describe()
                 if topics is None:

@@ -1,0 +1,75 @@
+"""A query of a paused feed starts again only where a start of the feed would resume it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lakefeed.errors import CheckpointMismatch, RecordsLost
+from lakefeed.feed.streaming import StreamRun
+from lakefeed.ledger.feed_position import Position
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+
+
+class Started(Exception):
+    """The query was started again."""
+
+
+class Run(StreamRun):
+    """A run that was paused, with what a start would decide now."""
+
+    def __init__(self, decided: Any, *, reached: int | None = 50, outcome: str = "resumed") -> None:
+        owner = SimpleNamespace(feed="taxi", sink="iceberg lake.nyc.trips")
+        self.feed = cast(
+            "Any",
+            SimpleNamespace(config=SimpleNamespace(budget=None, name="taxi"), identity=SimpleNamespace(owner=owner)),
+        )
+        self.steering = cast("Any", SimpleNamespace(settle=lambda: outcome))
+        self.checkpoint = cast("Any", SimpleNamespace(refresh=lambda: None))
+        self._decided = decided
+        self._reached = None if reached is None else {("trips", 0): reached}
+
+    @property
+    def observer(self) -> Any:
+        raise Started
+
+    def _decide_start(self, *, accept_loss: bool) -> Any:
+        assert not accept_loss
+        if isinstance(self._decided, Exception):
+            raise self._decided
+        return self._decided
+
+
+def decided(*, at: int | None = 50, leaves_checkpoint: bool = False) -> Any:
+    position = None if at is None else Position(OffsetRanges((OffsetRange("trips", 0, 0, at),)), snapshot_id=1)
+    decision = SimpleNamespace(message="resumes where the feed was moved to")
+    return SimpleNamespace(position=position, leaves_checkpoint=leaves_checkpoint, decision=decision)
+
+
+def run_on(run: Run) -> None:
+    run.run_queries(cast("Any", None), cast("Any", None), on_batch=lambda progress: None)
+
+
+@pytest.mark.parametrize(("at", "reached"), [(50, 50), (None, 50), (50, None), (None, None)])
+def test_a_feed_that_stands_where_it_was_resumes(at: int | None, reached: int | None) -> None:
+    with pytest.raises(Started):
+        run_on(Run(decided(at=at), reached=reached))
+
+
+def test_a_resume_is_refused_where_a_start_is() -> None:
+    with pytest.raises(RecordsLost):
+        run_on(Run(RecordsLost("the topic was recreated")))
+    with pytest.raises(CheckpointMismatch, match="moved while it was paused"):
+        run_on(Run(decided(leaves_checkpoint=True)))
+
+
+def test_a_driver_that_was_overtaken_while_paused_leaves_the_checkpoint_alone() -> None:
+    with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
+        run_on(Run(decided(at=70)))
+
+
+def test_a_change_without_a_pause_decides_nothing_again() -> None:
+    with pytest.raises(Started):
+        run_on(Run(RecordsLost("not asked"), outcome="go"))
