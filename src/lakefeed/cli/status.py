@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -68,6 +69,7 @@ def status(
         raise Exit(show(lambda: _look_at_all(servers), watch=watch, every=every))
     if everything or urls:
         raise click.UsageError("--all and --url are instead of a pipeline file")
+    from lakefeed.operations.control import pause_of_next_start
     from lakefeed.operations.live_status import identity_of, live_status
 
     declared = lakefeed.Pipeline.from_file(pipeline)
@@ -78,6 +80,9 @@ def status(
             live_status(part.config, connections=part.connections, folder=part.feed.folder, identity=identity)
             for part in parts_of(declared, topic)
         ]
+        if any(feed.progress is None for feed in found):
+            kept = pause_of_next_start(declared.config, declared.connections)
+            found = [feed if feed.progress is not None else replace(feed, paused=kept) for feed in found]
         documents = [feed.as_dict() for feed in found]
         many = declared.config.has_many_tables and topic is None
         lines = [line for feed in found for line in status_lines(feed, partitions=partitions)]
@@ -109,6 +114,8 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
     rows.append(("rate", "unknown" if feed.rate is None else f"{feed.rate:,.0f} records/s over {over}"))
     if feed.lag is not None:
         rows.append(("lag", _lag_text(feed.lag)))
+    if feed.paused is not None:
+        rows.append(("paused", f"the next start waits: {feed.paused.text}"))
     rows += _driver_rows(feed.progress or {"last_error": feed.last_error})
     lines = [f"{feed.feed} into {feed.sink}", *(f"  {line}" for line in aligned(rows, left=2))]
     if partitions and feed.lag is not None:

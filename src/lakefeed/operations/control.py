@@ -217,6 +217,14 @@ def stored_pause(config: PipelineConfig, connections: Connections, *, must_exist
     return CheckpointPauses(files)
 
 
+def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pause | None:
+    """Return the pause that the next start finds; None without any, and where it cannot be read."""
+    try:
+        return stored_pause(config, connections).read()
+    except (LakefeedError, OSError):
+        return None
+
+
 def pause_next_start(config: PipelineConfig, connections: Connections, *, reason: str) -> Pause:
     """Pause a feed that does not run: its next start waits. Raises ConfigError if it is paused already."""
     store = stored_pause(config, connections)

@@ -29,7 +29,7 @@ from lakefeed.monitor import drivers
 from lakefeed.monitor.client import ask
 from lakefeed.monitor.documents import JsonObject
 from lakefeed.monitor.drivers import DriverFile
-from lakefeed.monitor.model import iso
+from lakefeed.monitor.model import Pause, iso
 from lakefeed.monitor.text import duration, one_line
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.lag import FeedOffsets, Lag, feed_offsets, lag_of
@@ -115,6 +115,7 @@ class LiveStatus:
         evidence: why the state is taken to be so, as sentences.
         driver: the driver's file on this machine; None if there is none.
         progress: what the driver answers: ``FeedProgress.as_dict``; None if it does not.
+        paused: the pause that the next start finds, of a feed whose driver does not answer.
     """
 
     feed: str
@@ -126,6 +127,7 @@ class LiveStatus:
     driver: DriverFile | None
     progress: Mapping[str, Any] | None
     taken_at: float
+    paused: Pause | None = None
 
     @property
     def is_well(self) -> bool:
@@ -164,6 +166,7 @@ class LiveStatus:
             "last_error": self.last_error,
             "lag": self.lag.as_dict() if self.lag else None,
             "progress": self.progress,
+            "paused": self.paused.as_dict() if self.paused else None,
         }
 
 

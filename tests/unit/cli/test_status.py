@@ -25,7 +25,7 @@ from lakefeed.messages.redaction import remember
 from lakefeed.monitor.drivers import DriverFile, announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.monitor.lag import PartitionLag
-from lakefeed.monitor.model import FinishedBatch
+from lakefeed.monitor.model import FinishedBatch, Pause, iso
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.operations.lag import Lag
 from lakefeed.operations.live_status import LedgerFacts, LiveStatus
@@ -150,6 +150,25 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
         "partition committed end lag oldest",
         "t-0 40 50 10 5 s",
     ]
+
+
+def test_the_pause_that_the_next_start_finds_is_shown() -> None:
+    found = LiveStatus(
+        feed="taxi",
+        sink="kafka out",
+        state="ended",
+        evidence=("its driver has ended its run",),
+        lag=None,
+        ledger=LedgerFacts(),
+        driver=None,
+        progress=None,
+        taken_at=time.time(),
+        paused=Pause("repair", "anna", 0.0),
+    )
+    [line] = [line for line in status_lines(found) if "paused" in line]
+    assert line.split()[:8] == ["paused", "the", "next", "start", "waits:", "paused", "by", "anna"]
+    assert line.endswith(": repair")
+    assert found.as_dict()["paused"] == {"reason": "repair", "by": "anna", "at": iso(0.0)}
 
 
 def test_without_a_file_the_drivers_of_this_machine_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

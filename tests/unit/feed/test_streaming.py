@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,11 +29,11 @@ class Run(StreamRun):
         )
         self.steering = cast("Any", SimpleNamespace(settle=lambda: outcome))
         self.checkpoint = cast("Any", SimpleNamespace(refresh=lambda: None))
+        self.observer = cast("Any", nullcontext())
         self._decided = decided
         self._reached = None if reached is None else {("trips", 0): reached}
 
-    @property
-    def observer(self) -> Any:
+    def start_query(self, writer: Any) -> Any:
         raise Started
 
     def _decide_start(self, *, accept_loss: bool) -> Any:
