@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,6 +93,7 @@ def run(
         raise click.UsageError("--batch is a run of its own: without --once, --accept-loss and --resume")
     if not batch and (since or until):
         raise click.UsageError("--since and --until belong to --batch")
+    from lakefeed.monitor.control import ACTIONS
     from lakefeed.monitor.feed_monitor import FeedMonitor
     from lakefeed.monitor.terminal.view import RunView
     from lakefeed.operations.followers import following, reporting_failed_start
@@ -100,6 +102,9 @@ def run(
     name = declared.config.name
     log_file = log_file or log_path(name)
     monitor = FeedMonitor(name)
+    if batch:
+        refused = "a run with --batch takes no requests: it is one commit, and a signal cuts it off with nothing landed"
+        monitor.control.open(threading.Event(), refusals=dict.fromkeys(ACTIONS, refused))
     with (
         RunView(monitor, log_format=log_format) as view,
         # Else the error would stand a second time among the structured lines, as text.

@@ -290,7 +290,9 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     claim = feed.claim(spark)
     steering = Steering(config, options, CheckpointPauses(claim), refusals=REAL_TIME_REFUSALS)
     try:
-        steering.wait_for_start(sink=feed.identity.owner.sink)
+        if steering.wait_for_start(sink=feed.identity.owner.sink):
+            # Another driver may have come further meanwhile, and records may have been removed.
+            claim, topics = feed.claim(spark), SourceTopics(config.kafka).describe()
     except StopRequested:
         return nothing_written(s3_requests(spark) - before)
     sink = feed.sink_definition.open_real_time(spark, claim)
