@@ -94,7 +94,10 @@ class DashboardApp:
     async def _view(self, request: Request) -> FeedView:
         name = request.path_params.get("feed")
         if name is None:
-            [name] = [row["feed"] for row in await self._workers.read(self._feeds.rows)] or [""]
+            names = [row["feed"] for row in await self._workers.read(self._feeds.rows)]
+            if len(names) != 1:
+                raise Refused(404, "this page is of one feed alone", "GET /api/feeds/FEED/progress, or /history")
+            name = names[0]
         view = await self._workers.read(self._feeds.find, name)
         if view is None:
             raise Refused(404, "there is no such feed", "GET /api/feeds lists them")

@@ -184,6 +184,9 @@ def address_of(text: str) -> dict[str, str | int]:
         return {}
     if text.isdecimal():
         return {"port": int(text)}
+    if text.lower().endswith((".yaml", ".yml")):
+        hint = f"lakefeed run {text} --dashboard; or --dashboard=HOST:PORT"
+        raise ConfigError("a file is no address of a dashboard", where=f"--dashboard={text}", hint=hint)
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]") or (":" in host and not host.startswith("[")):
         return {"host": text}

@@ -89,7 +89,8 @@ class Login:
         if user and device and self._access.sessions.is_device_of(device, user):
             return [(self._by_device, f"{user}\n{device}")]
         by_address = (self._by_address, network_of(address))
-        return [by_address, (self._by_user, user)] if user else [by_address]
+        # No user has a longer name, and it would be kept for each attempt.
+        return [by_address, (self._by_user, user)] if 0 < len(user) <= LONGEST else [by_address]
 
     def _begin(self, request: Request, response: Response, caller: Caller) -> None:
         # A session of before is of another login: it ends with this one.

@@ -6,7 +6,8 @@ import asyncio
 import hmac
 import secrets
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+
+from lakefeed.dashboard.daemon_threads import DaemonThreads
 
 LONGEST = 1024
 AT_ONCE = 2
@@ -25,7 +26,7 @@ class Passwords:
         self._hashes = dict(sorted(hashes.items()))
         self._key = secrets.token_bytes(16)
         self._waiting = 0
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lakefeed-password")
+        self._threads = DaemonThreads(AT_ONCE, name="lakefeed-password")
 
     async def check(self, user: str, password: str) -> bool:
         """Return whether the user exists and the password is right; raises TooBusy."""
@@ -38,7 +39,7 @@ class Passwords:
             self._waiting -= 1
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown()
 
     def _verify(self, user: str, password: str) -> bool:
         from argon2 import PasswordHasher
@@ -51,7 +52,7 @@ class Passwords:
             return False
         try:
             PasswordHasher().verify(tried, password)
-        except (Argon2Error, InvalidHashError):
+        except (Argon2Error, InvalidHashError, UnicodeEncodeError):  # The last: half a surrogate pair, from JSON.
             return False
         return known is not None
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from lakefeed.clients.http import exchange
 from lakefeed.dashboard.access import ON_BEHALF_OF
+from lakefeed.dashboard.daemon_threads import DaemonThreads
 from lakefeed.dashboard.feeds import Actor, Detail, Document, FeedView, Refused
 from lakefeed.errors import LakefeedError, Unreachable
 from lakefeed.monitor.client import MOST_BYTES, FeedServer, feed_path
@@ -113,14 +114,14 @@ class RemoteFeeds:
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
         self._found_at = 0.0
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lakefeed-ask")
+        self._threads = DaemonThreads(THREADS, name="lakefeed-ask")
         # Drivers that have not answered wait here, and hold up no other.
-        self._patient = ThreadPoolExecutor(PATIENT_THREADS, thread_name_prefix="lakefeed-ask-again")
+        self._patient = DaemonThreads(PATIENT_THREADS, name="lakefeed-ask-again")
 
     def close(self) -> None:
         """Ask no more; a request that hangs is left behind."""
         for threads in (self._threads, self._patient):
-            threads.shutdown(wait=False, cancel_futures=True)
+            threads.shutdown()
 
     def rows(self) -> Sequence[Document]:
         return [row for _, row, _ in self._entries()]

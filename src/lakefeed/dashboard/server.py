@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 import threading
@@ -23,6 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lakefeed.dashboard.limits import network_of
 from lakefeed.errors import PortTaken, Unreachable
+
+_log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 300
 MOST_OF_AN_ADDRESS = 64
@@ -101,7 +104,13 @@ class _ServerThread(threading.Thread):
             asyncio.run(self._serve())
         except BaseException as error:
             self._failure = error
+            if self._is_up.is_set():
+                _log.error("the dashboard's server has ended: %s; the feed runs on", type(error).__name__)
+                _log.debug("details", exc_info=True)
         finally:
+            # Else clients would wait for what accepts no more.
+            for server in self._servers:
+                server.stop_listening()
             self._is_up.set()
 
     async def _serve(self) -> None:
@@ -163,6 +172,9 @@ class _Server(uvicorn.Server):
         """Begin to end, in the server's loop."""
         self.should_exit = True
         self._ends.set()
+
+    def stop_listening(self) -> None:
+        self._listener.socket.close()
 
     async def main_loop(self) -> None:
         # uvicorn's own wakes up ten times a second.
@@ -281,7 +293,9 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._wait_for_request()
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.more_body and self._arrival is not None:
+        # After an answer the cycle is still the last request's, which says nothing of the one that is arriving.
+        is_whole = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        if is_whole and self._arrival is not None:
             self._arrival.cancel()
             self._arrival = None
 

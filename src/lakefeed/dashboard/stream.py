@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 MOST_CLIENTS = 200
 MOST_QUEUED = 100
+MOST_QUEUED_BYTES = 16 << 20
+"""Five times the progress of a job with 10,000 partitions."""
 EVERY_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
 PANELS_SECONDS = 1.0
@@ -41,12 +43,22 @@ class Client:
     feed: str | None
     queue: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(MOST_QUEUED))
     is_dropped: bool = False
+    _bytes: int = 0
+
+    async def next(self) -> bytes | None:
+        """Wait for the next message; None at the end of the stream."""
+        queued = await self.queue.get()
+        self._bytes -= len(queued or b"")
+        return queued
 
     def send(self, messages: Iterable[bytes]) -> None:
         """Queue messages; a page that has not read the last ones is dropped."""
         try:
             for queued in messages:
+                if self._bytes and self._bytes + len(queued) > MOST_QUEUED_BYTES:
+                    raise asyncio.QueueFull
                 self.queue.put_nowait(queued)
+                self._bytes += len(queued)
         except asyncio.QueueFull:
             self.drop()
 
@@ -102,7 +114,7 @@ class Hub:
             while True:
                 try:
                     async with asyncio.timeout(HEARTBEAT_SECONDS):
-                        queued = await client.queue.get()
+                        queued = await client.next()
                 except TimeoutError:
                     queued = HEARTBEAT
                 if queued is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from lakefeed.dashboard.daemon_threads import DaemonThreads
 from lakefeed.dashboard.feeds import Refused
 
 P = ParamSpec("P")
@@ -42,7 +42,7 @@ class Workers:
 
 class _Pool:
     def __init__(self, name: str, threads: int, seconds: float) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._threads = DaemonThreads(threads, name=name)
         self._seconds = seconds
         self._waiting = 0
 
@@ -59,4 +59,4 @@ class _Pool:
             self._waiting -= 1
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown()

@@ -93,6 +93,8 @@ def test_an_address_on_the_command_line(text: str, found: dict[str, Any]) -> Non
 def test_the_command_line_replaces_the_address_and_not_the_login() -> None:
     with pytest.raises(ConfigError, match="no port"):
         address_of("localhost:http")
+    with pytest.raises(ConfigError, match=r"taxi\.yaml --dashboard"):
+        address_of("taxi.yaml")
     plain: dict[str, Any] = {"name": "t", "source": {"rate": {}}, "sink": {"console": {}}}
     config = validated(PipelineConfig, "test", **plain)
     assert dashboard_of(config, None) is None

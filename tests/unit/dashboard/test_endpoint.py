@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -134,6 +137,77 @@ def test_clients_that_send_a_byte_at_a_time_are_cut_off(
             except OSError:
                 return
     pytest.fail("the connection is still open")
+
+
+def test_a_second_request_that_does_not_arrive_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, monitor: FeedMonitor
+) -> None:
+    monkeypatch.setattr(server, "ARRIVAL_SECONDS", 0.3)
+    with serve(OwnFeed(monitor), port=0) as endpoint, socket.create_connection(address(endpoint)) as slow:
+        slow.settimeout(10)
+        slow.sendall(b"GET /progress HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = b""
+        while b"required" not in answer:
+            answer += slow.recv(1000)
+        slow.sendall(b"G")
+        with contextlib.suppress(ConnectionResetError):
+            assert slow.recv(1000) in (b"", b"}")
+            assert slow.recv(1000) == b""  # A TimeoutError if it is still open.
+
+
+SMUGGLED = b"GET /api/feeds HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 4\r\nContent-Length: 44",
+        b"Content-Length: 4\r\nTransfer-Encoding: xchunked",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        b"Transfer-Encoding : chunked",
+        b"Content-Length: +4",
+        b"Content-Length: 4\r\nHost: other",
+    ],
+)
+def test_a_request_whose_end_is_ambiguous_is_the_last_of_its_connection(endpoint: Served, head: bytes) -> None:
+    with socket.create_connection(address(endpoint), timeout=10) as connection:
+        connection.sendall(b"POST /progress HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n" + SMUGGLED)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ", b"HTTP/1.1 421 ")), answer
+    assert answer.count(b"HTTP/1.1 2") == 0
+
+
+@pytest.mark.parametrize(
+    "target", ["//api/feeds", "/api//feeds", "http://evil.example/api/feeds", "/%61pi/feeds", "/api/feeds/", "/login/"]
+)
+@pytest.mark.parametrize("upgrade", ["", "Connection: Upgrade\r\nUpgrade: websocket\r\n"])
+def test_no_way_of_writing_a_path_goes_around_the_token(endpoint: Served, target: str, upgrade: str) -> None:
+    with socket.create_connection(address(endpoint), timeout=10) as connection:
+        connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n".encode())
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_server_that_has_ended_by_itself_says_so_and_accepts_no_more(
+    monitor: FeedMonitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serve(OwnFeed(monitor), port=0) as endpoint:
+        [thread] = [thread for thread in threading.enumerate() if thread.name == "lakefeed-server"]
+        assert isinstance(thread, server._ServerThread)
+
+        async def fail() -> None:
+            for each in thread._servers:
+                each.servers = None  # type: ignore[assignment]
+                each.end()
+
+        assert thread._loop is not None
+        asyncio.run_coroutine_threadsafe(fail(), thread._loop).result(10)
+        thread.join(10)
+        assert not thread.is_alive()
+        with pytest.raises(Unreachable):
+            query(endpoint)
+    assert "the dashboard's server has ended: TypeError; the feed runs on" in caplog.text
 
 
 def test_garbage_is_no_harm(endpoint: Served) -> None:

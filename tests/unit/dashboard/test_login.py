@@ -237,3 +237,10 @@ def test_a_hash_is_argon2id() -> None:
     hashed = hash_password(PASSWORD)
     assert hashed.startswith("$argon2id$v=19$m=65536,")
     validated(Dashboard, "test", users=[{"name": "anna", "password_hash": hashed}])
+
+
+def test_half_a_surrogate_pair_is_a_wrong_password() -> None:
+    with dashboard(monitor_of(), with_login()) as served, browser(served) as client:
+        for body in (rb'{"user":"anna","password":"\ud800"}', rb'{"user":"\ud800","password":"x"}'):
+            answer = client.post("/login", content=body, headers={"Content-Type": "application/json"})
+            assert answer.status_code == 401, answer.text

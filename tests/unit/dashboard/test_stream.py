@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -172,6 +173,23 @@ def test_a_slow_pages_queue_is_bounded() -> None:
     assert not client.is_dropped
     client.send([b"x"])
     assert (client.is_dropped, client.queue.qsize(), client.queue.get_nowait()) == (True, 1, None)
+
+
+def test_a_slow_pages_queue_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MOST_QUEUED_BYTES", 10)
+
+    async def read() -> None:
+        client = stream.Client(None)
+        client.send([b"more than ten bytes"])  # One is always sent.
+        assert await client.next() == b"more than ten bytes"
+        for _ in range(5):  # What was read counts no more.
+            client.send([b"12345", b"12345"])
+            assert [await client.next(), await client.next()] == [b"12345"] * 2
+        assert not client.is_dropped
+        client.send([b"12345", b"12345", b"1"])
+        assert (client.is_dropped, await client.next()) == (True, None)
+
+    asyncio.run(read())
 
 
 def test_a_quiet_stream_has_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,11 @@ _REGISTRY_ERRORS: dict[str, type[LakefeedError]] = {
 
 # By a pattern of Spark's message, most specific first.
 KNOWN: dict[str, LakefeedError] = {
+    r"(?:ClassNotFoundException|NoClassDefFoundError): io[./]lakefeed[./]": ConfigError(
+        "Spark has the jar of another version of lakefeed, or none",
+        hint="install lakefeed again (in a clone: make jvm); with spark-submit, pass the settings that "
+        "'lakefeed conf' prints",
+    ),
     r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)": CheckpointMismatch(
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two cannot share a checkpoint",
@@ -126,7 +131,7 @@ def translate(error: BaseException) -> LakefeedError:
     text = str(error)
     for pattern, known in KNOWN.items():
         if match := re.search(pattern, text, re.DOTALL):
-            line = without_values(_line_around(text, match.start()))
+            line = without_values(_line_around(text, match.start())).removeprefix(": ")
             return type(known)(known.what, where=line, hint=known.hint)
     return JobFailed(
         "Spark stopped the job",
@@ -211,7 +216,12 @@ def _texts(exception: BaseException) -> Iterator[str]:
 
 def _root_cause(text: str) -> str:
     causes = re.findall(r"Caused by: (.*?)(?=\n\s*at |\nCaused by: |\Z)", text, re.DOTALL)
-    return causes[-1] if causes else text.lstrip().partition("\n\nJVM stacktrace:")[0]
+    if causes:
+        return str(causes[-1])
+    # Of an error that Py4J passes on, the second line is Java's.
+    own = re.sub(r"\AAn error occurred while calling [^\n]*\n: ", "", text.lstrip())
+    end = re.search(r"\n\nJVM stacktrace:|\n\s*at ", own)
+    return own[: end.start()] if end else own
 
 
 def _line_around(text: str, position: int) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark import driver_jvm
+from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.signals import python_keeps_its_handler
 from lakefeed.config import secrets
 from lakefeed.config.connections import is_loopback
@@ -157,7 +158,7 @@ def session(
             builder = builder.config(key, value)
         # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
         driver_jvm.start(secrets.shown(whole), log_file=log_file, environment=_ui_environment(whole, ui_host))
-        with python_keeps_its_handler():
+        with python_keeps_its_handler(), translating():
             running = builder.getOrCreate()
     else:
         for key, value in settings(name, connections=connections, secret_keys=secret_keys).items():

@@ -130,6 +130,12 @@ class RunView:
                 if exit_with is not None:
                     exit_with(error.exit_status)
             raise
+        except Exception as error:
+            # Its text may have values of records; the stack trace follows on stderr.
+            if self._is_json and not isinstance(error, BrokenPipeError):
+                what = "lakefeed has failed: this is a defect, or an error that it does not know"
+                self.log("error", level="error", error=type(error).__name__, what=what, where=None, hint=None)
+            raise
 
     def heartbeat(self) -> None:
         """Print what the feed does, if nothing was printed for a while."""

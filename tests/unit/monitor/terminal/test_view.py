@@ -153,6 +153,16 @@ def test_an_error_that_was_logged_ends_the_command_with_its_status() -> None:
     assert ended.value.code == 2
 
 
+def test_an_error_that_was_not_expected_is_a_structured_line_too_without_its_text() -> None:
+    out = io.StringIO()
+    view = RunView(FeedMonitor("taxi"), log_format="json", console=Console(file=out))
+    with pytest.raises(RuntimeError), view.logging_errors():
+        raise RuntimeError("a value of a record")
+    [failed] = (json.loads(line) for line in lines_of(out))
+    assert (failed["event"], failed["level"], failed["error"]) == ("error", "error", "RuntimeError")
+    assert "a value" not in out.getvalue()
+
+
 def test_a_batch_of_many_partitions_is_a_bounded_line() -> None:
     many = batch(ranges=tuple(OffsetRange("t", part, 0, 1) for part in range(MOST_OFFSETS + 50)))
     fields = batch_fields(many)
