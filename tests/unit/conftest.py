@@ -1,4 +1,4 @@
-"""Fixtures of the unit tests; all of them are quick, because they need nothing but Python."""
+"""Fixtures of the unit tests; they are quick, because they need nothing but Python, unless they have to wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this folder: pytest hands over those of all folders."""
     for item in items:
-        if item.path.is_relative_to(HERE):
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("waits") is None:
             item.add_marker(pytest.mark.quick)
 
 

@@ -164,7 +164,7 @@ def lag_of(
     start: StartingOffsets | None,
     source: KafkaSource,
     topic_ids: Mapping[str, str] | None = None,
-    times: Times = record_times,
+    times: Times | None = None,
     now: float | None = None,
 ) -> tuple[PartitionLag, ...]:
     """Compare a position with the ends of topics, and ask for the times of the records that come next.
@@ -178,7 +178,7 @@ def lag_of(
         start: where a feed without any position begins; None for a group, whose beginning is not known.
         source: the cluster, to read from.
         topic_ids: of the topics that the position is in, as far as they are known.
-        times: see ``record_times``.
+        times: by default ``record_times``.
         now: in seconds since 1970. Default: after the records were read.
     """
     found = partitions_of(topics)
@@ -201,7 +201,7 @@ def lag_of(
         for key, part in found.items()
         if key in reached and part.end_offset > reached[key]
     }
-    known = times(source, behind) if behind else {}
+    known = (times or record_times)(source, behind) if behind else {}
     now = time.time() if now is None else now
     lags = []
     for key in sorted({*found, *reached}):

@@ -43,6 +43,7 @@ def batch(number: int, *, at: float) -> FinishedBatch:
     )
 
 
+@pytest.mark.waits
 def test_a_day_with_pages_that_do_not_read_stays_under_50_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "EVERY_SECONDS", 0.0)
     clock = [1_800_000_000.0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 
@@ -118,8 +117,10 @@ def test_an_unknown_user_takes_as_long_as_a_known_one() -> None:
         assert not passwords._verify(user, "wrong")
         return time.perf_counter() - began
 
-    known, unknown = ([seconds(user) for _ in range(15)] for user in ("anna", "eve"))
-    assert 0.4 < statistics.median(known) / statistics.median(unknown) < 2.5
+    # In turn: other work on the machine slows both. The fastest is the one that was not interrupted.
+    pairs = [(seconds("anna"), seconds("eve")) for _ in range(15)]
+    known, unknown = (min(times) for times in zip(*pairs, strict=True))
+    assert 0.4 < known / unknown < 2.5
     passwords.close()
 
 

@@ -143,6 +143,7 @@ def test_no_more_pages_than_the_driver_can_carry(monkeypatch: pytest.MonkeyPatch
         assert (answer.status_code, answer.json()["hint"]) == (503, "close some of them")
 
 
+@pytest.mark.waits
 def test_a_page_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "WRITE_SECONDS", 0.5)
     monkeypatch.setattr(stream, "EVERY_SECONDS", 0.02)

@@ -40,6 +40,7 @@ def test_the_end_of_a_run_is_sent() -> None:
     assert [each.attributes[1].value.string_value for each in states if each.as_int] == ["ended"]
 
 
+@pytest.mark.waits
 def test_a_collector_that_refuses_is_noted_once_without_its_secrets() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -49,6 +49,7 @@ def test_the_last_message_arrives_before_the_run_returns() -> None:
         assert [(body["trigger"], body["hint"]) for body in bodies] == [("failed", "start it")]
 
 
+@pytest.mark.waits
 def test_a_server_that_hangs_holds_the_end_for_ten_seconds_at_most(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +218,7 @@ def test_a_target_that_is_down_is_given_up_after_a_time() -> None:
     own.join()
 
 
+@pytest.mark.waits
 def test_a_long_command_is_killed_at_the_end_for_the_newest_message(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     script = 'case $LAKEFEED_TRIGGER in failed) cat > "$0";; *) sleep 250;; esac'

@@ -147,6 +147,7 @@ def test_fifty_feeds_are_shown_within_seconds_though_some_hang(home: Path) -> No
         assert shown.is_restored
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, status: int) -> None:
     with terminal(["top"], environment={"LAKEFEED_HOME": str(tmp_path), "NO_COLOR": "1"}) as shown:
@@ -159,6 +160,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, sta
         assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", shown.written)
 
 
+@pytest.mark.waits
 def test_an_error_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     program = (
         "import sys; from rich.console import Console; from lakefeed.monitor.terminal.top.live import run_top\n"
@@ -174,6 +176,7 @@ def test_an_error_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
         assert shown.is_restored
 
 
+@pytest.mark.waits
 def test_what_is_no_terminal_gets_one_table(home: Path) -> None:
     command = [sys.executable, "-m", "lakefeed.cli", "top"]
     environment = {**os.environ, "LAKEFEED_HOME": str(home)}

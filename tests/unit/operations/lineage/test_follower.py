@@ -8,6 +8,8 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError
@@ -77,6 +79,7 @@ def test_an_error_is_reported_with_its_message() -> None:
     assert events[-1]["run"]["facets"]["errorMessage"]["message"] == "ConfigError: no such table (lake.a.b)"
 
 
+@pytest.mark.waits
 def test_a_server_that_hangs_delays_the_end_by_its_time_alone() -> None:
     monitor = FeedMonitor("taxi")
     with socket.create_server(("127.0.0.1", 0)) as silent:
