@@ -86,7 +86,6 @@ def test_a_start_that_fails_is_reported_and_leaves_a_trace(tmp_path: Path) -> No
         assert environment["HOOK"] not in file.read_text()
 
 
-@pytest.mark.quick
 def test_a_run_says_what_happens_and_leaves_its_trace(
     lake: SparkSession, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

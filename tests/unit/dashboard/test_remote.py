@@ -55,6 +55,7 @@ def many(sources: list[WatchedServer]) -> Iterator[tuple[RemoteFeeds, list[str]]
         feeds.close()
 
 
+@pytest.mark.waits
 def test_a_page_over_fifty_feeds_of_which_five_hang_answers_within_200_ms() -> None:
     with ExitStack() as stack:
         sources = []

@@ -98,6 +98,7 @@ def test_a_broken_connection_resumes_after_the_last_event() -> None:
                 assert until(found, "event")[0]["number"] == 1
 
 
+@pytest.mark.waits
 def test_a_hundred_pages_cost_one_look_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
     own_row = OwnFeed.row

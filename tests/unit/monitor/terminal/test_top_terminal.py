@@ -109,6 +109,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
+@pytest.mark.waits
 def test_fifty_feeds_are_shown_within_seconds_though_some_hang(home: Path) -> None:
     with terminal(["top", "--every", "0.5"], environment={"LAKEFEED_HOME": str(home)}) as shown:
         screen = shown.until(lambda text: "51 feeds" in text and "feed-10" in text and "hangs" in text)
