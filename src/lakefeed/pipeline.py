@@ -26,11 +26,12 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import raise_first_error
 from lakefeed.config.secrets import keys_of
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.feed.bounded import BatchSummary, run_bounded
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.scheduler import run_multi_table
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import RunOptions, RunSummary
-from lakefeed.feed.streaming import BatchSummary, run_bounded, run_stream
+from lakefeed.feed.streaming import run_stream
 from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,19 +19,10 @@ from lakefeed.ledger.pauses import PAUSE_FILE, LocalPauses
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
+from tests.support.json_feed import JSON_ROWS, records, source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
-
-
-def records(count: int, *, first: int = 0) -> list[bytes]:
-    return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
-
-
-def source(feed: Feed, **settings: Any) -> dict[str, Any]:
-    return {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **settings}}
 
 
 def until(condition: Callable[[], Any], *, seconds: float = 90) -> None:

@@ -23,19 +23,10 @@ from lakefeed.operations.lag import feed_lag, group_lag
 from lakefeed.operations.live_status import LiveStatus, live_status
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
+from tests.support.json_feed import JSON_ROWS, records, source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
-
-
-def records(count: int, *, first: int = 0) -> list[bytes]:
-    return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
-
-
-def source(feed: Feed, **settings: Any) -> dict[str, Any]:
-    return {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **settings}}
 
 
 def begin_group(feed: Feed, group: str) -> None:

@@ -18,7 +18,7 @@ from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
-    from lakefeed.feed.streaming import BatchSummary
+    from lakefeed.feed.bounded import BatchSummary
     from lakefeed.monitor.terminal.view import LogFormat
 
 

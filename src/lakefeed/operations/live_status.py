@@ -343,7 +343,7 @@ def _by_answer(
 def _by_commits(
     ledger: LedgerFacts, *, lag: int | None, now: float, driver: str = "no driver of it is known on this machine"
 ) -> tuple[RunState, tuple[str, ...]]:
-    """Say what the age of the newest commit makes likely; ``driver`` is what is known of a driver."""
+    """Judge by the age of the newest commit; ``driver`` says what is known of a driver."""
     if ledger.last_commit_at is None:
         return "unknown", (driver, "its sink shows no commit")
     age = now - ledger.last_commit_at

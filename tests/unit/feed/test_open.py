@@ -10,7 +10,7 @@ import lakefeed
 PACKAGE = Path(lakefeed.__file__).parent
 OPENS = "feed/open.py"
 ASKS = "operations/status.py"
-RUNS = {"feed/streaming.py", "feed/multi_table/table.py", "dataframes.py"}
+RUNS = {"feed/streaming.py", "feed/bounded.py", "feed/multi_table/table.py", "dataframes.py"}
 
 
 def callers(name: str) -> set[str]:

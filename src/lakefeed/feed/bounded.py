@@ -1,0 +1,117 @@
+"""Runs a feed as one batch without a stream, over the records that are chosen or there now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
+from lakefeed.clients.kafka.topics import partitions_of
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import CheckpointMismatch
+from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.feed import Feed
+from lakefeed.feed.open import FeedStart
+from lakefeed.feed.recovery import ends
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.stateful_batches import with_batch
+from lakefeed.messages.readable import ReadableResult, counted
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+from lakefeed.records.sources.kafka import SourceTopics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AS_BATCH = "a batch"
+"""Stands for a query's id: no query can resume from such a batch."""
+
+
+@dataclass(frozen=True, repr=False)
+class BatchSummary(ReadableResult):
+    """The result of a run as a batch; ``notes`` are messages for the user."""
+
+    records: int
+    rows: int | None
+    dead_letters: int
+    skipped: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The run in one line."""
+        rows = "" if self.rows is None else f", {counted(self.rows, 'row')}"
+        letters = counted(self.dead_letters, "dead letter")
+        return f"{counted(self.records, 'record')}{rows}, {letters} in {self.seconds:.1f} s"
+
+
+def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchSummary:
+    """Write the chosen records in one commit; by default all from the feed's position to the topics' ends now.
+
+    The result is that of the stream, over the same records; with state it is what the stream would have landed once its
+    watermark had passed them all, so no record is late. Without state the feed resumes from there, as a stream or as
+    the next batch. With state there is none that a stream could continue with: such a batch is the table's only one.
+
+    Raises:
+        ConfigError: the sink's log is numbered by a stream's batches.
+        CheckpointMismatch: the records do not continue where the feed stands, or it has state.
+    """
+    began = time.monotonic()
+    config = feed.config
+    config.sink.require("batch")
+    stateful = feed.plan(spark).stateful
+    sink = feed.sink(spark, feed.claim(spark))
+
+    def require_empty_table(position: Position | None) -> None:
+        if stateful and position is not None:
+            raise CheckpointMismatch(
+                f"feed '{config.name}' keeps state, and its table has batches already: a batch beside them would count "
+                "by itself",
+                where=sink.location(),
+                hint="run it into a new table",
+            )
+
+    topics = SourceTopics(config.kafka)
+    # The checkpoint stays as it is: a batch resumes where the sink is.
+    start = FeedStart(
+        feed.identity,
+        sink,
+        checkpoint=None,
+        topics=topics.describe(),
+        stateful=stateful,
+        source=config.kafka,
+        check=require_empty_table,
+    )
+    begin = ends(start.position) if start.position else start.decision.positions or {}
+    ranges = topics.identify(_ranges(config.kafka, selection, begin))
+    records = feed.source.read_batch(spark, ranges.ranges)
+    writer = feed.begin_writer(spark, sink, records, alone=True)
+    result = BatchResult(batch_id=0, rows=0, replayed=True)
+    if ranges.records:
+        number = next((commit.batch_id + 1 for commit in sink.commits() if commit.move is None), 0)
+        if stateful:
+            ranges = with_batch(ranges, batch_id=0, query_id=AS_BATCH)
+        result = writer.write(records, ranges, number)
+    return BatchSummary(
+        records=result.counts.records,
+        rows=result.rows,
+        dead_letters=result.counts.dead_letters,
+        skipped=result.counts.skipped,
+        seconds=round(time.monotonic() - began, 3),
+        notes=result.notes,
+    )
+
+
+def _ranges(source: KafkaSource, selection: Selection, begin: Mapping[Partition, int]) -> OffsetRanges:
+    """Return the chosen ranges and an empty one for each other partition, so that the commit has every position."""
+    chosen = {span.key: span for span in offset_ranges(source, selection)}
+    starts, end_offsets = {}, {}
+    for key, partition in partitions_of(topics_of(source)).items():
+        at = begin.get(key, partition.start_offset)
+        span = chosen.get(key, OffsetRange(*key, at, at))
+        # Without a time, the range begins where the feed stands.
+        starts[key] = span.start if selection.since is not None else max(span.start, at)
+        end_offsets[key] = max(starts[key], span.end)
+    return OffsetRanges.between(starts, end_offsets)
