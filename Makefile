@@ -51,7 +51,7 @@ test-unit: setup ## the tests that need no JVM: seconds
 	$(PYTEST) tests/unit $(ARGS)
 
 test-all: setup lint test-jvm ## all tests, the slow ones too: stores built from source, long runs, notebooks
-	$(BIN)/uv sync --frozen --quiet --group notebooks
+	$(BIN)/uv sync --frozen --quiet --group notebooks --group servers
 	$(PYTEST) $(ARGS)
 
 examples: setup ## run every example on real servers and show the results: ARGS="anomaly taxi" runs some
@@ -73,8 +73,9 @@ lint: setup ## formatting, style, layers, words, types
 	@$(BIN)/python tools/check_words.py
 	$(BIN)/mypy
 
-docs: setup ## regenerate the references in docs/
+docs: setup ## regenerate the references in docs/ and the locks of the image
 	$(BIN)/python tools/generate_docs.py
+	$(BIN)/python tools/lock_requirements.py
 
 screenshots: setup ## take the pictures of the dashboard again, in a real browser
 	LAKEFEED_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/browser/test_screenshots.py

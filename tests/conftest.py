@@ -7,7 +7,9 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,10 @@ from tests.support import guardian
 from tests.support.feed import Feed
 from tests.support.remembered import forget_afterwards
 from tests.support.servers.mariadb import MariaDB, mariadb
-from tests.support.servers.opensearch import OpenSearch, opensearch
+from tests.support.servers.mysql import MySQL
+from tests.support.servers.mysql import mysql as running_mysql
 from tests.support.servers.postgresql import PostgreSQL, postgresql
+from tests.support.servers.search import EACH_SEARCH_SERVER, SearchServer, search_server
 
 # The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
 # Without it the room for compiled code is a fifth, and a session of hundreds of tables fills it.
@@ -75,10 +79,29 @@ def maria() -> Iterator[MariaDB]:
 
 
 @pytest.fixture(scope="session")
-def search() -> Iterator[OpenSearch]:
-    """An OpenSearch server. Tests share it: each takes an index of its own."""
-    with opensearch() as server:
+def mysql() -> Iterator[MySQL]:
+    """A MySQL server. Tests share it: each takes a database of its own (``new_database``)."""
+    with running_mysql() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def search_servers() -> Iterator[Callable[[str], SearchServer]]:
+    """Search servers by kind, each started for the first test that needs it."""
+    with ExitStack() as running:
+        yield cache(lambda kind: running.enter_context(search_server(kind)))
+
+
+@pytest.fixture(scope="session")
+def search(search_servers: Callable[[str], SearchServer], request: pytest.FixtureRequest) -> SearchServer:
+    """A search server. Tests share it: each takes an index of its own."""
+    return search_servers(getattr(request, "param", "opensearch-2"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of the search sink on each search server, other tests on one."""
+    if "search" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_elasticsearch"):
+        metafunc.parametrize("search", EACH_SEARCH_SERVER, indirect=True, scope="session")
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from lakefeed.local import Endpoints, Stack
 from tests.support.lake import spark_on
 from tests.support.servers.database import DatabaseServer
 from tests.support.servers.mariadb import mariadb
-from tests.support.servers.opensearch import OpenSearch, opensearch
 from tests.support.servers.postgresql import postgresql
+from tests.support.servers.search import SearchServer, search_server
 from tools.expected import EXAMPLES, Example
 from tools.photograph import photograph
 
@@ -37,9 +37,10 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMAND = re.compile(r"^#   ((?:lakefeed|python) .+)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n# +")
 NOTEBOOKS = ROOT / "examples" / "notebooks"
-Server = DatabaseServer | OpenSearch
+Server = DatabaseServer | SearchServer
 Outcome = Literal["ok", "DIFFERS", "FAILED"]
-SERVERS: dict[str, Callable[[], Any]] = {"mariadb": mariadb, "postgresql": postgresql, "opensearch": opensearch}
+SERVERS: dict[str, Callable[[], Any]] = {"mariadb": mariadb, "postgresql": postgresql}
+SERVERS["opensearch"] = lambda: search_server("opensearch-2")
 
 
 def commands(file: Path) -> list[list[str]]:
@@ -80,7 +81,7 @@ class Runner:
                     carry_out(words)
         if example.topic is not None:
             _show_records(self.spark, example.topic, example.columns)
-        elif isinstance(server, OpenSearch) and example.index is not None:
+        elif isinstance(server, SearchServer) and example.index is not None:
             _show_documents(self.spark, server, example.index)
         elif isinstance(server, DatabaseServer) and example.result is not None:
             return [tuple(map(str, row)) for row in server.execute(example.result)]
@@ -124,7 +125,7 @@ def carry_out(words: Sequence[str]) -> None:
 
 
 def _addresses(server: Server) -> dict[str, str]:
-    if isinstance(server, OpenSearch):
+    if isinstance(server, SearchServer):
         return {"ELASTICSEARCH_URL": server.url}
     return {"DATABASE_URL": server.jdbc_url, "DATABASE_USER": server.user, "DATABASE_PASSWORD": server.password}
 
@@ -137,7 +138,7 @@ def _show_records(spark: SparkSession, topic: str, columns: str | None) -> None:
     read_topic(spark, topic, stream=False, decode=decode).createOrReplaceTempView("records")
 
 
-def _show_documents(spark: SparkSession, server: OpenSearch, index: str) -> None:
+def _show_documents(spark: SparkSession, server: SearchServer, index: str) -> None:
     """Makes the view ``documents`` of what an index holds."""
     documents = [{"_id": name, **each} for name, each in server.documents(index).items()]
     spark.createDataFrame(documents).createOrReplaceTempView("documents")

@@ -23,6 +23,9 @@ from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, R
 from lakefeed.config.loading import shape
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.schema import json_schema, written
+from lakefeed.operations.deploy.application import read_feed, read_producer
+from lakefeed.operations.deploy.operators import Operator
+from lakefeed.operations.deploy.output import manifest
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _GENERATED = "<!-- Made by tools/generate_docs.py: change the code instead. -->\n"
@@ -161,10 +164,27 @@ def _is_built(group: click.Group, name: str) -> bool:
     return group is not root or importlib.util.find_spec(f"lakefeed.cli.{COMMANDS[name][0]}") is not None
 
 
+def _manifest(component: str, operator: Operator) -> Callable[[], str]:
+    """docs/kubernetes/: the objects of examples/kubernetes, for both operators."""
+
+    def text() -> str:
+        file = DOCS.parent / "examples" / "kubernetes" / "pipeline.yaml"
+        if component == "feed":
+            return manifest(read_feed(file), operator)
+        topic, path = "nyc-avro-topic", "s3a://openlake/spark/sample-data/taxi-data.csv"
+        return manifest(read_producer(file, arguments=(topic, "--file", path), topic=topic, is_stream=False), operator)
+
+    return text
+
+
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "schema/pipeline.schema.json": pipeline_schema,
     "pipeline-reference.md": pipeline_reference,
     "commands.md": commands,
+    "kubernetes/taxi-apache.yaml": _manifest("feed", "apache"),
+    "kubernetes/taxi-kubeflow.yaml": _manifest("feed", "kubeflow"),
+    "kubernetes/taxi-producer-apache.yaml": _manifest("producer", "apache"),
+    "kubernetes/taxi-producer-kubeflow.yaml": _manifest("producer", "kubeflow"),
 }
 
 

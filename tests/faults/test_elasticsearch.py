@@ -17,7 +17,7 @@ from tests.support.faults.drivers import SHORT_LIVED, driver
 from tests.support.feed import Feed
 from tests.support.lake import spark_on
 from tests.support.search_pipeline import environment_of, pipeline_of, sink_of
-from tests.support.servers.opensearch import Answer, Gate, OpenSearch, gate
+from tests.support.servers.search import Answer, Gate, SearchServer, gate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def opened(search: OpenSearch) -> Iterator[Gate]:
+def opened(search: SearchServer) -> Iterator[Gate]:
     with gate(search) as made:
         yield made
 
@@ -52,11 +52,11 @@ def small_requests(feed: Feed, opened: Gate) -> Pipeline:
     return pipeline_of(feed, opened, sink={"bulk_documents": 20}, source={"kafka": source})
 
 
-def ids(search: OpenSearch, feed: Feed) -> list[int]:
+def ids(search: SearchServer, feed: Feed) -> list[int]:
     return sorted(each["id"] for each in search.documents(feed.name).values())
 
 
-def versions(search: OpenSearch, feed: Feed) -> dict[str, int]:
+def versions(search: SearchServer, feed: Feed) -> dict[str, int]:
     search.ask("POST", f"/{feed.name}/_refresh")
     found = search.ask("GET", f"/{feed.name}/_search?size=10000&version=true")["hits"]["hits"]
     return {each["_id"]: each["_version"] for each in found}
@@ -80,7 +80,9 @@ def at_bulk(number: int, act: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_in_mid_batch(feed: Feed, search: OpenSearch, opened: Gate, here: SparkSession) -> None:
+def test_a_server_that_is_killed_in_mid_batch(
+    feed: Feed, search: SearchServer, opened: Gate, here: SparkSession
+) -> None:
     feed.create_topic(partitions=2)
     send(feed, 3 * BATCH)
     pipeline, process = small_requests(feed, opened), search.process
@@ -101,7 +103,7 @@ def test_a_server_that_is_killed_in_mid_batch(feed: Feed, search: OpenSearch, op
 
 @pytest.mark.slow
 def test_a_server_that_is_away_holds_up_no_other_sink(
-    feed: Feed, search: OpenSearch, opened: Gate, here: SparkSession
+    feed: Feed, search: SearchServer, opened: Gate, here: SparkSession
 ) -> None:
     copied = {**sink_of(feed, opened), "on_failure": "pause"}
     sql = f"SELECT id, zone, kafka_topic, kafka_partition, kafka_offset FROM {feed.name}"
@@ -130,7 +132,7 @@ def test_a_server_that_is_away_holds_up_no_other_sink(
 
 @pytest.mark.slow
 def test_a_driver_that_is_killed_in_mid_batch(
-    feed: Feed, search: OpenSearch, opened: Gate, here: SparkSession, tmp_path: Path
+    feed: Feed, search: SearchServer, opened: Gate, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)
     send(feed, BATCH)
@@ -157,7 +159,7 @@ def test_a_driver_that_is_killed_in_mid_batch(
 
 @pytest.mark.slow
 def test_a_driver_that_wakes_up_when_another_has_taken_over(
-    feed: Feed, search: OpenSearch, opened: Gate, here: SparkSession, tmp_path: Path
+    feed: Feed, search: SearchServer, opened: Gate, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)
     send(feed, BATCH)

@@ -16,7 +16,7 @@ import pytest
 from lakefeed.local import Endpoints
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
-from tests.support.databases import DATABASES, server_of
+from tests.support.databases import EACH_DATABASE, server_of
 from tests.support.faults.drivers import SHORT_LIVED, Driver, driver
 from tests.support.feed import Feed
 from tests.support.jdbc_feed import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BATCH = 300
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=EACH_DATABASE)
 def server(request: pytest.FixtureRequest) -> Server:
     return server_of(request.param, request.getfixturevalue)
 

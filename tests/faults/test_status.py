@@ -19,9 +19,9 @@ from lakefeed.monitor.drivers import read
 from tests.support.cli import COMMAND, Running, lakefeed
 from tests.support.drivers import address
 from tests.support.feed import Feed
+from tests.support.json_feed import JSON_ROWS, records
 from tests.support.pages import answer
 
-JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
 HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066 <script>alert(1)</script>"
 
 
@@ -55,7 +55,7 @@ def until(look: Callable[[], bool], *, seconds: float = 60) -> None:
 @pytest.mark.quick
 def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
     feed.create_topic(partitions=1)
-    feed.send([json.dumps({"id": number}).encode() for number in range(100)])
+    feed.send(records(100))
     path = feed.write_file(decode=JSON_ROWS)
     running = Running(["run", path, "--log-format", "json"], environment, tmp_path / "log")
     try:

@@ -11,7 +11,7 @@ import pytest
 
 from lakefeed.clients.kafka.topics import Topics
 from tests.support.feed import Feed
-from tests.support.servers.opensearch import OpenSearch
+from tests.support.servers.search import SearchServer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +52,7 @@ def of_topic(feed: Feed, lake: SparkSession) -> DataFrame:
     ).selectExpr("row.*", "partition", "offset")
 
 
-SEARCH: dict[str, OpenSearch] = {}
+SEARCH: dict[str, SearchServer] = {}
 """The search server of each feed that has one."""
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.ledger.outcomes import Counts
 from tests.support.agreement import (
     Position,
@@ -24,6 +22,7 @@ from tests.support.agreement import (
 from tests.support.cli import Running, lakefeed
 from tests.support.drivers import driver, until
 from tests.support.feed import Feed
+from tests.support.json_feed import JSON_ROWS, records, source
 from tests.support.kafka_tools import begin_group, describe_group, lag_by_kafkatop, unpacked_kcat
 
 POISON = b"not json"
@@ -34,10 +33,6 @@ def environment(feed: Feed, tmp_path: Path) -> dict[str, str]:
     return {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
 
 
-def records(count: int, *, first: int = 0) -> list[bytes]:
-    return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
-
-
 def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
     """Two partitions, with poison records, records that a rule drops and null values; then a backlog."""
     feed.create_topic(partitions=2)
@@ -46,19 +41,8 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
     group, letters = f"{feed.name}-group", f"lake.{feed.name}.letters"
     begin_group(feed.stack.bootstrap_servers, feed.topic, group)
     blocks: dict[str, Any] = {
-        "source": {
-            "kafka": {
-                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                "topics": [feed.topic],
-                "max_records_per_batch": 150,
-                "monitoring_group": group,
-            }
-        },
-        "decode": {
-            "json": {"schema_ddl": "id BIGINT"},
-            "metadata": ["topic", "partition", "offset"],
-            "on_null": "skip",
-        },
+        "source": source(feed, max_records_per_batch=150, monitoring_group=group),
+        "decode": {**JSON_ROWS, "on_null": "skip"},
         "expect": {"not_ten": {"rule": "id % 10 <> 0", "on_violation": "drop"}},
         "dead_letters": {"table": letters},
     }
@@ -134,18 +118,12 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
 
 def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> None:
     """Kafka's command, kcat and a lag monitor, after a run that was killed before it could end, and after the next."""
-    if not os.access("/usr/bin/apt-get", os.X_OK):
-        pytest.fail("kcat comes from Debian's packages, and there is no apt-get here")
-    folder = cache_directory() / "tools"
-    folder.mkdir(parents=True, exist_ok=True)
-    kcat = unpacked_kcat(folder)
+    kcat = unpacked_kcat()
     feed.create_topic(partitions=2)
     feed.send(records(90), partition=0)
     group, servers = f"{feed.name}-group", feed.stack.bootstrap_servers
     begin_group(servers, feed.topic, group)
-    source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], "monitoring_group": group}
-    decode = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
-    path = feed.write_file(source={"kafka": source}, decode=decode)
+    path = feed.write_file(source=source(feed, monitoring_group=group), decode=JSON_ROWS)
     running = Running(["run", path], feed.environment, tmp_path / "log")
     try:
         running.wait_until_it_says("batch 0")

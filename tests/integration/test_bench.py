@@ -9,6 +9,17 @@ import pytest
 
 from tests.support.cli import lakefeed
 
+PIPELINE = """\
+name: trips
+source:
+  kafka: {bootstrap_servers: broker:9092, topics: [trips]}
+decode:
+  avro: {registry: http://registry:8081}
+sink:
+  iceberg: {table: lake.taxi.trips}
+checkpoint: s3a://lake/checkpoints/trips
+"""
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
@@ -30,3 +41,39 @@ def test_trace_and_meter_agree_exactly(tmp_path: Path) -> None:
         assert sum(case["calls"].values()) == case["total"]
         # Each entry of offsets and commits, each data file.
         assert case["calls"]["s3.PutObject"] >= 3 * 2 + 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_path: Path) -> None:
+    done = lakefeed(
+        *("bench", "throughput", "--home", str(tmp_path / "bench"), "--store", "s3proxy", "--rows", "200000"),
+        *("--batches", "3", "--partitions", "3", "--runs", "1", "--output", "json"),
+        timeout=800,
+        environment={"LAKEFEED_HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["records"] == 200_000
+    assert found["limits"]["rows_per_cpu_second"] > 0
+    ways = {way["way"]: way for way in found["ways"]}
+    assert set(ways) == {"lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed"}
+    for way in ways.values():
+        assert way["rows_equal"]
+        assert way["peak_rss_mb"] > 300
+        assert way["ratio_to_limit"] > 0
+        assert sum(way["stages"].values()) == pytest.approx(1, abs=0.01)
+        assert way["stages"]["encode"] > 0
+        [run] = way["runs"]
+        assert (run["batches"], run["rows"], run["files"]) == (3, 200_000, 9)
+        assert run["server_cpu_seconds"]["kafka"] > 0
+    assert ways["spark-iceberg"]["ratio_to_spark"] == 1.0
+    assert ways["seed"]["ratio_to_seed"] == 1.0
+    # The result is where the sizing finds it.
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    sized = lakefeed(
+        *("plan", str(tmp_path / "pipeline.yaml"), "--target-rate", "1M/s", "--output", "json"),
+        environment={"LAKEFEED_HOME": str(tmp_path)},
+    )
+    assert sized.returncode == 0, sized.stdout + sized.stderr
+    assert json.loads(sized.stdout)["figures"]["cores"]["value"] >= 1

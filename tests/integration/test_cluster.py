@@ -1,88 +1,190 @@
-"""The same pipeline file on a Spark standalone cluster: a master and two workers of the pip installation."""
+"""The same pipeline file on a Spark standalone cluster whose workers have nothing of lakefeed, and no package."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
+import re
 import subprocess
-import time
-import urllib.request
+import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import pyspark
 import pytest
 
+from lakefeed.operations.submit.submit import spark_submit
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
+from tests.support.servers.standalone import SECRET, Standalone, standalone
 
-WORKERS = 2
+ROWS = 3000
+# One module of the folder imports another one, and an installed package that Spark does not bring.
+FUNCTIONS = {
+    "trips.py": """
+import pyspark.sql.functions as sf
+from pyspark.sql import DataFrame
 
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """A master's URL, with two workers of one core each registered."""
-    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / "work")}
-    port, web = free_port(), free_port()
-    master = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
-    address = ["--host", "127.0.0.1"]
-    commands = [[f"{deploy}.master.Master", *address, "--port", str(port), "--webui-port", str(web)]]
-    commands += [
-        [f"{deploy}.worker.Worker", *address, "--webui-port", "0", "--cores", "1", "--memory", "1g", master]
-        for _ in range(WORKERS)
-    ]
-    processes = []
-    try:
-        for number, command in enumerate(commands):
-            with (tmp_path / f"cluster{number}.log").open("wb") as log:
-                processes.append(subprocess.Popen([spark_class, *command], env=environment, stdout=log, stderr=log))
-        _wait_for_workers(f"http://127.0.0.1:{web}/json/")
-        yield master
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(30)
+from zones import borough
 
 
-def _wait_for_workers(url: str) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                if json.load(answer)["aliveworkers"] == WORKERS:
-                    return
-        except OSError:
-            pass  # The master is not up yet.
-        time.sleep(0.5)
-    raise AssertionError("the workers did not register")
+def with_borough(trips: DataFrame) -> DataFrame:
+    return trips.withColumn("borough", sf.udf(borough)("PULocationID"))
+""",
+    "zones.py": """
+from packaging.version import Version
+
+
+def borough(zone):
+    return None if zone is None else f"{Version(str(zone))} of {7 * int(zone) % 5}"
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def taxi_file(feed: Feed, name: str, **blocks: Any) -> Path:
+    """The taxi feed into a table of its own, with a transform in Python."""
+    for module, text in FUNCTIONS.items():
+        (feed.folder / module).write_text(text)
+    other = Feed(feed.stack, feed.folder, name=f"{feed.name}{name}")
+    return other.write_file(
+        **{
+            "source": {
+                "kafka": {
+                    "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+                    "topics": [feed.topic],
+                    "start": "earliest",
+                    "max_records_per_batch": 1000,
+                }
+            },
+            "transform": {"steps": {"boroughs": {"python": "trips:with_borough"}}},
+            **blocks,
+        }
+    )
+
+
+def on_cluster(**settings: str) -> dict[str, str]:
+    secret = {"spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}"}
+    return {"spark.executor.memory": "700m", "spark.sql.shuffle.partitions": "2", **secret, **settings}
+
+
+def rows_of(feed: Feed, name: str) -> list[dict[str, Any]]:
+    found = feed.rows(f"lake.{feed.name}{name}.rows")
+    return sorted(found, key=str)
 
 
 @pytest.mark.slow
-def test_one_file_runs_on_local_and_on_a_cluster(feed: Feed, cluster: str) -> None:
+def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
     feed.create_topic(partitions=4)
-    file = feed.write_file(spark={"spark.executor.memory": "700m", "spark.cores.max": "2"})
-    rows = [{"id": number, "zone": f"zone {number % 7}"} for number in range(2000)]
-    # The workers have nothing but what the driver sends them: no keys in their environment, no jars.
-    feed.send(feed.avro(rows[:1000]))
-    on_local = lakefeed("run", file, "--once", "--output", "json", environment=feed.environment)
-    assert on_local.returncode == 0, on_local.stderr
-    feed.send(feed.avro(rows[1000:]))
-    on_cluster = lakefeed("run", file, "--once", "--master", cluster, "--output", "json", environment=feed.environment)
-    assert on_cluster.returncode == 0, on_cluster.stderr
-    summary = json.loads(on_cluster.stdout)
-    assert summary["rows"] == 1000
+    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
+    sent = lakefeed("produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS), environment=environment)
+    assert sent.returncode == 0, sent.stderr
+
+    local = lakefeed("run", taxi_file(feed, "a"), "--once", environment=environment)
+    assert local.returncode == 0, local.stderr
+    expected = rows_of(feed, "a")
+    assert len(expected) == ROWS
+    assert len({row["borough"] for row in expected}) > 5
+
+    # Client mode: the driver is this machine's lakefeed, and the executors get jars, keys and functions from it.
+    file = taxi_file(feed, "b", spark=on_cluster())
+    ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
+    assert ran.returncode == 0, ran.stderr + cluster.logs()
+    summary = json.loads(ran.stdout)
+    assert summary["rows"] == ROWS
     # Data files are written by the executors alone, one request each; the driver has heard of all of them.
     assert summary["requests"]["calls"]["data"] == {"PutObject": summary["files"]}
-    assert summary["requests"]["calls"]["commits"]["PutObject"] == summary["batches"]
+    assert rows_of(feed, "b") == expected
+
+    # Cluster mode: the driver runs on a worker, out of the application jar alone.
+    stage = feed.folder / "stage"
+    stage.mkdir()
+    sizes = {"spark.driver.memory": "700m", "spark.cores.max": "1", "spark.pyspark.python": str(cluster.python)}
+    file = taxi_file(feed, "c", spark=on_cluster(**sizes))
+    submitted = ("submit", file, "--master", cluster.master, "--deploy-mode", "cluster", "--stage", stage)
+    shown = lakefeed(*submitted, "--print", "--", "--once", environment=environment)
+    assert shown.returncode == 0, shown.stderr
+    assert "--deploy-mode cluster" in shown.stdout
+    ran = lakefeed(*submitted, "--output", "json", "--", "--once", environment=environment)
+    assert ran.returncode == 0, ran.stderr + cluster.logs()
+    driver = json.loads(ran.stdout)["driver"]
+    cluster.wait_for("the driver to finish", lambda: _finished(cluster, driver))
+    assert rows_of(feed, "c") == expected
+    # What everyone on these machines can read.
+    secrets = [SECRET, feed.environment["AWS_SECRET_ACCESS_KEY"]]
+    for text in (shown.stdout, ran.stdout, ran.stderr, cluster.logs(), json.dumps(cluster.state())):
+        assert not [secret for secret in secrets if secret in text]
+
+
+def _finished(cluster: Standalone, driver: str) -> bool:
+    found = next((each for each in cluster.state()["completeddrivers"] if each["id"] == driver), None)
+    assert found is None or found["state"] == "FINISHED", cluster.logs()
+    return found is not None
+
+
+@pytest.mark.slow
+def test_the_application_of_the_docs_does_the_same(feed: Feed, cluster: Standalone) -> None:
+    feed.create_topic(partitions=2)
+    rows = [{"id": number, "zone": f"zone {number % 7}"} for number in range(500)]
+    feed.send(feed.avro(rows))
+    file = feed.write_file(spark=on_cluster())
+    page = (Path(__file__).parents[2] / "docs" / "deploy-with-spark-submit.md").read_text("utf-8")
+    (program,) = [
+        block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if block.startswith("# app.py")
+    ]
+    (feed.folder / "app.py").write_text(program)
+    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
+    settings = lakefeed("conf", file, "--master", cluster.master, environment=environment)
+    assert settings.returncode == 0, settings.stderr
+    assert SECRET not in settings.stdout
+    (feed.folder / "spark.conf").write_text(settings.stdout)
+    done = subprocess.run(
+        [spark_submit(), "--properties-file", "spark.conf", "app.py", file],
+        env={**os.environ, **environment, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        cwd=feed.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "500 rows" in done.stdout
     assert sorted(feed.rows(), key=lambda row: row["id"]) == rows
+
+
+def pretend_version(folder: Path) -> Path:
+    """A Python that says that it is 3.9."""
+    venv.create(folder)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    (site / "sitecustomize.py").write_text('import sys\nsys.version_info = (3, 9, 0, "final", 0)\n')
+    return folder / "bin" / "python3"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"spark.executor.memory": "100g"}, "the cluster has started no executor in 90 s"),
+        ({"spark.authenticate.secret": ""}, "would get S3 keys and records over connections without authentication"),
+        ({"spark.pyspark.python": "/nowhere/python3"}, "the executors have no /nowhere/python3"),
+        ({"spark.pyspark.python": "OTHER"}, "the executors have Python 3.9, and the driver has Python 3."),
+    ],
+)
+def test_a_cluster_that_cannot_run_the_feed_is_refused_at_the_start(
+    feed: Feed, cluster: Standalone, settings: dict[str, str], message: str
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # Its schema is what a run looks for first.
+    whole = {key: value for key, value in on_cluster(**settings).items() if value}
+    if whole.get("spark.pyspark.python") == "OTHER":
+        whole["spark.pyspark.python"] = str(pretend_version(feed.folder / "other"))
+    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
+    file = taxi_file(feed, "d", spark=whole)
+    done = lakefeed("run", file, "--once", "--master", cluster.master, environment=environment)
+    assert done.returncode in (1, 2), done.stderr
+    assert message in done.stderr

@@ -17,14 +17,14 @@ from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
 from tests.support.search_pipeline import environment_of, pipeline_of, sink_of
-from tests.support.servers.opensearch import Gate, OpenSearch, gate
+from tests.support.servers.search import Gate, SearchServer, gate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture
-def opened(search: OpenSearch) -> Iterator[Gate]:
+def opened(search: SearchServer) -> Iterator[Gate]:
     with gate(search) as made:
         yield made
 
@@ -34,7 +34,7 @@ def trips(count: int, *, start: int = 0) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_feed_resumes_where_the_index_is(feed: Feed, search: OpenSearch, opened: Gate, lake: SparkSession) -> None:
+def test_a_feed_resumes_where_the_index_is(feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession) -> None:
     feed.create_topic()
     letters = {"dead_letters": {"table": f"lake.{feed.name}.letters"}}
     feed.send([*feed.avro(trips(30)), b"\x07no"])
@@ -72,7 +72,7 @@ def test_a_feed_resumes_where_the_index_is(feed: Feed, search: OpenSearch, opene
 
 
 @pytest.mark.slow
-def test_changes_of_keys(feed: Feed, search: OpenSearch, opened: Gate, lake: SparkSession) -> None:
+def test_changes_of_keys(feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession) -> None:
     feed.create_topic(partitions=1)
     sink = {"mode": "upsert", "keys": ["id"], "delete": {"column": "zone", "equals": ["gone"]}}
     pipeline = pipeline_of(feed, opened, sink=sink)
@@ -99,7 +99,7 @@ def test_check_ends_with_a_status(feed: Feed, opened: Gate, lake: SparkSession) 
 
 
 @pytest.mark.slow
-def test_a_run_as_a_batch(feed: Feed, search: OpenSearch, opened: Gate, lake: SparkSession) -> None:
+def test_a_run_as_a_batch(feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession) -> None:
     feed.create_topic()
     pipeline = pipeline_of(feed, opened)
     for start in (0, 20):
@@ -109,7 +109,7 @@ def test_a_run_as_a_batch(feed: Feed, search: OpenSearch, opened: Gate, lake: Sp
 
 
 @pytest.mark.slow
-def test_beside_another_sink(feed: Feed, search: OpenSearch, opened: Gate, lake: SparkSession) -> None:
+def test_beside_another_sink(feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession) -> None:
     feed.create_topic()
     sinks = {"search": sink_of(feed, opened)}
     avro = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
@@ -124,7 +124,9 @@ def test_beside_another_sink(feed: Feed, search: OpenSearch, opened: Gate, lake:
     assert len(feed.rows()) == 10
 
 
-def test_what_is_wrong_is_found_before_a_run(feed: Feed, search: OpenSearch, opened: Gate, lake: SparkSession) -> None:
+def test_what_is_wrong_is_found_before_a_run(
+    feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
+) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(1)))
 

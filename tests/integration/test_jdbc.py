@@ -14,7 +14,7 @@ from lakefeed.config.problem import errors_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, RowsRefused
 from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.operations.preflight.connect import preflight
-from tests.support.databases import DATABASES, server_of
+from tests.support.databases import EACH_DATABASE, server_of
 from tests.support.feed import Feed
 from tests.support.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=EACH_DATABASE)
 def server(request: pytest.FixtureRequest) -> Server:
     return server_of(request.param, request.getfixturevalue)
 

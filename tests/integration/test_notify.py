@@ -18,6 +18,7 @@ from lakefeed.monitor.runs.page import page_of
 from lakefeed.operations.runs import local_runs, traces_of
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import TRIP, Feed
+from tests.support.json_feed import JSON_ROWS
 from tests.support.pipeline_text import GOOD
 from tests.support.receivers import wait_for, web_hook
 from tests.support.servers.alertmanager import alertmanager
@@ -25,7 +26,6 @@ from tests.support.servers.alertmanager import alertmanager
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
 HOSTILE = b"<script>alert(1)</script> <!channel> \x1b[2J\xe2\x80\xae"
 
 

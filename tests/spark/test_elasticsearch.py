@@ -1,4 +1,4 @@
-"""A feed into a search server, as its sink does it; OpenSearch, behind a gate that fails as a test requires."""
+"""A feed into a search server, as its sink does it: a server behind a gate that fails as a test requires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, LakefeedError
 from tests.support.search_feed import SearchFeed
-from tests.support.servers.opensearch import Answer, OpenSearch, gate, write_certificate
+from tests.support.servers.search import Answer, SearchServer, gate, write_certificate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ UPSERT: dict[str, Any] = {"mode": "upsert", "keys": ["id", "city"]}
 
 
 @pytest.fixture
-def shop(spark: SparkSession, search: OpenSearch) -> Iterator[SearchFeed]:
+def shop(spark: SparkSession, search: SearchServer) -> Iterator[SearchFeed]:
     with gate(search) as opened:
         yield SearchFeed(spark, search, opened)
 
@@ -397,7 +397,7 @@ def test_a_wrong_login_and_one_that_may_not_write(shop: SearchFeed) -> None:
 
 
 def test_a_server_whose_certificate_is_of_ones_own_authority(
-    spark: SparkSession, search: OpenSearch, tmp_path: Path
+    spark: SparkSession, search: SearchServer, tmp_path: Path
 ) -> None:
     certificate = write_certificate(tmp_path / "server.pem")
     with gate(search, certificate=certificate) as opened:

@@ -15,14 +15,16 @@ from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.local.ports import choose_free
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.jdbc.session import JvmDatabase
-from tests.support.databases import DATABASES, JdbcFeed, server_of
+from tests.support.databases import EACH_DATABASE, JdbcFeed, server_of
 from tests.support.servers.postgresql import PostgreSQL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tests.support.servers.mysql import MySQL
 
-@pytest.fixture(params=DATABASES)
+
+@pytest.fixture(params=EACH_DATABASE)
 def shop(request: pytest.FixtureRequest, spark: SparkSession) -> JdbcFeed:
     return JdbcFeed(spark, server_of(request.param, request.getfixturevalue))
 
@@ -240,10 +242,10 @@ def test_tables_that_cannot_serve_are_reported(upserts: JdbcFeed) -> None:
         upserts.started(on_delete="mark")
     if not isinstance(upserts.server, PostgreSQL):
         upserts.server.execute(
-            "CREATE TABLE other (id VARCHAR(20) COLLATE utf8mb4_general_ci, UNIQUE (id)) ENGINE=Aria"
+            "CREATE TABLE other (id VARCHAR(20) COLLATE utf8mb4_general_ci, UNIQUE (id)) ENGINE=MyISAM"
         )
         upserts.settings = {"mode": "upsert", "keys": ["id"], "table": "other"}
-        with pytest.raises(ConfigError, match="engine Aria has no transactions"):
+        with pytest.raises(ConfigError, match="engine MyISAM has no transactions"):
             upserts.started()
         upserts.server.execute("ALTER TABLE other ENGINE=InnoDB")
         with pytest.raises(ConfigError, match="compared without regard to case"):
@@ -321,3 +323,18 @@ def test_groups_replace_their_rows_and_complete_results_all(shop: JdbcFeed, spar
     whole.land(table, hits(("8001", 2), ("3011", 1)), 3)
     assert whole.land(table, hits(("8001", 9)), 4) == 1
     assert whole.select("zip, hits", "all_hits") == [("8001", 9)]
+
+
+@pytest.mark.slow
+def test_a_mysql_login_that_needs_the_servers_key_is_refused_with_the_two_ways_out(
+    spark: SparkSession, mysql: MySQL
+) -> None:
+    """Of a new user: the server remembers those who have logged in."""
+    server = mysql.new_database()
+    server.execute("CREATE USER 'fresh'@'%' IDENTIFIED BY 'secret-4711'")
+    feed = JdbcFeed(spark, server, {"user": "fresh", "password": "secret-4711"})
+    url = server.jdbc_url.partition("?")[0]
+    with pytest.raises(AccessDenied, match="encrypts the password") as refused:
+        feed.driver(url=url).take_fence()
+    assert "allowPublicKeyRetrieval=true" in str(refused.value.hint)
+    assert "4711" not in str(refused.value)

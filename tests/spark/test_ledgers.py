@@ -1,4 +1,4 @@
-"""One behaviour for all ledgers: Iceberg, PostgreSQL, MariaDB, OpenSearch, and a Python class with ``last``."""
+"""One behaviour for all ledgers: Iceberg, databases, a search server, and a Python class with ``last``."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from lakefeed.sinks.elasticsearch.server import Server
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.session import PythonDatabase
 from tests.support.catalogs import SqliteCase
-from tests.support.databases import DATABASES, JdbcFeed, server_of
+from tests.support.databases import EACH_DATABASE, JdbcFeed, server_of
 from tests.support.feed_table import FEED, Table
 from tests.support.search_feed import SearchFeed
-from tests.support.servers.opensearch import gate
+from tests.support.servers.search import gate
 from tests.support.user_sinks import PythonSinkLedger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.support.servers.opensearch import OpenSearch
+    from tests.support.servers.search import SearchServer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def of_database(kind: str, spark: SparkSession, request: pytest.FixtureRequest) 
 
 
 def of_index(spark: SparkSession, request: pytest.FixtureRequest, stack: ExitStack) -> Case:
-    search: OpenSearch = request.getfixturevalue("search")
+    search: SearchServer = request.getfixturevalue("search")
     feed = SearchFeed(spark, search, stack.enter_context(gate(search)))
     return of_feed(feed, lambda: ElasticsearchLedger(Server(feed.sink), feed.sink, feed.name).position())
 
@@ -117,7 +117,7 @@ def of_class() -> Case:
     )
 
 
-@pytest.fixture(params=["iceberg", *DATABASES, "elasticsearch", "python"])
+@pytest.fixture(params=["iceberg", *EACH_DATABASE, "elasticsearch", "python"])
 def case(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[Case]:
     with ExitStack() as stack:
         if request.param == "iceberg":

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.sinks.jdbc.table import JdbcTable
 from tests.support.ledger_feed import LedgerFeed
@@ -15,13 +17,16 @@ from tests.support.servers.postgresql import PostgreSQL
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DATABASES = ("postgresql", "mariadb")
+FIXTURES = {"postgresql": "postgres", "mariadb": "maria", "mysql": "mysql"}
+DATABASES = tuple(FIXTURES)
+EACH_DATABASE = tuple(pytest.param(kind, marks=pytest.mark.slow if kind == "mysql" else ()) for kind in DATABASES)
+"""For tests; MySQL's are slow: its archive is half a gigabyte."""
 Server = PostgreSQL | MariaDB
 
 
 def server_of(kind: str, fixture: Callable[[str], Any]) -> Server:
     """An empty database of a kind, for one test."""
-    server: Server = fixture("postgres" if kind == "postgresql" else "maria").new_database()
+    server: Server = fixture(FIXTURES[kind]).new_database()
     return server
 
 

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
+from tests.support.servers.debian import unpack_packages
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 KAFKATOP = "kafkatop==1.16"
@@ -119,19 +119,6 @@ class Kcat:
         return int(text) if text.strip() else None
 
 
-def unpacked_kcat(folder: Path, packages: Sequence[str] = KCAT_PACKAGES) -> Kcat:
-    """Downloads kcat from Debian once, and unpacks it: nothing is installed, without the rights of root."""
-    root = folder / "kcat"
-    if not (root / "usr/bin/kcat").exists():
-        fresh = folder / f"kcat-{os.getpid()}"
-        downloads = fresh / "downloads"
-        downloads.mkdir(parents=True)
-        subprocess.run(["apt-get", "download", "-qq", *packages], cwd=downloads, check=True, capture_output=True)
-        for package in downloads.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", package, fresh], check=True)
-        shutil.rmtree(downloads)
-        try:
-            fresh.rename(root)
-        except OSError:  # Another process has been faster.
-            shutil.rmtree(fresh)
-    return Kcat(root)
+def unpacked_kcat() -> Kcat:
+    """Return Debian's kcat with its libraries."""
+    return Kcat(unpack_packages(*KCAT_PACKAGES))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.sinks.elasticsearch.index import ElasticsearchIndex
 from tests.support.ledger_feed import LedgerFeed
-from tests.support.servers.opensearch import Gate, OpenSearch
+from tests.support.servers.search import Gate, SearchServer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,7 +26,7 @@ class SearchFeed(LedgerFeed):
         settings: of the sink, beside where it is.
     """
 
-    server: OpenSearch
+    server: SearchServer
     gate: Gate
     settings: Mapping[str, Any] = field(default_factory=dict)
     index: str = field(default_factory=lambda: f"shop_{uuid.uuid4().hex[:8]}", kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
-from tests.support.servers.opensearch import Gate
+from tests.support.servers.search import Gate
 
 
 def sink_of(feed: Feed, opened: Gate, **settings: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from lakefeed.clients.kafka.topics import Topics
 from tests.support.databases import DATABASES
 from tests.support.feed import Feed
 from tests.support.jdbc_feed import TABLE, Server, sink_of
-from tests.support.servers.opensearch import OpenSearch
+from tests.support.servers.search import SearchServer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,7 +100,7 @@ def database_of(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
     return block
 
 
-SEARCH: dict[str, OpenSearch] = {}
+SEARCH: dict[str, SearchServer] = {}
 """The search server of each feed that has one."""
 
 

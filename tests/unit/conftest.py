@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakefeed.config import trust
 from lakefeed.config.loading.load import read
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
@@ -25,6 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE) and item.get_closest_marker("waits") is None:
             item.add_marker(pytest.mark.quick)
+
+
+@pytest.fixture(autouse=True)
+def _authorities_of_one_test() -> Iterator[None]:
+    """Keep the certificates that one test's pipeline declares from the connections of the next."""
+    yield
+    trust.forget()
 
 
 @pytest.fixture

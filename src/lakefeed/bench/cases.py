@@ -13,6 +13,14 @@ Manager = Literal["spark", "abortable", "lakefeed"]
 
 Sink = Literal["parquet", "iceberg"]
 
+Way = Literal["lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed"]
+"""A way from a topic to a table that ``bench throughput`` times: lakefeed's, plain Spark's ``from_avro`` into Iceberg,
+and the seeds' consumer, plain Spark into Parquet."""
+
+WAYS: tuple[Way, ...] = get_args(Way)
+LIMIT = "limit"
+"""The case beside the ways that measures what no job can exceed."""
+
 MANAGERS: tuple[Manager, ...] = get_args(Manager)
 SINKS: tuple[Sink, ...] = get_args(Sink)
 

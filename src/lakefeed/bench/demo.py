@@ -6,32 +6,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.bench.trips import table_totals, taxi_trips
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
-from lakefeed.config.connections import Connections
 from lakefeed.local import Endpoints
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.terminal.view import RunView
 from lakefeed.monitor.text import duration
 from lakefeed.operations.examples import packaged_example
 from lakefeed.operations.produce.progress import ProduceView
-from lakefeed.operations.produce.sources import read_rows
-from lakefeed.operations.produce.taxi import KEY, TOTALS_SQL, Totals, taxi_rows, taxi_schema, totals
+from lakefeed.operations.produce.taxi import KEY, Totals, taxi_schema, totals
 from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 TOPIC = "nyc-avro-topic"
 PARTITIONS = 10
 TABLE_KEY = "kafka_key"
-SUMMED = ("passenger_count", "trip_distance", "fare_amount", "tip_amount", "tolls_amount", "total_amount")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +56,7 @@ def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable
     say(f"starting Spark; its log is {log_file}")
     with session("demo", connections=pipeline.connections, log_file=log_file) as spark:
         say("producing trips into the topic")
-        trips = _trips(spark, rows=rows, csv=csv)
+        trips = taxi_trips(spark, rows=rows, csv=csv)
         with ProduceView(TOPIC, expected=None if csv else rows) as producing:
             began = time.monotonic()
             Topics(endpoints.bootstrap_servers).create(TOPIC, partitions=PARTITIONS)
@@ -85,7 +78,7 @@ def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable
         if stop.is_set():
             raise KeyboardInterrupt
         say("reading the table back with pyiceberg and DuckDB")
-        found, expected = _table_totals(table, pipeline.connections), totals(trips)
+        found, expected = table_totals(table, pipeline.connections, key=TABLE_KEY), totals(trips)
     return DemoReport(
         produced=produced,
         rows=found.records,
@@ -103,27 +96,3 @@ def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable
         expected=expected,
         found=found,
     )
-
-
-def _trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame:
-    """Return the rows to produce, with the column ``trip_key``: the same ones whenever Spark computes them."""
-    if csv is None:
-        return taxi_rows(spark, rows)
-    from pyspark.sql import functions as F
-
-    trips = read_rows(spark, str(csv), format="csv", schema=taxi_schema())
-    return trips.withColumn(KEY, F.hex(F.xxhash64(*trips.columns)))
-
-
-def _table_totals(table: str, connections: Connections) -> Totals:
-    """Add up the table, streamed by pyiceberg, with DuckDB: no Spark, and no limit by memory."""
-    import duckdb
-
-    scan = open_table(table, connections=connections).scan(selected_fields=(TABLE_KEY, *SUMMED))
-    expressions = {**TOTALS_SQL, "distinct_keys": f"count(distinct {TABLE_KEY})"}
-    with duckdb.connect() as connection:
-        connection.register("trips", scan.to_arrow_batch_reader())
-        listed = ", ".join(f"{sql} AS {name}" for name, sql in expressions.items())
-        found = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # our own words
-    values = found or (0,) * len(expressions)
-    return Totals(**{name: int(value or 0) for name, value in zip(expressions, values, strict=True)})

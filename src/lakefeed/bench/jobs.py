@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.bench.cases import RequestCase, Workload
@@ -26,6 +28,7 @@ from lakefeed.records.encode.encode import to_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 _JVM_SECONDS = 60.0
@@ -117,13 +120,44 @@ def end_jvm() -> None:
     gateway.proc.wait(_JVM_SECONDS)
 
 
+def cpu_seconds() -> float:
+    """Return the CPU time of the JVM and of this process so far."""
+    return cpu_seconds_of(jvm_pid()) + time.process_time()
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Return the CPU time of a process so far."""
+    return cpu_time(Path(f"/proc/{pid}/stat"))[1]
+
+
+def cpu_time(stat: Path) -> tuple[str, float]:
+    """Read the name, and the user and system time, of a process or thread; see proc(5)."""
+    try:
+        text = stat.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return "", 0.0  # A thread that has ended meanwhile.
+    # Field 2 is the name in parentheses and may hold anything; the times are fields 14 and 15, in hundredths.
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def jvm_pid() -> int:
+    """Return the process of the driver's JVM, which spark-submit's shell has become."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    return int(gateway.proc.pid)
+
+
 def _active_session() -> SparkSession:
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate()
 
 
-def _run_pipeline(case: RequestCase, work: Workload, endpoints: Endpoints) -> SparkSession:
+def pipeline_of(case: RequestCase, work: Workload, endpoints: Endpoints) -> Pipeline:
+    """Return the pipeline that lands the workload's topic as ``lakefeed run`` does."""
     kafka = {"bootstrap_servers": endpoints.bootstrap_servers, "topics": [work.topic]}
     config = PipelineConfig.model_validate(
         {
@@ -134,7 +168,11 @@ def _run_pipeline(case: RequestCase, work: Workload, endpoints: Endpoints) -> Sp
             "checkpoint": case.checkpoint,
         }
     )
-    pipeline = Pipeline(config, environment=environment_of(case, endpoints))
+    return Pipeline(config, environment=environment_of(case, endpoints))
+
+
+def _run_pipeline(case: RequestCase, work: Workload, endpoints: Endpoints) -> SparkSession:
+    pipeline = pipeline_of(case, work, endpoints)
     # Not pipeline.session(): its preflight asks S3 from Python, once for each run, outside the JVM and its meter.
     spark = session(case.name, connections=pipeline.connections, conf=work.conf)
     pipeline.run(spark=spark, once=True)
@@ -142,35 +180,53 @@ def _run_pipeline(case: RequestCase, work: Workload, endpoints: Endpoints) -> Sp
 
 
 def _run_plain_spark(case: RequestCase, work: Workload, endpoints: Endpoints) -> SparkSession:
-    """Run the stream to compare with: Structured Streaming as its documents and the seeds write it.
+    spark = plain_session(case, endpoints, work.conf)
+    start_plain_stream(spark, case, work, endpoints).awaitTermination()
+    return spark
 
-    Nothing of lakefeed takes part, except that the meter is on the class path.
-    """
+
+def plain_session(
+    case: RequestCase, endpoints: Endpoints, conf: Mapping[str, str] = MappingProxyType({})
+) -> SparkSession:
+    """Return a session of nothing but Spark and Iceberg, except that lakefeed's meter is on the class path."""
     from pyspark.sql import SparkSession
+
+    return SparkSession.Builder().config(map={**_plain_settings(case, endpoints), **conf}).getOrCreate()
+
+
+def start_plain_stream(
+    spark: SparkSession,
+    case: RequestCase,
+    work: Workload,
+    endpoints: Endpoints,
+    *,
+    options: Mapping[str, str] | None = None,
+) -> StreamingQuery:
+    """Start the stream to compare with: Structured Streaming as its documents and the seeds write it.
+
+    ``options`` are further ones of Spark's Kafka source.
+    """
     from pyspark.sql.avro.functions import from_avro
     from pyspark.sql.functions import expr
 
-    spark = SparkSession.Builder().config(map={**_plain_settings(case, endpoints), **work.conf}).getOrCreate()
     records = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", endpoints.bootstrap_servers)
         .option("subscribe", work.topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", work.records_a_batch)
+        .options(**(options or {}))
         .load()
     )
     trip = from_avro(expr(f"substring(value, {_HEADER_BYTES + 1})"), taxi_schema())
     trips = records.select(trip.alias("trip")).select("trip.*")
     writer = trips.writeStream.option("checkpointLocation", case.checkpoint).trigger(availableNow=True)
     if case.sink == "parquet":
-        query = writer.start(case.path, format="parquet")
-    else:
-        spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
-        columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in trips.schema.fields)
-        spark.sql(f"CREATE TABLE {case.table} ({columns}) USING iceberg")
-        query = writer.format("iceberg").outputMode("append").toTable(case.table)
-    query.awaitTermination()
-    return spark
+        return writer.start(case.path, format="parquet")
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
+    columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in trips.schema.fields)
+    spark.sql(f"CREATE TABLE {case.table} ({columns}) USING iceberg")
+    return writer.format("iceberg").outputMode("append").toTable(case.table)
 
 
 def _plain_settings(case: RequestCase, endpoints: Endpoints) -> dict[str, str]:

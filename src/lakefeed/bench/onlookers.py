@@ -16,7 +16,10 @@ from urllib.parse import urlsplit
 from lakefeed.monitor import drivers
 from lakefeed.monitor.drivers import DriverFile
 
-EVERY_SECONDS = 1.0
+EVERY_SECONDS = {"/api/feeds/{feed}/progress": 2.0, "/metrics": 5.0, "/health": 5.0}
+"""``lakefeed status --watch``, a Prometheus in a hurry, and a probe."""
+AT_OPENING = ("/api/feeds", "/api/feeds/{feed}/progress", "/api/feeds/{feed}/history", "/api/feeds/{feed}/events")
+"""What a page reads before it follows the stream."""
 _TIMEOUT_SECONDS = 10.0
 
 
@@ -47,7 +50,7 @@ def receiving() -> Iterator[tuple[str, Counter[str]]]:
 
 
 class Onlookers:
-    """Reads every view of a driver once a second, and its stream of events all the time.
+    """Reads what a driver's followers read: an open page with its stream, a terminal, a scraper and a probe.
 
     Attributes:
         answers: how many answers came, by path; ``stream`` counts its messages.
@@ -80,20 +83,23 @@ class Onlookers:
 
     def _poll(self) -> None:
         driver = self._driver()
-        own = f"/api/feeds/{self._feed}"
-        # Without the table's files: reading those is what the page does for one who opens that view.
-        paths = ("/api/feeds", f"{own}/progress", f"{own}/history", f"{own}/events", "/metrics", "/health")
-        while driver is not None and not self._over.is_set():
-            began = time.monotonic()
-            for path in paths:
-                self._count(path, self._ask(driver, path))
-            self._over.wait(max(0.0, EVERY_SECONDS - (time.monotonic() - began)))
+        connection = _connect(driver) if driver is not None else None
+        due = dict.fromkeys(EVERY_SECONDS, time.monotonic())
+        while driver is not None and connection is not None and not self._over.is_set():
+            path = min(due, key=due.__getitem__)
+            if self._over.wait(max(0.0, due[path] - time.monotonic())):
+                break
+            self._read(connection, driver, path)
+            due[path] += EVERY_SECONDS[path]
 
     def _listen(self) -> None:
         driver = self._driver()
         while driver is not None and not self._over.wait(0.2):
             try:
                 connection = _connect(driver)
+                # Without the table's files: those are read for one who opens that view.
+                for path in AT_OPENING:
+                    self._read(connection, driver, path)
                 connection.request("GET", f"/api/stream?feed={self._feed}", headers=_headers(driver))
                 answer = connection.getresponse()
                 while not self._over.is_set() and (line := answer.readline()):
@@ -102,20 +108,20 @@ class Onlookers:
             except (OSError, http.client.HTTPException):
                 continue
 
-    def _ask(self, driver: DriverFile, path: str) -> int:
+    def _read(self, connection: http.client.HTTPConnection, driver: DriverFile, path: str) -> None:
+        """Ask on a connection that stays open, as browsers and Prometheus do."""
         try:
-            connection = _connect(driver)
-            connection.request("GET", path, headers=_headers(driver))
+            connection.request("GET", path.format(feed=self._feed), headers=_headers(driver))
             answer = connection.getresponse()
             answer.read()
-            connection.close()
         except (OSError, http.client.HTTPException):
-            return 0
-        return answer.status
+            connection.close()
+            return
+        self._count(path, answer.status)
 
     def _count(self, path: str, status: int) -> None:
         if status == http.client.OK:
-            self.answers[path.replace(self._feed, "FEED")] += 1
+            self.answers[path] += 1
 
 
 def _connect(driver: DriverFile) -> http.client.HTTPConnection:

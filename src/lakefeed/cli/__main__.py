@@ -1,4 +1,4 @@
-"""``python -m lakefeed.cli``."""
+"""``python -m lakefeed.cli``; in an image the application that spark-submit starts."""
 
 from lakefeed.cli import main
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 from click.exceptions import Exit
 
-from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink, Workload, matrix, workload
-from lakefeed.cli.options import output_option, own_home_option
+from lakefeed.bench.cases import LIMIT, MANAGERS, SINKS, WAYS, Manager, Sink, Workload, matrix, workload
+from lakefeed.cli.options import FILE, output_option, own_home_option
 from lakefeed.cli.output import echo, emit, is_json
-from lakefeed.clients.environment import default_home
+from lakefeed.clients.environment import default_home, measured_throughput
 from lakefeed.clients.spark.session import log_path, session
 
+STORES = ("minio", "s3proxy", "versitygw")
 SCHEMAS = ("taxi", "nested", "logical")  # Of lakefeed.bench.decode.CASES.
 
 
@@ -72,18 +74,18 @@ def s3_requests(
 
 
 @bench.command("monitor")
-@click.option("--rows", type=click.IntRange(1), default=3_000_000, show_default=True, help="Trips in the topic.")
+@click.option("--rows", type=click.IntRange(1), default=6_000_000, show_default=True, help="Trips in the topic.")
 @click.option("--batches", type=click.IntRange(2), default=10, show_default=True, help="Micro-batches of a run.")
 @click.option("--partitions", type=click.IntRange(1), default=2, show_default=True, help="Of the topic.")
-@click.option("--pairs", type=click.IntRange(1), default=8, show_default=True, help="Paired runs; 5 tell 2 % at best.")
+@click.option("--pairs", type=click.IntRange(1), default=12, show_default=True, help="Paired runs that count.")
 @own_home_option("bench", folder="monitor")
 @output_option
 def monitor(rows: int, batches: int, partitions: int, pairs: int, home: Path | None) -> None:
     """Measure what being watched costs a feed: throughput and S3 requests, with everything on and off.
 
-    On: endpoint, dashboard with a stream of events, API and metrics read each second, monitoring group, lineage,
-    notifications, the run's trace. The status is 1 if a loss above 2 % is shown, or if requests were added. MinIO is
-    built from source at the first use, which needs Go.
+    On: endpoint, an open dashboard with its stream of events, progress, metrics and health read every few seconds,
+    monitoring group, lineage, notifications, the run's trace. The status is 1 if a loss above 2 % is shown, or if
+    requests were added. MinIO is built from source at the first use, which needs Go.
     """
     from lakefeed.bench.monitor_cost import measure, table
     from lakefeed.bench.s3_requests import Bench
@@ -149,6 +151,53 @@ def latency(triggers: tuple[str, ...], home: Path | None, **options: int) -> Non
             measured = [measure(spark, endpoints, trigger, load, say=_say) for trigger in chosen]
     emit([asdict(result) for result in measured], table(measured, load))
     raise Exit(1 if any(result.missing for result in measured) else 0)
+
+
+@bench.command("throughput")
+@click.option("--rows", type=click.IntRange(1), default=10_000_000, show_default=True, help="Trips to generate.")
+@click.option("--file", "csv", type=FILE, help="Produce the trips of a CSV file instead, with the seeds' 17 columns.")
+@click.option("--batches", type=click.IntRange(2), default=6, show_default=True, help="Micro-batches of a run.")
+@click.option("--partitions", type=click.IntRange(1), default=10, show_default=True, help="Of the topic.")
+@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Timed runs of each case.")
+@click.option("--case", "cases", type=click.Choice([*WAYS, LIMIT]), multiple=True, help="Only this; again for more.")
+@click.option("--profile/--no-profile", default=True, show_default=True, help="A further run: CPU by stage.")
+@click.option("--store", type=click.Choice(STORES), default="minio", show_default=True)
+@own_home_option("bench", folder="throughput")
+@output_option
+def throughput(
+    rows: int,
+    csv: Path | None,
+    batches: int,
+    partitions: int,
+    runs: int,
+    cases: tuple[str, ...],
+    profile: bool,
+    store: str,
+    home: Path | None,
+) -> None:
+    """Measure how fast a topic lands in Iceberg and Parquet, beside plain Spark, the seeds' way and the limits.
+
+    The cases take turns, each in a warm JVM of its own, into new tables; a first round does not count. The figure is
+    rows for each second of the client's CPU time. Each run's rows, their sums and the offsets of each partition are
+    compared with the topic's; if they differ the status is 1. ``lakefeed plan --target-rate`` reads the newest result.
+    """
+    from lakefeed.bench.throughput import ThroughputBench, table
+    from lakefeed.cli.local import fresh_stack
+    from lakefeed.local.stack import Stack
+
+    home = home or default_home() / "throughput"
+    work = Workload(name="throughput", rows=rows, batches=batches, partitions=partitions)
+    with fresh_stack(home, store=store) as endpoints:
+        servers = {part.part: part.pid for part in Stack(home).status() if part.pid is not None}
+        running = ThroughputBench(endpoints=endpoints, servers=servers, home=home / "logs", say=_say)
+        chosen = cases or (*WAYS, LIMIT)
+        ways = [way for way in WAYS if way in chosen]
+        found = running.measure(work, ways=ways, limit=LIMIT in chosen, runs=runs, profile=profile, csv=csv)
+    if found.holds and ways:
+        measured_throughput().parent.mkdir(parents=True, exist_ok=True)
+        measured_throughput().write_text(json.dumps(found.as_dict(), indent=2) + "\n", "utf-8")
+    emit(found.as_dict(), table(found))
+    raise Exit(0 if found.holds else 1)
 
 
 def _say(text: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import importlib
 import io
+import itertools
 import json
 import os
 import sys
@@ -24,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
     "plan": ("plan", "Tell what a run would do, before it does it: DDL, offsets, files, requests, time."),
     "run": ("run", "Run a pipeline: topics in, table out."),
+    "submit": ("submit", "Run a pipeline with spark-submit, on a cluster that has nothing of lakefeed."),
+    "package": ("submit", "Write the application jar that submit hands to a cluster."),
     "dashboard": ("dashboard", "Show many feeds in a browser; hash-password for its users."),
     "status": ("status", "Show whether feeds run, since when, by which driver, and how they do."),
     "top": ("top", "Show all feeds that can be found on one live screen."),
@@ -42,13 +45,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "produce": ("produce", "Write rows from files, or generated ones, into a topic."),
     "schema": ("schema", "Show what the registry has, what the table has, and what would change."),
     "dead-letters": ("dead_letters", "Records that could not become rows: look, replay, drop."),
-    "topics": ("topics", "Create and describe topics."),
+    "topics": ("topics", "Create topics, and look into them: records decoded, and a profile."),
     "tables": ("tables", "How tables are, and their upkeep: compact, expire, remove orphans."),
     "local": ("local", "The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog."),
     "demo": ("demo", "The main job from end to end on the embedded stack, verified."),
     "examples": ("examples", "List the examples, and copy one to run and to change."),
     "bench": ("bench", "Count S3 requests against a real MinIO, and compare."),
+    "manifest": ("manifest", "Print the Kubernetes objects of a pipeline, for Apache's or Kubeflow's Spark operator."),
     "conf": ("conf", "Print the Spark settings for spark-submit."),
+    "image": ("image", "Write a Dockerfile and its bill of materials, with the versions in use."),
     "jars": ("jars", "Fetch and verify the locked jars."),
     "doctor": ("doctor", "Examine this machine: Java, Python, Spark, jars, memory, disk, clock."),
     "completion": ("completion", "Complete commands and options in bash, zsh or fish."),
@@ -129,13 +134,18 @@ def _leave_stdout() -> None:
 
 
 def _interrupted(arguments: list[str]) -> int:
-    """Return the exit status after a signal: 0 for a command that ends well on one, if it has not begun its work."""
+    """Return the exit status after a signal: 0 for a command that ends well on one, if it has not begun its work.
+
+    ``run`` ends then as it does after a batch. The signal may come before click has read ``--exit-on-signal``.
+    """
     if not is_starting() or not any(tuple(arguments[: len(command)]) == command for command in _ENDING_WELL):
         return exit_status()
     click.echo("stopped at the start: nothing was read or written", err=True)
     if is_json_output(arguments):
         click.echo(json.dumps({"stopped": True}))
-    return 0
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    given = [value for option, value in itertools.pairwise(words) if option == "--exit-on-signal" and value.isdigit()]
+    return int(given[-1]) if given else 0
 
 
 if __name__ == "__main__":

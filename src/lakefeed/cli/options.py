@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -15,9 +15,14 @@ from lakefeed.clients.environment import default_environment
 from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
+    from lakefeed.config.connections import Registry
     from lakefeed.monitor.client import FeedServer
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+WITH_REGISTRY = ("avro", "protobuf", "json_schema")
+WITHOUT_REGISTRY: dict[str, dict[str, str]] = {"json": {"schema": "sample"}, "string": {}, "raw": {}}
+"""Formats by how ``--decode`` names them alone."""
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -54,6 +59,10 @@ bootstrap_option = click.option(
     help="Kafka brokers.  [default: KAFKA_BOOTSTRAP_SERVERS, else the running local stack]",
 )
 
+registry_option = click.option(
+    "--registry", metavar="URL", help="Schema Registry.  [default: SCHEMA_REGISTRY_URL, else the local stack's]"
+)
+
 
 def own_home_option(owner: str, *, folder: str, earlier: str = "one") -> Callable[[F], F]:
     """Return the option for the directory of a command's own stack."""
@@ -86,6 +95,43 @@ def registry_url_of(given: str | None) -> str:
     """Return the Schema Registry: as given, from the environment, or the local stack's."""
     hint = "give --registry, set SCHEMA_REGISTRY_URL, or encode without one: --encode avro or json"
     return _given_or_set(given, "SCHEMA_REGISTRY_URL", what="no schema registry is named", hint=hint)
+
+
+def decode_block_of(text: str, registry: str | None) -> dict[str, Any]:
+    """Return the decode block that ``--decode`` means: the name of a format, or a block itself."""
+    name = text.replace("-", "_")
+    kept = {"metadata": ["partition", "offset"]}
+    if name in WITH_REGISTRY:
+        return {name: {"registry": registry_of(registry)}, **kept}
+    if name in WITHOUT_REGISTRY:
+        return {name: WITHOUT_REGISTRY[name], **kept}
+    import yaml
+
+    try:
+        block = yaml.safe_load(text)
+    except yaml.YAMLError:
+        block = None
+    if not isinstance(block, dict):
+        raise ConfigError(
+            f"'{text}' is no format",
+            where="--decode",
+            hint=f"{', '.join((*WITH_REGISTRY, *WITHOUT_REGISTRY))}; or a block: '{{csv: {{schema_ddl: \"a INT\"}}}}'",
+        )
+    return {**kept, **block}
+
+
+def kafka_options(settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return Kafka client settings with the login that the environment names."""
+    from lakefeed.config.kafka_login import KafkaLogin, client_options
+
+    return client_options(KafkaLogin.from_environment(default_environment()), settings or {})
+
+
+def registry_of(given: str | None) -> Registry:
+    """Return the Schema Registry as ``registry_url_of``, with the login that the environment names."""
+    from lakefeed.config.connections import Registry
+
+    return Registry.from_environment(registry_url_of(given), default_environment())
 
 
 def _given_or_set(given: str | None, variable: str, *, what: str, hint: str) -> str:

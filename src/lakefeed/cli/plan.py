@@ -14,13 +14,16 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
-from lakefeed.cli.options import master_option, output_option, pipeline_argument, set_option
+from lakefeed.cli.options import FILE, master_option, output_option, pipeline_argument, set_option
 from lakefeed.cli.output import echo, echo_columns, emit, size_text, span
+from lakefeed.clients.environment import measured_throughput
 from lakefeed.clients.spark.session import log_path
+from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
     from lakefeed.operations.plan.estimates import Estimates
     from lakefeed.operations.plan.plan import Plans, RunPlan
+    from lakefeed.operations.plan.sizing import Sizing
     from lakefeed.sinks.definition import TableChange
 
 INDENT = 12
@@ -36,20 +39,79 @@ _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 @pipeline_argument
 @set_option
 @click.option("--topic", help="Where each topic has a table of its own: this one only, in full.")
+@click.option("--target-rate", metavar="RATE", help="Size the feed for records/time instead: 1_000_000/s, 112M/10min.")
+@click.option(
+    "--measured", type=FILE, help="With --target-rate: JSON of lakefeed bench throughput.  [default: the last]"
+)
+@click.option("--topics", type=click.IntRange(1), help="With --target-rate: how many topics.  [default: the file's]")
+@click.option("--partitions", type=click.IntRange(1), help="With --target-rate: of all topics.  [default: as needed]")
 @master_option
 @output_option
-def plan(pipeline: Path, overrides: tuple[str, ...], topic: str | None, master: str | None) -> None:
+def plan(
+    pipeline: Path,
+    overrides: tuple[str, ...],
+    topic: str | None,
+    target_rate: str | None,
+    measured: Path | None,
+    topics: int | None,
+    partitions: int | None,
+    master: str | None,
+) -> None:
     """Tell what a run of PIPELINE would do now: its start, DDL, offsets, files, S3 requests, time.
 
     Changes nothing, and may run beside the feed. Starts Spark to find out the rows' columns, and reads no record with
     it.
 
+    With --target-rate it asks no server: it gives partitions, executors, memory, batches, files and S3 requests for
+    that rate, by what lakefeed bench throughput has measured on this machine.
+
     Exit status: 0 if the start would work, else that of its refusal.
     """
+    if target_rate is not None:
+        _size(pipeline, overrides, target_rate, measured=measured, topics=topics, partitions=partitions)
+        return
+    given = {"--measured": measured, "--topics": topics, "--partitions": partitions}
+    if wrong := [name for name, value in given.items() if value is not None]:
+        hint = "lakefeed plan --target-rate 1_000_000/s"
+        raise ConfigError(f"{wrong[0]} belongs to --target-rate", where="lakefeed plan", hint=hint)
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     found = declared.plan(topic=topic, master=master, log_file=log_path(f"{declared.config.name}-plan"))
     emit(found.as_dict(), lambda: _print(found))
     raise Exit(found.exit_status)
+
+
+def _size(
+    pipeline: Path,
+    overrides: tuple[str, ...],
+    target_rate: str,
+    *,
+    measured: Path | None,
+    topics: int | None,
+    partitions: int | None,
+) -> None:
+    from lakefeed.operations.plan.sizing import FeedLoad, MachineSpeed, parse_rate, size
+
+    rate = parse_rate(target_rate)
+    config = lakefeed.Pipeline.from_file(pipeline, overrides=overrides).config
+    load = FeedLoad.of(rate, config, topics=topics, partitions=partitions)
+    found = size(load, MachineSpeed.read(measured or measured_throughput(), sink=config.sink.kind))
+    emit(found.as_dict(), lambda: _print_sizing(config.name, found))
+
+
+def _print_sizing(name: str, found: Sizing) -> None:
+    echo(f"{name}: {found.rate:,.0f} records/s\n", bold=True)
+    for figure in found.figures:
+        number = f"{figure.value:,}" if figure.value == int(figure.value) else f"{figure.value:,.2f}"
+        value = size_text(figure.value) if figure.unit == "B" else f"{number} {figure.unit}".rstrip()
+        basis = textwrap.wrap(figure.rests_on, _width(40, 140, less=40)) or [""]
+        echo(f"  {figure.name:<22}{value:>14}  {basis[0]}")
+        for more in basis[1:]:
+            echo(" " * 40 + more)
+    echo()
+    for assumption in found.assumptions:
+        _field("assumes", assumption)
+    for warning in found.warnings:
+        _field("warning", warning, colour="yellow")
 
 
 def _print(found: Plans) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,12 @@ from lakefeed.cli.options import (
     FILE,
     bootstrap_option,
     bootstrap_servers_of,
+    kafka_options,
     log_file_option,
     master_option,
     output_option,
     pairs,
-    registry_url_of,
+    registry_of,
 )
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.spark.session import is_running, log_path, session
@@ -106,6 +108,13 @@ def produce(**options: Any) -> None:
     emit(document, text)
 
 
+def parsed(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the command's options, checked, without carrying it out."""
+    context = produce.make_context("lakefeed produce", list(arguments), resilient_parsing=False)
+    _Order(**context.params).check()
+    return dict(context.params)
+
+
 class _Order(SimpleNamespace):
     """The command line, with an attribute for each option above."""
 
@@ -142,8 +151,8 @@ class _Order(SimpleNamespace):
             settings["kafka.compression.type"] = self.compression
         sink_options(self.topic, servers, settings)
         headers = pairs(self.headers, option="--header")
-        Topics(servers, options=settings).end_offsets(self.topic)
-        registry = SchemaRegistry(registry_url_of(self.registry)) if self.encode in FRAMED else None
+        Topics(servers, options=kafka_options(settings)).end_offsets(self.topic)
+        registry = SchemaRegistry.of(registry_of(self.registry)) if self.encode in FRAMED else None
         schema = self._schema(registry)
         log_file = self.log_file or log_path("produce")
         echo(f"produce {self.topic}: starting Spark; its log is {log_file}", err=True)

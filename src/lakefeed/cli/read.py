@@ -18,12 +18,13 @@ import lakefeed
 from lakefeed.cli.options import (
     bootstrap_option,
     bootstrap_servers_of,
+    decode_block_of,
     log_file_option,
     master_option,
     output_option,
-    registry_url_of,
 )
 from lakefeed.cli.output import echo, echo_columns, emit, is_json
+from lakefeed.clients.environment import default_environment
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.errors import ConfigError
 from lakefeed.messages.printable import printable, printable_json
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 SHOWN = 20
 WIDEST = 60
 REASONS = 5
-WITH_REGISTRY = ("avro", "protobuf", "json_schema")
-WITHOUT: dict[str, dict[str, str]] = {"json": {"schema": "sample"}, "string": {}, "raw": {}}
 
 
 @click.command()
@@ -151,35 +150,17 @@ class _Order(SimpleNamespace):
         if self.overrides or self.topic is not None:
             raise ConfigError("--set and --topic are for a pipeline file", where=self.source)
         servers = bootstrap_servers_of(self.bootstrap_servers)
-        source = validated(KafkaSource, "TOPIC", bootstrap_servers=servers, topics=[self.source])
-        decode = validated(Decode, "--decode", **self._decode_block())
+        from lakefeed.config.kafka_login import KafkaLogin
+
+        login = KafkaLogin.from_environment(default_environment())
+        source = validated(KafkaSource, "TOPIC", bootstrap_servers=servers, topics=[self.source], login=login)
+        decode = validated(Decode, "--decode", **decode_block_of(self.decode or "avro", self.registry))
         start = partial(session, "lakefeed-read", master=self.master, log_file=self.log_file or log_path("read"))
         policy = RecordPolicy(
             on_null="fail" if decode.on_null == "dead_letter" else decode.on_null,
             on_bad_timestamp=decode.on_bad_timestamp,
         )
         return BatchRead(name="records", source=source, decode=decode, policy=policy), start
-
-    def _decode_block(self) -> dict[str, Any]:
-        name = (self.decode or "avro").replace("-", "_")
-        kept = {"metadata": ["partition", "offset"]}
-        if name in WITH_REGISTRY:
-            return {name: {"registry": registry_url_of(self.registry)}, **kept}
-        if name in WITHOUT:
-            return {name: WITHOUT[name], **kept}
-        import yaml
-
-        try:
-            block = yaml.safe_load(self.decode or "")
-        except yaml.YAMLError:
-            block = None
-        if not isinstance(block, dict):
-            raise ConfigError(
-                f"'{self.decode}' is no format",
-                where="--decode",
-                hint=f"{', '.join((*WITH_REGISTRY, *WITHOUT))}; or a block: '{{csv: {{schema_ddl: \"a INT\"}}}}'",
-            )
-        return {**kept, **block}
 
     def target(self, spark: SparkSession) -> Target:
         """Return the place for the rows."""

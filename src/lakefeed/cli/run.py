@@ -13,8 +13,9 @@ from click.exceptions import Exit
 import lakefeed
 from lakefeed.cli.options import master_option, output_option, pipeline_argument
 from lakefeed.cli.output import echo, emit, is_json
+from lakefeed.clients.spark.cluster import is_submitted
 from lakefeed.clients.spark.session import log_path
-from lakefeed.clients.spark.signals import begin_work, stop_on_signals
+from lakefeed.clients.spark.signals import begin_work, signal_received, stop_on_signals
 from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
@@ -55,11 +56,24 @@ if TYPE_CHECKING:
 )
 @click.option("--endpoint-port", type=click.IntRange(0, 65535), default=0, help="Its port.  [default: a free one]")
 @click.option(
+    "--probe-port",
+    type=click.IntRange(1, 65535),
+    help="Answer /health/live, /health/ready and /metrics there, on all addresses and to all: for Kubernetes.",
+)
+@click.option(
     "--dashboard",
     is_flag=False,
     flag_value="",
     metavar="[HOST:PORT]",
     help="Show the feed in a browser; with the file's dashboard block, or on 127.0.0.1:8380.",
+)
+@click.option(
+    "--exit-on-signal",
+    type=click.IntRange(0, 255),
+    default=0,
+    show_default=True,
+    metavar="STATUS",
+    help="The exit status after SIGTERM, SIGHUP or Ctrl-C: 143 lets a cluster start an evicted run again.",
 )
 @output_option
 def run(
@@ -76,13 +90,17 @@ def run(
     log_format: LogFormat,
     endpoint: bool,
     endpoint_port: int,
+    probe_port: int | None,
     dashboard: str | None,
+    exit_on_signal: int,
 ) -> None:
     """Run a pipeline: topics in, table out.
 
     A paused feed (lakefeed pause) says so and waits; with --once it ends with status 1.
 
-    SIGTERM, SIGHUP and Ctrl-C finish the current batch and end with status 0; a second Ctrl-C ends at once, with 130.
+    SIGTERM, SIGHUP and Ctrl-C finish the current batch and end with status 0, or that of --exit-on-signal; a second
+    Ctrl-C ends at once, with 130. The command lakefeed stop ends the run with status 0 always.
+
     --batch has one batch, which they cut off: nothing has landed then, and the status is 143, 129 or 130. Where each
     topic has a table of its own, the status is 1 if one of them has failed at the end.
 
@@ -109,11 +127,14 @@ def run(
         RunView(monitor, log_format=log_format) as view,
         # Else the error would stand a second time among the structured lines, as text.
         view.logging_errors(exit_with=None if is_json() else _exit),
-        declared.serve(monitor, port=endpoint_port if endpoint else None, dashboard=dashboard) as served,
+        declared.serve(
+            monitor, port=endpoint_port if endpoint else None, dashboard=dashboard, probe_port=probe_port
+        ) as served,
     ):
         if served.dashboard_url is not None:
             view.note(f"the dashboard is at {served.dashboard_url}")
-        view.note(f"starting; Spark's log is {log_file}")
+        # What spark-submit starts writes its log where that says.
+        view.note("starting" if is_submitted() else f"starting; Spark's log is {log_file}")
         with reporting_failed_start(declared.config, monitor):
             spark = declared.session(master=master, log_file=log_file)
         if batch:
@@ -140,7 +161,9 @@ def run(
                 monitor=monitor,
             )
     emit(summary.as_dict(), lambda: _print(name, summary))
-    raise Exit(1 if any(table.failure for table in summary.tables) or summary.paused else 0)
+    if any(table.failure for table in summary.tables) or summary.paused:
+        raise Exit(1)
+    raise Exit(exit_on_signal if signal_received() else 0)
 
 
 def _exit(status: int) -> None:

@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ from lakefeed.cli.options import (
 )
 from lakefeed.cli.output import echo, echo_columns, emit
 from lakefeed.clients.environment import default_connections
-from lakefeed.clients.spark.session import log_path, session
 from lakefeed.errors import ConfigError, SchemaIncompatible
 
 if TYPE_CHECKING:
@@ -153,10 +151,8 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
     """Guess a schema from the newest JSON records of the topics, and say what speaks against it."""
     from lakefeed.records.schema.inference import infer_schema, newest_values
 
-    config, connections = _load(pipeline, overrides, topic)
-    log_file = log_path(f"{config.name}-infer")
-    start = partial(session, f"{config.name}-infer", connections=connections, master="local[1]", log_file=log_file)
-    found = infer_schema(newest_values(config.kafka, records=records, session=start), name=config.name)
+    config, _ = _load(pipeline, overrides, topic)
+    found = infer_schema(newest_values(config.kafka, records=records), name=config.name)
 
     def text() -> None:
         echo(f"guessed from {found.records:,} records")

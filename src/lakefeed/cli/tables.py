@@ -75,7 +75,9 @@ def describe(target: str, topic: str | None, **options: Any) -> None:
 @tables.command()
 @chosen
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--max-minutes", type=click.FloatRange(0, min_open=True), help="Begin no new piece of work after that.")
+@click.option(
+    "--max-minutes", type=click.FloatRange(0, 10_080, min_open=True), help="Begin no new piece of work after that."
+)
 @click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another upkeep job's end.")
 @click.option("--measure-scan", is_flag=True, help="Read all rows before and after, and say how long it took.")
 @click.option("--every", metavar="TIME", help="Repeat for ever, every '1 hour'; until SIGTERM or Ctrl-C.")

@@ -72,6 +72,11 @@ def default_home() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "lakefeed"
 
 
+def measured_throughput() -> Path:
+    """Return the file in which ``lakefeed bench throughput`` keeps its newest result."""
+    return default_home() / "throughput.json"
+
+
 def stack_environment_file(home: Path) -> Path:
     """Return the file that holds the ``StackEnvironment`` of the local stack in ``home``."""
     return home / "run" / "environment.json"

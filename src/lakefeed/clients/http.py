@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from lakefeed.clients.sockets import connect
+from lakefeed.config.trust import client_context, explain
 from lakefeed.errors import Unreachable
 
 MOST_BYTES = 1 << 20
@@ -44,6 +45,9 @@ def ask(
         pause = next(pauses, None)
         try:
             response = exchange("GET" if body is None else "POST", url, seconds=timeout, headers=headers, body=body)
+        except ssl.SSLError as error:
+            parts = urlsplit(url)
+            raise explain(error, server=server, where=f"{parts.scheme}://{parts.netloc}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             if pause is None or not isinstance(error, _TRANSIENT):
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -71,8 +75,9 @@ def exchange(
 ) -> Response:
     """Send one request, and wait for the whole answer. Redirects are not followed: they would take headers along.
 
-    All of it, from the connection to the last byte, takes at most ``seconds``. Without a ``context`` it trusts what the
-    system trusts. Raises TimeoutError, OSError or http.client.HTTPException, and ValueError for a wrong address.
+    All of it, from the connection to the last byte, takes at most ``seconds``. Without a ``context`` it trusts
+    what this process does: ``lakefeed.config.trust``. Raises TimeoutError, OSError or http.client.HTTPException, and
+    ValueError for a wrong address.
     """
     parts = urlsplit(url)
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
@@ -115,7 +120,7 @@ def _connect(
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if scheme == "https":
-            trusting = context or ssl.create_default_context()
+            trusting = context or client_context()
             sock = trusting.wrap_socket(sock, server_hostname=connection.host, do_handshake_on_connect=False)
     except BaseException:
         sock.close()

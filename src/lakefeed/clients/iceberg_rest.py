@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import quote, urlencode, urljoin
+from urllib.parse import quote, urljoin
+
+from pydantic import SecretStr
 
 from lakefeed.clients.http import ask
+from lakefeed.clients.oauth import fetch_token
 from lakefeed.config.connections import Catalog
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable
 
@@ -54,26 +57,15 @@ def _traded(catalog: Catalog) -> str | None:
     if catalog.credential is None:
         return None
     client, found, secret = catalog.credential.get_secret_value().partition(":")
-    # Iceberg takes a credential without a colon for a secret alone.
-    form = {"grant_type": "client_credentials", "scope": catalog.scope or "catalog"}
-    form |= {"client_id": client, "client_secret": secret} if found else {"client_secret": client}
-    url = urljoin(f"{catalog.uri.rstrip('/')}/", catalog.oauth2_server_uri or "v1/oauth/tokens")
-    status, body = ask(
-        url,
-        server="the OAuth2 server",
-        headers={"content-type": "application/x-www-form-urlencoded", "accept": "application/json"},
-        body=urlencode(form).encode(),
+    return fetch_token(
+        urljoin(f"{catalog.uri.rstrip('/')}/", catalog.oauth2_server_uri or "v1/oauth/tokens"),
+        # Iceberg takes a credential without a colon for a secret alone.
+        client_id=client if found else None,
+        client_secret=SecretStr(secret if found else client),
+        scope=catalog.scope or "catalog",
+        in_body=True,
+        setting="catalogs.<name>.credential ('id:secret'), scope and oauth2_server_uri",
     )
-    _no_outage(status, url)
-    token = _json(body).get("access_token")
-    if status == 200 and isinstance(token, str):
-        return token
-    if status in (400, 401, 403):
-        hint = "check catalogs.<name>.credential ('id:secret') and scope"
-        what = f"the OAuth2 server refuses the credential (HTTP status {status})"
-        raise AccessDenied(what, where=url, hint=hint)
-    hint = "set catalogs.<name>.oauth2_server_uri to the address that gives out tokens"
-    raise ConfigError(f"no token is given out at this address (HTTP status {status})", where=url, hint=hint)
 
 
 def _no_outage(status: int, where: str) -> None:

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from lakefeed.config import tls
 from lakefeed.config.connections import Catalog
+from lakefeed.config.trust import explain_libpq
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
 SCHEME = "jdbc:postgresql:"
@@ -87,6 +88,8 @@ def log_in(catalog: Catalog, *, timeout: float) -> None:
 def login_error(text: str, database: CatalogDatabase) -> LakefeedError:
     """Return the error for a client's or the server's message about a login."""
     where = database.address
+    if (refused := explain_libpq(text, server="the catalog's database", where=where)) is not None:
+        return refused
     if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba|denied", text):
         hint = "check catalogs.<name>.username and password"
         return AccessDenied("the catalog's database refuses the user or the password", where=where, hint=hint)

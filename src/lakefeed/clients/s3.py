@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -19,8 +20,9 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from pydantic import SecretStr
 
 from lakefeed.clients.http import TIMEOUT_SECONDS, ask
+from lakefeed.config import trust
 from lakefeed.config.connections import AWS_KEYS, S3
-from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +34,50 @@ class Keys:
     session_token: SecretStr | None = None
 
 
-def configured_keys(s3: S3) -> Keys | None:
-    """Return the keys as declared or of the environment; None if Spark has to find them."""
+def configured_keys(s3: S3) -> Keys:
+    """Return the keys as declared, or of AWS's default chain, as Spark finds them.
+
+    Raises:
+        MissingExtra: no keys are declared or in the environment, and botocore, which knows the chain, is missing.
+        AccessDenied: the chain has none, or a part of it does not give any.
+    """
     access, secret, token = s3.access_key, s3.secret_key, s3.session_token
     if access is None or secret is None:
         found = {key: SecretStr(os.environ.get(variable) or "") for key, variable in AWS_KEYS.items()}
         access, secret, token = found["access_key"], found["secret_key"], found["session_token"] or None
         if not access or not secret:
-            return None
+            return _keys_of_the_chain()
     return Keys(access_key=access.get_secret_value(), secret_key=secret, session_token=token)
+
+
+def _keys_of_the_chain() -> Keys:
+    """Ask AWS's default chain: web identity, profile, container, instance."""
+    try:
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.session import Session
+    except ImportError:
+        raise MissingExtra.of("botocore", "aws", "looking up S3 keys in AWS's default chain without Spark") from None
+    # It logs a failure with its stack: the error below says it once.
+    logging.getLogger("botocore.credentials").disabled = True
+    where = "AWS's default chain: environment, web identity, profile, container, instance"
+    session = Session()
+    # Its own setting is AWS_CA_BUNDLE.
+    if (bundle := trust.authorities_file()) is not None:
+        session.set_config_variable("ca_bundle", bundle)
+    session.set_config_variable("metadata_service_timeout", TIMEOUT_SECONDS)
+    try:
+        found = session.get_credentials()
+        frozen = None if found is None else found.get_frozen_credentials()
+    except (BotoCoreError, ClientError) as error:
+        what = f"no S3 keys were given out: {re.sub(r'https?://[^ ]*[?][^ ]*', '(address)', str(error))}"
+        raise AccessDenied(what, where=where) from None
+    if frozen is None:
+        hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the block s3, or give this machine a role"
+        raise AccessDenied("no S3 keys were found", where=where, hint=hint)
+    secret = SecretStr(frozen.secret_key)
+    return Keys(
+        access_key=frozen.access_key, secret_key=secret, session_token=SecretStr(frozen.token) if frozen.token else None
+    )
 
 
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:

@@ -29,6 +29,7 @@ from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
+from lakefeed.config.kubernetes import Deploy
 from lakefeed.config.lineage import Lineage
 from lakefeed.config.metrics import Metrics
 from lakefeed.config.notify import Notify
@@ -36,6 +37,7 @@ from lakefeed.config.runs import Runs
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
 from lakefeed.config.spark_ui import SparkUi
 from lakefeed.config.transform import OutputMode, Transform
+from lakefeed.config.trust import Tls
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.values import (
     AVAILABLE_NOW,
@@ -223,6 +225,9 @@ class PipelineBlocks(Model):
     checkpoint: Annotated[str, AfterValidator(lambda path: path and sinks.s3a_path(path))] = ""
     """Checkpoint location: s3a://bucket/path, for this pipeline only. Required, unless each topic has a table of its
     own: then the tables' ledgers are enough; or the sink is memory or console: then each run may start over."""
+    fast_path: Literal["auto", "off"] = "off"
+    """auto: read topics and write Parquet files of Iceberg tables with lakefeed's own readers and encoders, where they
+    apply; off: with Spark's and Iceberg's. Rows, the files' schemas and their metrics are the same. Experimental."""
     budget: RequestBudget | None = Field(None, description="What a batch should use at most; more than that warns.")
     upkeep: Upkeep | None = None
     """Look after the tables while the feed runs. Default: lakefeed tables maintain does it."""
@@ -234,12 +239,20 @@ class PipelineBlocks(Model):
     dashboard: Dashboard | None = None
     """Show the feed in a browser while it runs, and let operators steer it. Default: only with run --dashboard."""
     spark_ui: SparkUi | None = Field(None, description="true, or an address: Spark's own pages. Default: none.")
+    tls: Tls = Field(default_factory=Tls, description="Certificates for all connections.")
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""
+    deploy: Deploy | None = Field(None, description="How lakefeed manifest deploys the feed. A run ignores it.")
     spark: dict[str, Scalar] = Field(default_factory=dict)
     """Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and plugins are added
     to lakefeed's own."""
+
+    @field_validator("fast_path", mode="before")
+    @classmethod
+    def _fast_path_off(cls, value: Any) -> Any:
+        # YAML reads off as false.
+        return "off" if value is False else value
 
     @field_validator("spark_ui", mode="before")
     @classmethod
@@ -264,6 +277,13 @@ class PipelineBlocks(Model):
     def sink_blocks(self) -> list[tuple[str, SinkChoice]]:
         """Each sink with its place in the file, the feed's own first."""
         return [("sink", self.sink), *((f"sinks.{name}", sink) for name, sink in self.sinks.items())]
+
+    @property
+    def written_topics(self) -> list[str]:
+        """The topics that the feed writes to, with dead letters or rows."""
+        letters = self.dead_letters.topic if self.dead_letters is not None else None
+        sinks = [sink.kafka.topic for _, sink in self.sink_blocks if sink.kafka is not None]
+        return [*([letters] if letters is not None else []), *sinks]
 
     @property
     def output_mode(self) -> OutputMode:

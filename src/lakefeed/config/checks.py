@@ -116,7 +116,7 @@ def _named_by_sink(place: str, sink: SinkChoice) -> Iterator[tuple[str, str]]:
 
 def function_problems(config: PipelineBlocks, folder: Path, *, static: bool = False) -> Iterator[Problem]:
     """Yield the functions and classes that do not exist; ``static`` looks in the file's folder alone."""
-    for key, path in _named_functions(config):
+    for key, path in named_functions(config):
         if (problem := _function_problem(key, path, folder, static=static)) is not None:
             yield problem
 
@@ -129,7 +129,8 @@ def _blocks(config: PipelineBlocks, name: str) -> Iterator[tuple[str, Any]]:
             yield f"{place}{name}", block
 
 
-def _named_functions(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
+def named_functions(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
+    """Yield the Python functions and classes that the pipeline names, with their settings."""
     for place, transform in _blocks(config, "transform"):
         for name, step in transform.steps.items():
             if step.python is not None:
@@ -221,7 +222,7 @@ def _is_open(url: str) -> bool:
 def _http_addresses(config: PipelineBlocks, connections: Connections) -> Iterator[tuple[str, str]]:
     """Yield each address that gets a login, with its setting."""
     for key, registry in _registries(config):
-        if registry.username is not None or registry.password is not None:
+        if registry.credentials is not None:
             yield f"{key}.url", registry.url
     for key, service in (("s3", connections.s3), ("source.kinesis", connections.kinesis)):
         if service is not None and service.endpoint and service.access_key is not None:

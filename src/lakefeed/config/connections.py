@@ -7,6 +7,7 @@ that other clients use too. Secrets have no default and print as ``**********``.
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from urllib.parse import unquote
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, checked, raise_problems, validated
-from lakefeed.config.secrets import Text, hidden, shown, texts_of
+from lakefeed.config.secrets import Text, hidden, plain, shown, texts_of
 from lakefeed.errors import ConfigError
 from lakefeed.messages.redaction import remember
 
@@ -148,11 +149,50 @@ class Registry(Model):
     """Base URL; for Apicurio it ends in /apis/ccompat/v7."""
     username: str | None = Field(None, description="User for HTTP basic authentication.")
     password: SecretStr | None = Field(None, description="Password for HTTP basic authentication.")
+    token: SecretStr | None = Field(None, description="Or a bearer token; give it as ${NAME}.")
+    token_url: Annotated[str, web_address("a server of tokens", instead="client_id and client_secret")] | None = None
+    """Or where an OAuth 2.0 server gives out tokens, which are fetched again before they expire."""
+    client_id: str | None = Field(None, description="With token_url: the client's name.")
+    client_secret: SecretStr | None = Field(None, description="With token_url: the client's secret.")
+    scope: str | None = Field(None, description="With token_url: the scope to ask for.")
 
     @model_validator(mode="before")
     @classmethod
     def _bare_url(cls, data: Any) -> Any:
         return {"url": data} if isinstance(data, str) else data
+
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
+        if (self.username is None) != (self.password is None):
+            yield ConfigProblem("username and password belong together", key="username", hint="give both or none")
+        given = {name for name in ("token_url", "client_id", "client_secret") if getattr(self, name) is not None}
+        if len(given) not in (0, 3) or (self.scope is not None and not given):
+            what = "token_url, client_id and client_secret belong together"
+            yield ConfigProblem(what, key=next(iter(given), "scope"), hint="give all three or none")
+        if [self.username, self.token, self.token_url].count(None) < 2:
+            yield "username, token and token_url are three ways to log in: give one"
+
+    @classmethod
+    def from_environment(cls, url: str, environment: Mapping[str, str]) -> Registry:
+        """Return a registry with the login that the variables ``SCHEMA_REGISTRY_…`` name."""
+        names = [name for name in cls.model_fields if name != "url"]
+        found = {name: environment.get(f"SCHEMA_REGISTRY_{name.upper()}") for name in names}
+        given = {name: value for name, value in found.items() if value}
+        return validated(cls, "the SCHEMA_REGISTRY_ variables of the environment", url=url, **given)
+
+    @property
+    def credentials(self) -> SecretStr | None:
+        """The login as the JVM's client reads it (``io.lakefeed.http.Login``); None without one."""
+        if self.username is not None and self.password is not None:
+            return SecretStr(f"{self.username}:{self.password.get_secret_value()}")
+        names = ("token", "token_url", "client_id", "client_secret", "scope")
+        found = {name: plain(value) for name in names if (value := getattr(self, name)) is not None}
+        return SecretStr(json.dumps(found, separators=(",", ":"))) if found else None
+
+    @property
+    def credentials_name(self) -> str | None:
+        """The name under which the JVM keeps the login; None without one."""
+        login = self.username or self.client_id or ("token" if self.token is not None else None)
+        return None if login is None else f"{login}@{self.url}"
 
 
 # Iceberg catalogs.

@@ -139,7 +139,7 @@ def _problems(
         elif expected := option.expected_value(value):
             what = f"'{key}' expects {expected}"
             if name == "sasl.mechanism":
-                hint = f"OAUTHBEARER is not offered: {refused['sasl.oauthbearer.token.endpoint.url']}"
+                hint = "for OAUTHBEARER write login: {oauth: {token_url: https://…, client_id: …, client_secret: …}}"
         elif name == "sasl.jaas.config" and (mistake := _jaas_mistake(str(value))):
             what, hint = f"'{key}' {mistake}", f"one of {', '.join(_LOGIN_MODULES)}"
         if what is not None:

@@ -12,6 +12,7 @@ from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems
 from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.connections import Registry
 from lakefeed.config.dataset_names import DatasetName, topic_name
+from lakefeed.config.kafka_login import KafkaClient
 from lakefeed.config.kafka_options import producer_problems
 from lakefeed.config.secrets import Scalar
 from lakefeed.config.sinks import EVERY_MODE, SinkConfig
@@ -92,7 +93,7 @@ class Value(OneOf):
         return self.registered.registry if self.registered is not None else None
 
 
-class KafkaSinkConfig(SinkConfig):
+class KafkaSinkConfig(KafkaClient, SinkConfig):
     """A topic: each row is a record, with headers that say where it comes from."""
 
     definition: ClassVar[str] = "lakefeed.sinks.kafka:KafkaDefinition"

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from lakefeed.config.base import ConfigProblem, Model, checked, raise_problems, spelled
 from lakefeed.config.connections import KinesisAccess
+from lakefeed.config.kafka_login import KafkaClient
 from lakefeed.config.kafka_options import consumer_problems
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.sinks import FileFormat
@@ -32,7 +33,7 @@ def _require_java_pattern(pattern: str) -> None:
         raise ValueError("not a regular expression: (?P is Python's way, and Java reads it: (?<name>…)")
 
 
-class KafkaSource(Model):
+class KafkaSource(KafkaClient):
     """Topics of one Kafka cluster."""
 
     bootstrap_servers: Brokers = Field(description="host:port of one or more brokers, separated by commas.")
@@ -86,6 +87,7 @@ class KafkaSource(Model):
         return options
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
+        yield from super()._contradictions()
         if (self.topics is None) == (self.topics_pattern is None):
             yield "give either topics or topics_pattern"
         least = self.min_records_per_batch

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 
+from lakefeed.config import trust
 from lakefeed.errors import ConfigError
 
 # Parameters that mean the same to Java's driver and to libpq.
@@ -103,9 +104,25 @@ def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
     found = {name: lower[name] for name in _LIBPQ if name in lower}
     if _ssl_is_on(lower) and "sslmode" not in found:
         found["sslmode"] = "verify-full"
+    if found.get("sslmode", "").startswith("verify") and "sslrootcert" not in found:
+        if (authorities := trust.authorities_file()) is not None:
+            found["sslrootcert"] = authorities
+        if (own := trust.own_files()) is not None and "sslcert" not in found:
+            found |= {"sslcert": str(own[0]), "sslkey": str(own[1])}
     if found.get("sslkey", "").lower().endswith((".pk8", ".der", ".p12", ".pfx")):
         raise JavaOnly.of("sslkey", where, "sslkey=/path/client.key in PEM, which both read")
     return found
+
+
+def pgjdbc_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what makes PostgreSQL's driver for Java verify with the JVM's authorities, where the URL names none."""
+    lower = {key.lower(): value for key, value in options.items()}
+    verifies = lower.get("sslmode", "").startswith("verify") or ("sslmode" not in lower and _ssl_is_on(lower))
+    names_own = any(name in lower for name in ("sslrootcert", "sslcert", *_JAVA_ONLY))
+    if not verifies or names_own or trust.current() == trust.Certificates():
+        return {}
+    # By itself it reads ~/.postgresql/root.crt, and no other file.
+    return {"sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"}
 
 
 def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext | None:
@@ -120,7 +137,7 @@ def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext
     authority = lower.get("serversslcert", "")
     text, file = (authority, None) if "-----BEGIN" in authority else (None, authority.removeprefix("file:") or None)
     try:
-        context = ssl.create_default_context(cafile=file, cadata=text)
+        context = ssl.create_default_context(cafile=file, cadata=text) if authority else trust.client_context()
     except (OSError, ssl.SSLError) as error:
         what = f"the certificates cannot be read: {getattr(error, 'strerror', None) or error}"
         raise ConfigError(what, where=f"{where}, serverSslCert", hint="give a file in PEM") from None

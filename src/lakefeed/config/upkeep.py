@@ -61,7 +61,9 @@ class Upkeep(Model):
     every: Period | None = Field(None, description="Time between two looks at the tables. Default: 1 hour.")
     at: Annotated[str, spelled(r"([01]\d|2[0-3]):[0-5]\d", "a time of day is HH:MM, in UTC")] | None = None
     """Or once a day at this time, HH:MM in UTC."""
-    max_minutes: float = Field(10, gt=0, description="No new piece of work is begun after that; the next look resumes.")
+    max_minutes: float = Field(
+        10, gt=0, le=10_080, description="No new piece of work is begun after that; the next look resumes."
+    )
     only: list[Step] | None = Field(None, min_length=1, description="These steps alone. Default: all.")
     compact: Compact = Field(default_factory=Compact)
     manifests: Manifests = Field(default_factory=Manifests)

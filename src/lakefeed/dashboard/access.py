@@ -24,6 +24,8 @@ from lakefeed.dashboard.passwords import Passwords
 from lakefeed.dashboard.sessions import Sessions, UserSession, digest
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+PROBES = frozenset({"/health/live", "/health/ready"})
+"""Open to all at a dashboard: Kubernetes' probes have no token, and the answers have no names."""
 ON_BEHALF_OF = "x-lakefeed-user"
 """A dashboard over several drivers names the acting user so; only a driver's endpoint believes it."""
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?")
@@ -60,6 +62,7 @@ class Access:
         hosts: names that a request may be for; others come from a page whose DNS was pointed at this machine.
         any_address: whether a request may also be for any address as numbers, which no DNS is asked for.
         is_open: the user of this process needs no login.
+        open_paths: answer GET requests of all callers.
         has_pages: there are pages and a login; without, each request needs a token.
         proxied: the address of a client is that in X-Forwarded-For.
         origin: of the pages, if it is known; else it follows from the request.
@@ -73,6 +76,7 @@ class Access:
     hosts: frozenset[str]
     any_address: bool = False
     is_open: bool = False
+    open_paths: frozenset[str] = frozenset()
     has_pages: bool = True
     proxied: bool = False
     origin: str | None = None
@@ -151,6 +155,21 @@ def endpoint_access(token: str) -> Access:
     )
 
 
+def probe_access() -> Access:
+    """Return the rules of a driver's port for Kubernetes and Prometheus: these pages, to all, and no others."""
+    return Access(
+        tokens=(),
+        passwords=Passwords({}),
+        sessions=Sessions(hours=1),
+        roles={},
+        # Probes and scrapes name the pod by its address; a page whose DNS was pointed here does not.
+        hosts=frozenset({*LOOPBACK_NAMES, socket.gethostname().lower()}),
+        any_address=True,
+        open_paths=PROBES | {"/health", "/metrics"},
+        has_pages=False,
+    )
+
+
 def dashboard_access(config: Dashboard, *, port: int) -> Access:
     """Return the rules of a dashboard that listens on this port."""
     public = urlsplit(config.public_url) if config.public_url else None
@@ -173,6 +192,7 @@ def dashboard_access(config: Dashboard, *, port: int) -> Access:
         roles={user.name: user.role for user in config.users},
         hosts=frozenset(name.lower().strip("[]").rstrip(".") for name in names if name),
         any_address=not local,
+        open_paths=PROBES,
         is_open=local and not config.has_login,
         proxied=config.behind_proxy,
         origin=f"{public.scheme}://{public.netloc}" if public else None,

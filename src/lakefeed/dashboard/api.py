@@ -13,10 +13,10 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from lakefeed.dashboard.access import Access, Caller
+from lakefeed.dashboard.access import PROBES, Access, Caller
 from lakefeed.dashboard.audit import Audit
 from lakefeed.dashboard.feeds import DETAILS, Detail, Feeds, FeedView, Refused
-from lakefeed.dashboard.guard import PROBES, Guard
+from lakefeed.dashboard.guard import Guard
 from lakefeed.dashboard.login import Login
 from lakefeed.dashboard.responses import JsonResponse, document_of
 from lakefeed.dashboard.stream import Hub

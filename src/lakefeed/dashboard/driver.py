@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -13,7 +14,7 @@ from lakefeed.config.base import validated
 from lakefeed.config.connections import Connections
 from lakefeed.config.dashboard import Dashboard, is_loopback
 from lakefeed.config.models import PipelineConfig
-from lakefeed.dashboard.access import Access, dashboard_access, endpoint_access
+from lakefeed.dashboard.access import Access, dashboard_access, endpoint_access, probe_access
 from lakefeed.dashboard.api import DashboardApp
 from lakefeed.dashboard.audit import Audit
 from lakefeed.dashboard.details.feed_details import FeedDetails
@@ -42,12 +43,14 @@ class Served:
     Attributes:
         url: of the driver's endpoint, which ``token`` opens; None without one.
         dashboard_url: for browsers; None without a dashboard.
+        probe_port: the port for probes; None without one.
         use_session: takes the feed's session once it has begun: its query panels need it.
     """
 
     url: str | None = None
     token: str | None = field(default=None, repr=False)
     dashboard_url: str | None = None
+    probe_port: int | None = None
     use_session: Callable[[SparkSession], None] = lambda spark: None
 
 
@@ -58,6 +61,7 @@ def reachable(
     *,
     port: int | None = 0,
     dashboard: Dashboard | None = None,
+    probe_port: int | None = None,
     connections: Connections | None = None,
 ) -> Iterator[Served]:
     """Let ``lakefeed status`` and browsers find this process within this block, as the driver of a feed.
@@ -65,12 +69,13 @@ def reachable(
     Args:
         port: of its endpoint on this machine, 0 for a free one; None for no endpoint.
         dashboard: where browsers find it; None for no dashboard.
+        probe_port: where it answers probes and scrapes of all callers; None for nowhere.
         connections: store and catalogs of the feed.
     """
     progress = monitor.snapshot()
     with ExitStack() as stack:
         served = Served()
-        if port is not None or dashboard is not None:
+        if port is not None or dashboard is not None or probe_port is not None:
             feed = OwnFeed(monitor, settings=MetricSettings.of(config))
 
             def show_details(spark: SparkSession | None = None) -> None:
@@ -79,7 +84,7 @@ def reachable(
 
             show_details()
 
-            served = stack.enter_context(serve(feed, port=port, dashboard=dashboard))
+            served = stack.enter_context(serve(feed, port=port, dashboard=dashboard, probe_port=probe_port))
             served = replace(served, use_session=show_details)
         note_fence = stack.enter_context(
             drivers.announced(
@@ -96,8 +101,10 @@ def reachable(
 
 
 @contextmanager
-def serve(feeds: Feeds, *, port: int | None = None, dashboard: Dashboard | None = None) -> Iterator[Served]:
-    """Serve feeds within this block, at an endpoint for programs, a dashboard for browsers, or both.
+def serve(
+    feeds: Feeds, *, port: int | None = None, dashboard: Dashboard | None = None, probe_port: int | None = None
+) -> Iterator[Served]:
+    """Serve feeds within this block: at an endpoint for programs, a dashboard for browsers, a port for probes.
 
     Raises:
         PortTaken: another process listens there.
@@ -112,6 +119,7 @@ def serve(feeds: Feeds, *, port: int | None = None, dashboard: Dashboard | None 
         tls = tls_context(dashboard) if dashboard is not None else None
         endpoint = None if port is None else stack.enter_context(listen(LOOPBACK, port))
         page = None if dashboard is None else stack.enter_context(listen(dashboard.host, dashboard.port))
+        probes = None if probe_port is None else stack.enter_context(listen(_all_addresses(), probe_port))
         token = None
         if endpoint is not None:
             token = secrets.token_urlsafe(32)
@@ -119,6 +127,8 @@ def serve(feeds: Feeds, *, port: int | None = None, dashboard: Dashboard | None 
             ends.append(endpoint_access(token))
         if dashboard is not None and page is not None:
             ends.append(dashboard_access(dashboard, port=page.getsockname()[1]))
+        if probes is not None:
+            ends.append(probe_access())
         for access in ends:
             stack.callback(access.close)
 
@@ -127,6 +137,8 @@ def serve(feeds: Feeds, *, port: int | None = None, dashboard: Dashboard | None 
             hubs.append(hub)
             apps = [DashboardApp(feeds, access=access, hub=hub, workers=workers, audit=audit).app() for access in ends]
             found = [Listener(endpoint, apps[0])] if endpoint is not None else []
+            if probes is not None:
+                found.append(Listener(probes, apps.pop()))
             if dashboard is not None and page is not None:
                 shares = is_loopback(dashboard.host) or dashboard.behind_proxy
                 found.append(Listener(page, apps[-1], tls=tls, shares_addresses=shares))
@@ -143,7 +155,13 @@ def serve(feeds: Feeds, *, port: int | None = None, dashboard: Dashboard | None 
             dashboard_url=_url(dashboard, page.getsockname()[1])
             if dashboard is not None and page is not None
             else None,
+            probe_port=probes.getsockname()[1] if probes is not None else None,
         )
+
+
+def _all_addresses() -> str:
+    """Return the address that stands for all of this machine, of both families where it has both."""
+    return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
 
 
 def tls_context(dashboard: Dashboard) -> ssl.SSLContext | None:

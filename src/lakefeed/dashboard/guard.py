@@ -26,8 +26,6 @@ _log = logging.getLogger(__name__)
 MOST_BODY = 64 * 1024
 REQUEST_SECONDS = 30.0
 STREAM = "/api/stream"
-PROBES = ("/health/live", "/health/ready")
-"""Open to all: Kubernetes' probes have no token, and the answers have no names."""
 CHANGING = ("POST",)
 _HTTP_ERRORS = {404: "there is no such page", 405: "this page has another method"}
 METHODS = ("GET", *CHANGING)
@@ -121,9 +119,11 @@ class Guard:
     def _is_public(self, request: Request) -> bool:
         """Check that a page is the same everywhere, and needed to log in; or that it is for probes."""
         path = request.scope["path"]
+        if request.method == "GET" and path in self._access.open_paths:
+            return True
         if not self._access.has_pages or path == "/login":
             return self._access.has_pages
-        return request.method == "GET" and (path.startswith("/static/") or path in PROBES)
+        return request.method == "GET" and path.startswith("/static/")
 
     def _require_login(self, request: Request) -> Response:
         is_page = request.method == "GET" and request.scope["path"] == "/" and self._access.has_pages

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from lakefeed.clients.spark.errors import quietly, stopped_at, translate
 from lakefeed.config.failures import ErrorBudget
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import ErrorBudgetExceeded, JobFailed, RowsRefused, SchemaChanged
+from lakefeed.feed.direct_rows import DirectRows
 from lakefeed.feed.failing_records import explain_failure
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
@@ -242,7 +243,7 @@ class BatchWriter:
             LakefeedError: the transform or the sink fails at a record, which the error names.
             Py4JJavaError: Spark failed, or the commit was refused for another reason.
         """
-        with self.counting.attempt(batch) as (rows, outcomes):
+        with self.counting.attempt(batch, commit) as (rows, outcomes):
             self._spent.limit(outcomes)
             if (covered := self.rows.schema.covered_ids) is not None:
                 outcomes.cover(covered)
@@ -344,6 +345,7 @@ class CountPerAttempt:
     spark: SparkSession
     rows: RowBuilder
     sink: RowSink
+    direct: DirectRows | None = None
     is_part_of_query = False
     """Whether the query's plan has the counter, so that another schema needs another query."""
 
@@ -358,9 +360,15 @@ class CountPerAttempt:
         """Ask the sink whether it has the batch."""
         return self.sink.has(commit)
 
-    def attempt(self, batch: DataFrame) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
+    @contextmanager
+    def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
         """Give the rows of one attempt to write the batch, and their counter."""
-        return self.rows.counted(batch, self.spark)
+        with BatchOutcomes(self.spark) as outcomes:
+            # Other commits have some records of their ranges only.
+            if self.direct is not None and isinstance(commit, Commit):
+                yield self.direct.read(batch.sparkSession, commit.ranges, outcomes), outcomes
+            else:
+                yield self.rows.accepted_rows(batch, outcomes), outcomes
 
     def template(self, batch: DataFrame) -> DataFrame:
         """Return records that the rows' columns can be derived from."""
@@ -406,7 +414,7 @@ class CountInQuery(CountPerAttempt):
         return True
 
     @contextmanager
-    def attempt(self, batch: DataFrame) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
+    def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
         """Give the batch, which has rows already, and the query's counter."""
         # Not reset for another attempt: Spark keeps the shuffles of this one, and reads no record again.
         assert self._outcomes is not None  # query_frame() has made the query that hands over this batch.

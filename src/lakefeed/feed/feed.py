@@ -16,8 +16,9 @@ from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchWriter, CountInQuery, CountPerAttempt
+from lakefeed.feed.direct_rows import DirectRows
 from lakefeed.feed.open import FeedIdentity
-from lakefeed.feed.row_builder import FeedDecoder
+from lakefeed.feed.row_builder import FeedDecoder, RowBuilder
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
@@ -35,6 +36,9 @@ from lakefeed.sinks.factory import AnySink, open_sink, sink_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+FAST_PATH = "spark.lakefeed.fastPath"
+"""Spark's setting: whether Parquet files of Iceberg tables are written by columns (``ColumnarModel.java``)."""
+
 QueryCheck = Callable[["DataFrame"], None]
 """Looks at the frame of a query with state before anything is changed for it; raises if it must not run."""
 
@@ -49,6 +53,10 @@ class FeedSource:
     @property
     def keeps_headers(self) -> bool:
         return "headers" in self.config.decode.metadata
+
+    @property
+    def _is_fast(self) -> bool:
+        return self.config.fast_path != "off"
 
     def read_stream(
         self,
@@ -71,13 +79,23 @@ class FeedSource:
             return read_rows(spark, source)
         headers = self.keeps_headers or source.kafka.deduplicate
         return self._mark_duplicates(
-            read_stream(spark, source.kafka, headers=headers, starting=starting, gather=gather, bounded=bounded)
+            read_stream(
+                spark,
+                source.kafka,
+                headers=headers,
+                starting=starting,
+                gather=gather,
+                bounded=bounded,
+                fast_path=self._is_fast,
+            )
         )
 
     def read_batch(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
         """Read the records of these offsets of Kafka as a stream would; duplicates among them are marked."""
         headers = self.keeps_headers or self.config.kafka.deduplicate
-        return self._mark_duplicates(read_batch(spark, self.config.kafka, ranges=ranges, headers=headers))
+        return self._mark_duplicates(
+            read_batch(spark, self.config.kafka, ranges=ranges, headers=headers, fast_path=self._is_fast)
+        )
 
     def reread(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
         """Read the records of these offsets of Kafka again, every one of them."""
@@ -243,14 +261,35 @@ class Feed:
         """
         if check_query is None and not alone:
             self.require_stateless(spark)
+        # The feed's queries copy the session, and tasks have its settings.
+        spark.conf.set(FAST_PATH, self.config.fast_path != "off")
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
             dead_letters.ensure()
         writer = self.batch_writer(spark, sink, dead_letters, check_query)
         if check_query is not None:
             writer.counting = CountInQuery(spark, writer.rows, sink)
+        elif not alone and self.general_path_reason(writer.rows) is None:
+            writer.counting.direct = DirectRows(
+                source=self.config.kafka, rows=writer.rows, most=self.config.kafka.max_records_per_batch
+            )
         writer.begin(records, fenced=fenced, lost=lost)
         return writer
+
+    def general_path_reason(self, rows: RowBuilder) -> str | None:
+        """Return why Spark's source reads the batches, and not ``DirectRows``; None if that does."""
+        if self.config.fast_path == "off":
+            return "fast_path: off"
+        return DirectRows.refusal(self.config.source.kafka, rows)
+
+    def path_notes(self, rows: RowBuilder) -> tuple[str, ...]:
+        """Return who reads the records where it may not be Spark's source, and why where it is."""
+        if self.config.fast_path == "off":
+            return ()
+        reason = self.general_path_reason(rows)
+        return (
+            f"Spark's source reads the records ({reason})" if reason else "records are read and decoded in one step",
+        )
 
     def batch_writer(
         self,

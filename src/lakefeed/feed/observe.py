@@ -10,6 +10,8 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.feed.batch_writer import BatchResult
@@ -47,6 +49,7 @@ class QueryObserver:
         self._reports = QueryReports(spark)
         self._run_id = ""
         self._written: dict[int, tuple[Mapping[str, float], tuple[OffsetRange, ...]]] = {}
+        self._triggered: float | None = None
 
     def __enter__(self) -> QueryObserver:
         self._reports.__enter__()
@@ -83,6 +86,7 @@ class QueryObserver:
         try:
             phases, ranges = self._written.pop(progress.batch_id, ({}, ()))
             batch = batch_of(progress, result, report=report, phases=phases, ranges=ranges)
+            batch = replace(batch, input_rate=self._input_rate(report, batch))
             if result is None:
                 # Spark's own sink has written it, as in real time.
                 reached = ends_of(report, "endOffset").items()
@@ -91,6 +95,16 @@ class QueryObserver:
         except Exception:
             _log.warning("the report of batch %s was not understood", progress.batch_id, exc_info=True)
             self.monitor.finish(batch_of(progress, result))
+
+    def _input_rate(self, report: Mapping[str, Any], batch: FinishedBatch) -> float | None:
+        """Return Spark's rate; or, where lakefeed has read the records itself, their number since the last trigger."""
+        before = self._triggered
+        began = self._triggered = (
+            datetime.fromisoformat(report["timestamp"]).timestamp() if "timestamp" in report else None
+        )
+        if report.get("numInputRows") or not batch.records:
+            return batch.input_rate
+        return batch.records / (began - before) if began and before and began > before else None
 
 
 def batch_of(

@@ -146,30 +146,40 @@ class FeedRequests:
         self._meter = java(spark).s3.RequestMeter
         self._checkpoint = location_of(checkpoint)
         self._locations = (self._checkpoint, location_of(sink))
-        self._before = since.below(self._locations)
+        self._before = self._query_began = since.below(self._locations)
+        self._startup: S3Requests | None = None
         self._last: S3Requests | None = None
 
     def __enter__(self) -> Self:
-        self._meter.watch(self._checkpoint, "\n".join(self._locations))
+        self._watch()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._meter.unwatch(self._checkpoint)
 
+    def next_query(self) -> None:
+        """Begin again before the run's next query: what is requested between two queries belongs to no batch."""
+        self._startup = self.of_startup()
+        self._last, self._query_began = None, self._now()
+        self._watch()
+
     def of_batch(self, batch_id: int) -> S3Requests:
         """Return the requests of a finished batch; called once for each batch, in their order."""
-        begin = self._last or self._start() or self._before
+        begin = self._last or self._start() or self._query_began
         text = self._meter.atCommit(self._checkpoint, batch_id)
         self._last = self._now() if text is None else S3Requests.parse(text)
         return self._last - begin
 
     def of_startup(self) -> S3Requests:
         """Return the requests before the first batch; all of them if there was none."""
-        return (self._start() or self._now()) - self._before
+        return self._startup or (self._start() or self._now()) - self._before
 
     def total(self) -> S3Requests:
         """Return all requests of this query so far, those before its first batch included."""
         return self._now() - self._before
+
+    def _watch(self) -> None:
+        self._meter.watch(self._checkpoint, "\n".join(self._locations))
 
     def _start(self) -> S3Requests | None:
         text = self._meter.atFirstBatch(self._checkpoint)

@@ -65,6 +65,10 @@ class RowBuilder:
         """Build the rows to write; the outcome of each record is counted while they are computed."""
         return self._build(records, lambda part: outcomes.accepted(self.classify(part)))
 
+    def from_decoded(self, decoded_rows: DataFrame) -> DataFrame:
+        """Build the rows to write from those that are decoded and counted already."""
+        return self._storable(decoded_rows)
+
     @contextmanager
     def counted(self, records: DataFrame, spark: SparkSession) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
         """Build the rows to write, with a counter of their own."""

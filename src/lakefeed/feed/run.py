@@ -204,12 +204,13 @@ def watch(
     requests: FeedRequests | None = None,
     request_budget: int | None = None,
     observer: QueryObserver | None = None,
+    on_turn: Callable[[], None] = lambda: None,
 ) -> bool:
     """Wait for the end of a query, report its batches, and stop it on request; return whether it ended by itself.
 
     Counts the query's ``batches``. ``requests`` counts those of each batch to S3, of which it should make at most
     ``request_budget``. ``observer`` brings Spark's reports as they are made, and keeps the feed's progress. A query
-    that fails is a LakefeedError.
+    that fails is a LakefeedError. ``on_turn`` is called several times a second, also while a batch runs.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -250,6 +251,7 @@ def watch(
         while not ended:
             ended = bool(query.awaitTermination(POLL_SECONDS))  # type: ignore[arg-type]
             turns += 1
+            on_turn()
             batch_finished = report(is_end=ended)
             if observer is not None:
                 observer.monitor.tick(stops=batches.stop.is_set())

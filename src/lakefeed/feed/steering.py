@@ -48,6 +48,7 @@ class Steering:
         self._config, self._options, self._store, self._change = config, options, store, change
         self._control = options.monitor.control
         self._ends_by_itself = options.once or config.trigger == AVAILABLE_NOW
+        self._stored: tuple[ActionRequest, str] | None = None
         self._control.open(options.stop, refusals=refusals, check=self._check)
 
     @property
@@ -80,7 +81,7 @@ class Steering:
         if pause is None:
             return False
         if self._options.resume:
-            self._resume(this_user(), reason=AT_THE_START)
+            self._resume(ActionRequest(action="resume", by=this_user(), at=time.time(), reason=AT_THE_START))
             return False
         if self._ends_by_itself:
             raise FeedPaused(
@@ -92,6 +93,11 @@ class Steering:
         if self.settle() == "stop":
             raise StopRequested
         return True
+
+    def keep(self) -> None:
+        """Store a pause or a resume that waits for the end of the batch: the driver may be killed before that."""
+        if (request := self._control.next_pause) is not None:
+            self._store_request(request)
 
     def settle(self) -> Literal["stop", "resumed", "go"]:
         """Carry out what was requested, and wait while the feed is paused.
@@ -112,10 +118,9 @@ class Steering:
 
     def _carry_out(self, request: ActionRequest) -> None:
         if request.action == "pause":
-            note = self._keep(lambda: self._store.write(request.pause), "is not known to the next start")
-            self._hold(request.pause, note=note)
+            self._hold(request.pause, note=self._store_request(request))
         elif request.action == "resume":
-            self._resume(request.by, reason=request.reason)
+            self._resume(request)
         else:
             self._change(request)
             self._control.changed(request)
@@ -124,10 +129,20 @@ class Steering:
         self._control.paused(pause, note=note)
         self._options.say(pause.text + (f"; {note}" if note else ""))
 
-    def _resume(self, by: str, *, reason: str = "") -> None:
-        note = self._keep(self._store.clear, "is still there for the next start")
+    def _resume(self, request: ActionRequest) -> None:
+        note, by, reason = self._store_request(request), request.by, request.reason
         self._control.resumed(by, reason=reason, note=note)
         self._options.say(f"resumed by {by}" + (f": {reason}" if reason else "") + (f"; {note}" if note else ""))
+
+    def _store_request(self, request: ActionRequest) -> str:
+        """Store what a pause or a resume means for the next start, once; returns what the user has to know."""
+        if self._stored is None or self._stored[0] is not request:
+            if request.action == "pause":
+                note = self._keep(lambda: self._store.write(request.pause), "is not known to the next start")
+            else:
+                note = self._keep(self._store.clear, "is still there for the next start")
+            self._stored = request, note
+        return self._stored[1]
 
     def _keep(self, action: Callable[[], None], consequence: str) -> str:
         """Change the stored pause; returns what the user has to know if that fails, which is no reason to end a run."""

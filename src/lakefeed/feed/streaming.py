@@ -150,9 +150,14 @@ class StreamRun:
     ) -> None:
         """Run the query to its end, and again after each planned restart and each interruption."""
         budget = self.feed.config.budget.s3_requests_per_batch if self.feed.config.budget else None
+        is_interrupted = False
         while (outcome := self.steering.settle()) != "stop":
             if outcome == "resumed":
                 self._decide_again()
+            if is_interrupted:
+                requests.next_query()
+            # A planned restart belongs to the batch that needs it.
+            is_interrupted = False
             try:
                 with self.observer:
                     query = self.start_query(writer)
@@ -164,9 +169,11 @@ class StreamRun:
                         requests=requests,
                         request_budget=budget,
                         observer=self.observer,
+                        on_turn=self.steering.keep,
                     )
                 if has_ended:
                     return
+                is_interrupted = True
             except PlannedRestart as restart:
                 self.batches.failure = None
                 why = "; ".join((restart.what, *writer.rows.notes()))

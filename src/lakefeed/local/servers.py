@@ -204,7 +204,9 @@ def _unpack_registry() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
         with tarfile.open(archive) as tar:
-            tar.extractall(unpacked := Path(temporary, target.name), filter="data")
+            # Debian 12's Python 3.11.2 has no filters; the archive's content is that of the lock.
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)
+            tar.extractall(unpacked := Path(temporary, target.name))  # noqa: S202
         try:
             unpacked.rename(target)
         except OSError:  # Another process was quicker; a full directory is never replaced.

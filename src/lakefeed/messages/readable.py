@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from lakefeed.messages.printable import printable
@@ -34,6 +34,14 @@ class ReadableResult:
             for name, value in self.figures.items()
         )
         return f"<p><b>{_cell(self.headline)}</b></p>" + (f"<table>{rows}</table>" if rows else "")
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table for a notebook; all text in it is escaped."""
+    left = "text-align:left"
+    head = "".join(f"<th style='{left}'>{_cell(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td style='{left}'>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def counted(count: int, name: str, names: str | None = None) -> str:

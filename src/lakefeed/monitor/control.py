@@ -170,6 +170,12 @@ class FeedControl:
         """Check that a request waits for the end of the query's current batch."""
         return bool(self._queue)
 
+    @property
+    def next_pause(self) -> ActionRequest | None:
+        """The newest pause or resume that waits for the end of the batch; None without any."""
+        with self._changed:
+            return next((each for each in reversed(self._queue) if each.action in ("pause", "resume")), None)
+
     def take(self) -> ActionRequest | None:
         """Return the oldest request that waits; None without any."""
         with self._changed:

@@ -131,7 +131,7 @@ class BackfillJob:
         topics = topics_of(self._source)
         starts: dict[Partition, int | None] = {}
         if request.since is not None:
-            cluster = Topics(self._source.bootstrap_servers, options=self._source.options)
+            cluster = Topics(self._source.bootstrap_servers, options=self._source.client_options)
             for name in topics:
                 starts |= {(name, at): offset for at, offset in cluster.offsets_at(name, request.since).items()}
         return find_missing(position, topics, request, starts=starts, where=self._source.bootstrap_servers)

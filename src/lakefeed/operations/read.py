@@ -158,7 +158,7 @@ class BatchRead:
             spans[span.topic, span.partition].append(span)
         read = {key: outcomes.by_partition.get(key, ZERO).records for key in spans}
         fewer = {key: here for key, here in spans.items() if read[key] < sum(span.records for span in here)}
-        cluster = Topics(self.source.bootstrap_servers, options=self.source.options)
+        cluster = Topics(self.source.bootstrap_servers, options=self.source.client_options)
         topics = {name: cluster.describe(name) for name in sorted({name for name, _ in fewer})}
         compacted = {name for name in topics if "compact" in (cluster.setting(name, "cleanup.policy") or "")}
         fewer = {key: here for key, here in fewer.items() if key[0] not in compacted}

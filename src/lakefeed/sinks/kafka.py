@@ -24,7 +24,7 @@ from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
-from lakefeed.config.kafka_options import PREFIX, PRODUCER, PRODUCER_DEFAULTS
+from lakefeed.config.kafka_options import CONSUMER, PREFIX, PRODUCER, PRODUCER_DEFAULTS
 from lakefeed.config.kafka_sink import KafkaSinkConfig, Value
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.problem import Problem
@@ -95,7 +95,7 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
         if source is None or not source.reads(name):
             return
         # Two lists of brokers may be of one cluster. A topic's id is its own in all clusters.
-        read = Topics(source.bootstrap_servers, options=source.options).describe_all([name]).get(name)
+        read = Topics(source.bootstrap_servers, options=source.client_options).describe_all([name]).get(name)
         if read is not None and read.topic_id == found.topic_id:
             raise ConfigError(
                 f"the topic {name} is one that the source reads, at other brokers of the same cluster: rows would go "
@@ -322,13 +322,15 @@ def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict
             where="sink.kafka",
             hint="bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}",
         )
-    own = {key: _option_text(value) for key, value in sink.options.items()}
+    own = {key: _option_text(value) for key, value in sink.client_options.items()}
     return {**PRODUCER_DEFAULTS, **shared, **own, "kafka.bootstrap.servers": servers}
 
 
 def source_options(source: KafkaSource) -> dict[str, str]:
     """Return the client options of a source that a producer takes too."""
-    return {key: _option_text(value) for key, value in source.options.items() if key.removeprefix(PREFIX) in PRODUCER}
+    given = {key.removeprefix(PREFIX): _option_text(value) for key, value in source.client_options.items()}
+    # A login has settings that are in neither list, since no file may write them.
+    return {f"{PREFIX}{key}": text for key, text in given.items() if key in PRODUCER or key not in CONSUMER}
 
 
 def _option_text(value: object) -> str:

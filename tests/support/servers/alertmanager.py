@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from lakefeed.clients.spark import jars
 from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.debian import unpack_packages
 from tests.support.servers.process import running
 
 PACKAGE = "prometheus-alertmanager"
@@ -46,7 +43,7 @@ def alertmanager(folder: Path) -> Iterator[Alertmanager]:
     configuration.write_text(json.dumps(CONFIGURATION))
     url = f"http://{LOOPBACK}:{choose_free(avoid=())}"
     server = Alertmanager(url)
-    root = unpacked()
+    root = unpack_packages(PACKAGE, prepare=_relocate)
     command: list[str | Path] = [
         "env",
         "-C",
@@ -69,26 +66,8 @@ def alertmanager(folder: Path) -> Iterator[Alertmanager]:
         yield server
 
 
-def unpacked() -> Path:
-    """Download the package from Debian once; no rights of root are needed."""
-    root = jars.cache_directory() / "debian" / PACKAGE
-    if not root.exists():
-        fresh = root.with_name(f"{PACKAGE}-{os.getpid()}")
-        downloads = fresh / "downloads"
-        downloads.mkdir(parents=True)
-        subprocess.run(["apt-get", "download", "-qq", PACKAGE], cwd=downloads, check=True, capture_output=True)
-        for package in downloads.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", package, fresh], check=True)
-        shutil.rmtree(downloads)
-        _relocate(fresh / PROGRAM)
-        try:
-            fresh.rename(root)
-        except OSError:  # Another process has been faster.
-            shutil.rmtree(fresh)
-    return root
-
-
-def _relocate(program: Path) -> None:
+def _relocate(root: Path) -> None:
     """Let it read its templates in its working directory: Debian's has an absolute path compiled in."""
+    program = root / PROGRAM
     here = "./" * (len(HOME) // 2)
     program.write_bytes(program.read_bytes().replace(HOME.encode(), here.encode()))

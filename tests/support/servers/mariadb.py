@@ -5,25 +5,21 @@ It drops root's rights by itself where the tests run as root: it is ``nobody`` t
 
 from __future__ import annotations
 
-import os
 import platform
 import secrets
 import shutil
 import subprocess
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lakefeed.clients.spark import jars
 from lakefeed.local.ports import LOOPBACK, choose_free
-from tests.support.servers.database import DatabaseServer
+from tests.support.servers.database import DatabaseServer, unpack_archive, unprivileged
 from tests.support.servers.process import restartable
 
-UNPRIVILEGED = 65534
 PLATFORMS = {("Linux", "x86_64"): "linux64", ("Darwin", "arm64"): "macos-arm64"}
 TABLES = ("mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql")
 # What it needs of the archive, and where it looks for it.
@@ -70,11 +66,7 @@ def mariadb() -> Iterator[MariaDB]:
         data.mkdir()
         shutil.copytree(base / "share", share)
         options = [f"--basedir={folder}", f"--datadir={data}", f"--lc-messages-dir={share}"]
-        if os.geteuid() == 0:
-            options.append("--user=nobody")
-            folder.chmod(0o755)
-            for path in (folder, data):
-                os.chown(path, UNPRIVILEGED, UNPRIVILEGED)
+        options += unprivileged(folder, data)
         password = secrets.token_hex(16)
         program = base / "bin" / "mariadbd"
         _initialise(program, options, share, password)
@@ -102,30 +94,11 @@ def mariadb() -> Iterator[MariaDB]:
 
 
 def _unpacked() -> Path:
-    """The program and what it reads, unpacked once for each user."""
-    [archive] = jars.fetch([f"test-mariadb-{PLATFORMS[platform.system(), platform.machine()]}"])
-    base = jars.cache_directory() / "servers" / archive.stem
-    if base.is_dir():
-        return base
-    base.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=base.parent))
-    try:
-        with zipfile.ZipFile(archive) as jar:
-            for name in jar.namelist():
-                for place in (each for end, each in UNPACKED.items() if name.endswith(end)):
-                    target = partial / place / Path(name).name
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    with jar.open(name) as packed, target.open("wb") as file:
-                        shutil.copyfileobj(packed, file)
-        (partial / "bin" / "mariadbd").chmod(0o755)
-        try:
-            partial.rename(base)
-        except OSError:
-            # Another worker was faster.
-            assert base.is_dir()
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return base
+    """The program and what it reads."""
+    group = f"test-mariadb-{PLATFORMS[platform.system(), platform.machine()]}"
+    return unpack_archive(
+        group, place=lambda name: next((place for end, place in UNPACKED.items() if name.endswith(end)), None)
+    )
 
 
 def _initialise(program: Path, options: list[str], share: Path, password: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import time
 import urllib.error
@@ -18,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.debian import unpack_packages
 from tests.support.servers.process import running
 
 
@@ -51,22 +49,7 @@ class Prometheus:
 
 def unpacked_prometheus() -> Path:
     """Returns the folder with ``prometheus`` and ``promtool``."""
-    root = cache_directory() / "servers" / "prometheus-debian"
-    if not (root / "usr/bin/promtool").exists():
-        fresh = root.with_name(f"prometheus-{os.getpid()}")
-        fresh.mkdir(parents=True)
-        download = ["apt-get", "download", "-qq", "prometheus"]
-        if subprocess.run(download, cwd=fresh, capture_output=True, check=False).returncode != 0:
-            subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)
-            subprocess.run(download, cwd=fresh, check=True)
-        [package] = fresh.glob("*.deb")
-        subprocess.run(["dpkg", "-x", package, fresh], check=True)
-        package.unlink()
-        try:
-            fresh.rename(root)
-        except OSError:  # Another process has been faster.
-            shutil.rmtree(fresh)
-    return root / "usr/bin"
+    return unpack_packages("prometheus") / "usr/bin"
 
 
 def promtool(*arguments: str | Path, stdin: str | None = None) -> str:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from pathlib import Path
 
 import pytest
 
 from lakefeed.bench.cases import Workload
-from lakefeed.bench.monitor_cost import CostRun, Loss, Mode, MonitorCost, table
+from lakefeed.bench.jobs import cpu_time
+from lakefeed.bench.monitor_cost import CostRun, CpuTimes, Loss, Mode, MonitorCost, table
 
 
 def pair(on: float, off: float, *, requests: int = 50, further: int = 0) -> tuple[CostRun, CostRun]:
     def run(mode: Mode, rate: float, count: int) -> CostRun:
-        return CostRun(mode=mode, rows=1000, batches=3, cpu_seconds=1000 / rate, seconds=500 / rate, s3_requests=count)
+        cpu = {"tasks": 7.0, "compilers": 3.0, "collector": 0.5, "python": 1.0, "other": 1000 / rate - 8.5}
+        return CostRun(mode=mode, rows=1000, batches=3, cpu=cpu, seconds=500 / rate, s3_requests=count)
 
     return run("on", on, requests + further), run("off", off, requests)
 
@@ -58,3 +62,47 @@ def test_the_report_can_be_read_and_parsed() -> None:
     more = MonitorCost(pairs=(pair(99.9, 100), pair(100, 100), pair(100, 100.1)))
     assert "below 2%" in table(more, work)
     assert "+0 in the median" in table(more, work)
+
+
+def test_what_being_watched_adds_is_seen_beside_the_noise_of_the_tasks() -> None:
+    def run(mode: Mode, tasks: float, python: float) -> CostRun:
+        cpu = {"tasks": tasks, "compilers": 2.0, "collector": 1.0, "other": 3.0, "python": python}
+        return CostRun(mode=mode, rows=1000, batches=3, cpu=cpu, seconds=20)
+
+    def cost(added: float) -> MonitorCost:
+        noisy = ((10.0, 14.0), (15.0, 9.0), (12.0, 13.0))
+        return MonitorCost(pairs=tuple((run("on", on, 1 + added), run("off", off, 1)) for on, off in noisy))
+
+    # 12.17 s of tasks in the mean, and 5 s beside them.
+    assert cost(0.17).added.share == pytest.approx(0.17 / 17.25, abs=1e-3)
+    assert (cost(0.17).cpu.verdict, cost(0.17).added.verdict, cost(0.17).holds) == ("unclear", "below", True)
+    assert (cost(0.8).added.verdict, cost(0.8).holds) == ("above", False)
+
+
+def test_cpu_time_is_split_by_what_a_thread_does() -> None:
+    before = CpuTimes(
+        jvm=100.0,
+        python=5.0,
+        threads={"1": ("java", 20.0), "2": ("Executor task l", 40.0), "3": ("C2 CompilerThre", 9.0), "9": ("x", 4.0)},
+    )
+    now = CpuTimes(
+        jvm=131.0,
+        python=5.5,
+        threads={
+            "1": ("java", 22.0),
+            "2": ("Executor task l", 50.0),
+            "4": ("Executor task l", 6.0),  # Began meanwhile; thread 9 has ended.
+            "3": ("C2 CompilerThre", 16.0),
+            "5": ("G1 Conc#0", 1.0),
+            "6": ("GC Thread#0", 0.5),
+        },
+    )
+    spent = now.since(before)
+    assert spent == {"tasks": 16.0, "compilers": 7.0, "collector": 1.5, "python": 0.5, "other": 31 - 24.5}
+
+
+def test_this_process_has_used_somecpu_time() -> None:
+    name, seconds = cpu_time(Path("/proc/self/stat"))
+    assert name.startswith(("python", "pytest"))
+    assert 0 < seconds < time.process_time() + 60
+    assert cpu_time(Path("/proc/self/none")) == ("", 0.0)

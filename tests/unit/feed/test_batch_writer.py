@@ -77,7 +77,7 @@ class Counting:
         self.attempts = self.ended = 0
 
     @contextmanager
-    def attempt(self, batch: object) -> Iterator[tuple[object, Outcomes]]:
+    def attempt(self, batch: object, commit: object) -> Iterator[tuple[object, Outcomes]]:
         self.attempts += 1
         yield batch, self.outcomes[self.attempts - 1]
 

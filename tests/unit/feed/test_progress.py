@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
+from lakefeed.feed import progress
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import batch_of
-from lakefeed.feed.progress import BatchProgress, S3Requests, location_of
+from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, location_of
 from lakefeed.monitor.terminal.progress_view import ProgressView
 from lakefeed.monitor.text import duration
 
@@ -151,3 +154,52 @@ def test_the_line_shows_the_figure_and_a_budget_that_was_passed() -> None:
 def test_offsets_of_a_python_source_have_any_names() -> None:
     report = {**REPORT, "sources": [{"startOffset": {"src": {"pos": 1}}, "endOffset": {"src": {"pos": 5}}}]}
     assert BatchProgress.of(report, landed=None).offsets == 4
+
+
+class Meter:
+    """Counts as the JVM's meter does; a batch begins with its offsets and ends with its commit."""
+
+    def __init__(self) -> None:
+        self.requests, self.start, self.commits = 0, None, dict[int, str]()
+
+    def report(self) -> str:
+        return f"PutObject\tdata\tlake/t\t{self.requests}\t0\t0\t0"
+
+    def watch(self, checkpoint: str, locations: str) -> None:
+        self.start, self.commits = None, {}
+
+    def unwatch(self, checkpoint: str) -> None: ...
+
+    def atFirstBatch(self, checkpoint: str) -> str | None:  # noqa: N802
+        return self.start
+
+    def atCommit(self, checkpoint: str, batch: int) -> str | None:  # noqa: N802
+        return self.commits.get(batch)
+
+    def batch(self, number: int, requests: int) -> None:
+        self.start = self.start or cast("Any", self.report())
+        self.requests += requests
+        self.commits[number] = self.report()
+
+
+def test_requests_between_two_queries_belong_to_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    meter = Meter()
+    monkeypatch.setattr(progress, "java", lambda spark: SimpleNamespace(s3=SimpleNamespace(RequestMeter=meter)))
+    counted = FeedRequests(cast("Any", None), checkpoint="s3a://lake/c", sink="s3://lake/t", since=S3Requests())
+    with counted as requests:
+        meter.requests += 7
+        meter.batch(0, 15)
+        meter.batch(1, 16)
+        assert [requests.of_batch(number).total for number in (0, 1)] == [15, 16]
+        # A pause is stored, upkeep compacts; then the next query reads its checkpoint.
+        meter.requests += 40
+        requests.next_query()
+        meter.requests += 5
+        meter.batch(2, 15)
+        assert requests.of_batch(2).total == 15
+        # The query resumes with a batch whose offsets are written already: there is no earlier mark of it.
+        meter.requests += 30
+        requests.next_query()
+        meter.requests += 14
+        assert requests.of_batch(3).total == 14
+        assert (requests.of_startup().total, requests.total().total) == (7, 142)

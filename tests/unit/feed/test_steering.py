@@ -232,3 +232,29 @@ def test_the_size_of_batches_is_changed_in_a_copy() -> None:
     assert with_batches_of(before, 7).kafka.max_records_per_batch == 7
     assert before.kafka.max_records_per_batch == 1000
     assert isinstance(ActionRequest(action="change", by="a", at=0.0).changes, dict)
+
+
+def test_a_pause_that_waits_for_the_end_of_a_batch_is_stored_before_it() -> None:
+    run = Run()
+    run.ask("pause", reason="repair")
+    run.steering.keep()
+    assert run.store.pause is not None
+    assert run.store.pause.reason == "repair"
+    assert "paused" not in run.kinds
+    run.ask("resume")
+    run.steering.keep()
+    assert run.store.pause is None
+    assert run.steering.settle() == "resumed"
+    assert (run.store.pause, run.monitor.control.pause) == (None, None)
+
+
+def test_a_request_is_stored_once() -> None:
+    store = Store(fails=True)
+    run = Run(store)
+    run.ask("pause")
+    run.steering.keep()
+    run.steering.keep()
+    run.ask("stop")
+    run.steering.settle()
+    assert [text for text in run.said if "is not known to the next start" in text] == run.said
+    assert len(run.said) == 1

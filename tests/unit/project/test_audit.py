@@ -8,15 +8,15 @@ import re
 
 import pytest
 
+from lakefeed.operations.image.bill import Component, bill, bundled_jars
 from tools import audit
-from tools.audit import Part
 
-OLD = Part("maven", "org.lz4/lz4-java", "1.8.0", "0" * 64, "jars.lock: spark")
+OLD = Component("maven", "org.lz4/lz4-java", "1.8.0", "0" * 64, "jars.lock: spark")
 NEW = dataclasses.replace(OLD, name="at.yawk.lz4/lz4-java", version="1.11.2")
 
 
 def test_the_bill_is_valid_and_names_each_part_with_its_hash() -> None:
-    document = json.loads(audit.bill([OLD, NEW, Part("pypi", "click", "8.3.1", None, "uv.lock")]))
+    document = json.loads(audit.checked(bill([OLD, NEW, Component("pypi", "click", "8.3.1", None, "uv.lock")])))
     assert document["bomFormat"] == "CycloneDX"
     purls = {each["purl"] for each in document["components"]}
     assert purls == {
@@ -29,7 +29,7 @@ def test_the_bill_is_valid_and_names_each_part_with_its_hash() -> None:
 
 def test_an_invalid_bill_is_refused() -> None:
     with pytest.raises(ValueError, match="not valid"):
-        audit.bill([dataclasses.replace(OLD, sha256="no hash")])
+        audit.checked(bill([dataclasses.replace(OLD, sha256="no hash")]))
 
 
 def test_an_advisory_is_found_in_the_versions_that_it_names_and_in_no_other() -> None:
@@ -55,11 +55,11 @@ def test_each_advisory_says_where_it_comes_from() -> None:
 
 
 def test_each_advisory_about_what_the_locks_name_is_decided() -> None:
-    jars = list(audit.locked_jars(audit.ROOT / "src" / "lakefeed" / "jars.lock"))
+    jars = list(audit.locked_jars())
     packages = list(audit.python_packages(audit.ROOT / "uv.lock"))
     assert len(jars) > 100
     assert len(packages) > 50
-    bundled = list(audit.bundled_jars())
+    bundled = list(bundled_jars())
     assert len(bundled) > 200
     found = audit.known([*jars, *packages, *bundled], json.loads(audit.ADVISORIES.read_text()))
     assert [each for each in found if each.decided is None] == []
@@ -71,7 +71,7 @@ def test_a_service_that_cannot_be_asked_is_named(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(audit, "_get", away)
     monkeypatch.setattr(audit, "_post", away)
-    found, silent = audit.asked([NEW, Part("pypi", "click", "8.3.1", None, "uv.lock")], {})
+    found, silent = audit.asked([NEW, Component("pypi", "click", "8.3.1", None, "uv.lock")], {})
     assert found == []
     assert [each.partition(" ")[0] for each in silent] == ["OSV", "PyPI"]
 
@@ -79,7 +79,7 @@ def test_a_service_that_cannot_be_asked_is_named(monkeypatch: pytest.MonkeyPatch
 def test_what_a_service_says_is_found_and_may_be_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "_post", lambda *_: {"results": [{"vulns": [{"id": "GHSA-1"}]}, {}]})
     monkeypatch.setattr(audit, "_get", lambda _: {"vulnerabilities": [{"id": "PYSEC-2"}]})
-    click = Part("pypi", "click", "8.3.1", None, "uv.lock")
+    click = Component("pypi", "click", "8.3.1", None, "uv.lock")
     found, silent = audit.asked([OLD, click], {"PYSEC-2": "not used"})
     assert silent == []
     assert [(each.part, each.advisory, each.decided) for each in found] == [

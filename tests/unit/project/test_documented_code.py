@@ -24,11 +24,15 @@ VARIABLES = {
     "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
     **dict.fromkeys(
         (
+            "SPARK_AUTHENTICATE_SECRET",
             "CATALOG_PASSWORD",
             "CATALOG_CREDENTIAL",
             "PASSWORD",
             "DATABASE_PASSWORD",
             "SEARCH_PASSWORD",
+            "REGISTRY_SECRET",
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
             "KAFKA_USER",
             "OTLP_TOKEN",
             "OPENLINEAGE_API_KEY",
@@ -191,6 +195,9 @@ def wrong_in_yaml(block: str, file: Path) -> list[str]:
         whole.pop("checkpoint", None)
     for module, name in re.findall(r"\b(?:path|python): \"(\w+):(\w+)\"", block):
         (file.parent / f"{module}.py").write_text(beside(module) or FUNCTION.format(name=name))
+    for key, path in shown.get("tls", {}).items():
+        (file.parent / Path(path).name).touch()
+        whole["tls"] = {**whole["tls"], key: Path(path).name}
     file.write_text(yaml.safe_dump(whole, sort_keys=False))
     reading = read(file, environment=VARIABLES)
     return [str(each) for each in errors_of(reading.problems)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients import postgresql
 from lakefeed.clients.environment import default_connections
+from lakefeed.config import trust
 from lakefeed.config.connections import Catalog as Settings
 from lakefeed.config.connections import Connections
 from lakefeed.errors import AccessDenied, ConfigError, MissingExtra, ResourceMissing, Unreachable
@@ -15,6 +16,10 @@ from lakefeed.errors import AccessDenied, ConfigError, MissingExtra, ResourceMis
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+
+_PLAIN_IO = "pyiceberg.io.pyarrow.PyArrowFileIO"
+_TRUSTING_IO = "lakefeed.clients.iceberg.file_io.TrustingFileIO"
 
 
 def open_catalog(name: str, *, connections: Connections) -> Catalog:
@@ -29,7 +34,7 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
         "s3.endpoint": s3.endpoint,
         "s3.region": s3.region,
         "s3.force-virtual-addressing": str(not s3.uses_path_style).lower(),
-        "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+        "py-io-impl": _PLAIN_IO if trust.authorities_file() is None else _TRUSTING_IO,
     }
     if not catalog.vended_credentials:
         keys = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "session-token": s3.session_token}
@@ -70,7 +75,7 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
         raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}") from None
 
 
-def _reached(catalog: Settings, *, region: str) -> dict[str, str | None]:
+def _reached(catalog: Settings, *, region: str) -> dict[str, Any]:
     """Return how pyiceberg reaches the catalog: by the same names as Iceberg does, but for databases."""
     if catalog.type == "jdbc":
         return {"type": "sql", "uri": _sqlalchemy_uri(catalog), "warehouse": catalog.warehouse}
@@ -81,7 +86,18 @@ def _reached(catalog: Settings, *, region: str) -> dict[str, str | None]:
         # Iceberg's client presumes it; pyiceberg warns.
         presumed["oauth2-server-uri"] = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
     secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
-    return {**presumed, **catalog.settings(), **secrets}
+    return {**presumed, **_tls_of(catalog), **catalog.settings(), **secrets}
+
+
+def _tls_of(catalog: Settings) -> dict[str, Any]:
+    """Return the certificates for a REST catalog, under pyiceberg's names."""
+    if not catalog.uri.startswith("https://"):
+        return {}
+    bundle, own = trust.authorities_file(), trust.own_files()
+    found: dict[str, Any] = {} if bundle is None else {"cabundle": bundle}
+    if own is not None:
+        found["client"] = {"cert": str(own[0]), "key": str(own[1])}
+    return {"ssl": found} if found else {}
 
 
 def _without_pool(catalog: Any) -> None:

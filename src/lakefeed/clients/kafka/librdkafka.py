@@ -5,16 +5,22 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import ssl
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from lakefeed.clients.sockets import connect
+from lakefeed.config import trust
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS, PREFIX
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
+_HANDSHAKE_SECONDS = 3.0
+_NOTICE_SECONDS = 0.5
+_OAUTH_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 ISOLATION = "kafka.isolation.level"
 # librdkafka logs a broker that is away by itself, over and over: our own error says it once.
 SILENCE = logging.getLogger("lakefeed.clients.kafka.librdkafka")
@@ -34,7 +40,7 @@ _NAMES = {
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.key.password": "ssl.key.password",
 }
-_UNREACHABLE = {
+UNREACHABLE = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
@@ -64,14 +70,16 @@ def librdkafka_settings(options: Mapping[str, object]) -> dict[str, str]:
     settings |= {_NAMES[key]: value for key, value in java.items() if key in _NAMES}
     settings |= _stores(java)
     if jaas := java.get("sasl.jaas.config"):
-        settings |= _login(jaas)
+        settings |= _oauth(jaas, java[_OAUTH_ENDPOINT]) if _OAUTH_ENDPOINT in java else _login(jaas)
+    if settings.get("security.protocol", "").upper() in ("SSL", "SASL_SSL"):
+        settings = _authorities(settings) | settings
     return settings
 
 
 def client_settings(source: KafkaSource) -> dict[str, Any]:
     """Return the settings of a client of the source's cluster that logs nothing by itself."""
     return {
-        **librdkafka_settings(source.options),
+        **librdkafka_settings(source.client_options),
         "bootstrap.servers": source.bootstrap_servers,
         "error_cb": lambda error: None,
     }
@@ -79,7 +87,7 @@ def client_settings(source: KafkaSource) -> dict[str, Any]:
 
 def isolation_level(source: KafkaSource) -> str:
     """Return ``read_committed`` or ``read_uncommitted``, as the source reads."""
-    return str(source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
+    return str(source.client_options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
 
 
 @contextmanager
@@ -97,7 +105,7 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
     """Return the error that a user is to see for the client's."""
     code = error_code(error)
     where = f"topic {topic} at {servers}" if topic else servers
-    if code in _UNREACHABLE:
+    if code in UNREACHABLE:
         return Unreachable(
             "no Kafka broker answers",
             where=servers,
@@ -118,6 +126,43 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
             hint="choose a replication factor between 1 and the number of brokers",
         )
     return ConfigError(f"Kafka refuses: {error_text(error)}", where=where)
+
+
+def refusal_of(said: Iterable[KafkaError], *, servers: str) -> LakefeedError | None:
+    """Return the error for what a client has said of connections that were refused; None if nothing was."""
+    for error in said:
+        text = _without_names(error.str())
+        if error.code() == KafkaError._SSL or "SSL routines" in text:
+            return _tls_refusal(text, servers)
+        if error.code() in _DENIED:
+            hint = "check login (or sasl.jaas.config in options): the mechanism, the user and the password or token"
+            return AccessDenied(f"Kafka refuses the login: {text}", where=servers, hint=hint)
+    return None
+
+
+def _tls_refusal(text: str, servers: str) -> LakefeedError:
+    """Ask each broker for its certificate, since librdkafka does not say what is wrong with it."""
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition("://")[2].rpartition(":")
+        host = host.strip("[]")
+        try:
+            with (
+                connect(host, int(port), seconds=_HANDSHAKE_SECONDS) as sock,
+                trust.client_context().wrap_socket(sock, server_hostname=host) as tls,
+            ):
+                tls.settimeout(_NOTICE_SECONDS)
+                tls.recv(1)  # A server of TLS 1.3 refuses a client's certificate after the handshake.
+        except ssl.SSLError as error:
+            return trust.explain(error, server="the Kafka broker", where=server.strip())
+        except (OSError, ValueError):
+            continue
+    hint = "check kafka.ssl.truststore and kafka.ssl.keystore in options, or tls.ca_file and tls.certificate"
+    return ConfigError(f"no TLS connection to Kafka: {text}", where=servers, hint=hint)
+
+
+def _without_names(text: str) -> str:
+    # "sasl_ssl://broker:9093/bootstrap: …": the address stands beside the message.
+    return re.sub(r"^\S+://\S+: ", "", text)
 
 
 def missing_topic(name: str, existing: Sequence[str], *, where: str) -> ResourceMissing:
@@ -159,16 +204,44 @@ def _stores(java: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+def _authorities(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's authorities, with the system's, for connections to brokers and to a server of tokens."""
+    if not (declared := trust.current().authorities):
+        return {}
+    # librdkafka trusts the system's only where it is given none.
+    trusted = f"{declared}\n{trust.system_authorities()}"
+    found = {} if {"ssl.ca.location", "ssl.ca.pem"} & settings.keys() else {"ssl.ca.pem": trusted}
+    return {**found, "https.ca.pem": trusted} if settings.get("sasl.oauthbearer.method") == "oidc" else found
+
+
+def _oauth(jaas: str, token_url: str) -> dict[str, str]:
+    """Return the settings for tokens, which librdkafka fetches itself, and again before they expire."""
+    found = _jaas_options(jaas)
+    extensions = {name.removeprefix("extension_"): text for name, text in found.items() if name[:10] == "extension_"}
+    names = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
+    return {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": token_url,
+        **{f"sasl.oauthbearer.{name}": found[java] for java, name in names.items() if java in found},
+        **({"sasl.oauthbearer.extensions": ",".join(f"{k}={v}" for k, v in extensions.items())} if extensions else {}),
+    }
+
+
+def _jaas_options(jaas: str) -> dict[str, str]:
+    options = re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', jaas)
+    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in options}
+
+
 def _login(jaas: str) -> dict[str, str]:
     """Return user name and password of a PlainLoginModule or ScramLoginModule entry."""
     if "Krb5LoginModule" in jaas:
         return {}  # librdkafka takes the ticket cache of the process.
-    found = dict(re.findall(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"', jaas))
-    if found.keys() != {"username", "password"}:
+    found = _jaas_options(jaas)
+    if not {"username", "password"} <= found.keys():
         raise ConfigError(
             'kafka.sasl.jaas.config has no username="…" and password="…"', where="the Kafka client's settings"
         )
-    return {f"sasl.{name}": re.sub(r"\\(.)", r"\1", value) for name, value in found.items()}
+    return {f"sasl.{name}": found[name] for name in ("username", "password")}
 
 
 def _unreadable(key: str, kinds: str) -> ConfigError:

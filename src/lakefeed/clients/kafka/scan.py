@@ -26,7 +26,7 @@ def scan(
 
     ``starts`` are the first offsets by partition (default: all), ``since`` a time of records in seconds since 1970.
     """
-    topics = Topics(cluster.bootstrap_servers, options=cluster.options)
+    topics = Topics(cluster.bootstrap_servers, options=cluster.client_options)
     described = topics.describe(topic)
     ends = described.ends
     first = {part.id: max(part.start_offset, (starts or {}).get(part.id, 0)) for part in described.partitions}

@@ -33,6 +33,11 @@ def moment(text: str | datetime, *, prefix: str = "") -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
+def is_ago(text: str) -> bool:
+    """Check that a text is written as ``ago`` reads it."""
+    return _AGO.fullmatch(text) is not None
+
+
 def ago(text: str, *, now: datetime | None = None) -> datetime:
     """Return the time so long ago: ``90s``, ``15m``, ``2h``, ``7d``, or in words, ``2 hours``."""
     match = _AGO.fullmatch(text)
@@ -86,7 +91,7 @@ def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
 
     Where the source reads committed records only, a partition ends where the first transaction is still open.
     """
-    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
+    cluster = Topics(source.bootstrap_servers, options=source.client_options)
     existing = cluster.list()
     names = source.topics if source.topics is not None else [each for each in existing if source.reads(each)]
     if not names:
@@ -104,7 +109,7 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
     if selection.ranges is not None:
         require_held(selection.ranges, topics, where=source.bootstrap_servers)
         return [each for each in sorted(selection.ranges) if each.records]
-    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
+    cluster = Topics(source.bootstrap_servers, options=source.client_options)
     found = []
     for name, topic in topics.items():
         starts = {} if selection.since is None else cluster.offsets_at(name, selection.since)

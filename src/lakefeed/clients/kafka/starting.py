@@ -49,7 +49,7 @@ def _offsets_at_time(
 ) -> dict[Partition, int]:
     time = source.starting.begins_at(now)
     assert time is not None
-    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
+    cluster = Topics(source.bootstrap_servers, options=source.client_options)
     found = {name: cluster.offsets_at(name, time) for name in sorted({name for name, _ in there})}
     return {key: found[key[0]].get(key[1], part.end_offset) for key, part in there.items()}
 

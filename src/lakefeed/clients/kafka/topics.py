@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -22,11 +23,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from lakefeed.clients.kafka.librdkafka import (
     SILENCE,
     TRANSIENT,
+    UNREACHABLE,
     error_code,
     error_of,
     error_text,
     librdkafka_settings,
     missing_topic,
+    refusal_of,
 )
 from lakefeed.clients.retry import retry_until
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
@@ -101,13 +104,15 @@ class Topics:
 
     def __init__(self, bootstrap_servers: str, *, options: Mapping[str, Any] | None = None) -> None:
         self.bootstrap_servers = bootstrap_servers
+        # Why no broker can be used: the answer to a request says only that none did.
+        self._said: deque[KafkaError] = deque(maxlen=20)
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
             "socket.connection.setup.timeout.ms": 5000,
             **librdkafka_settings(options or {}),
         }
         try:
-            self._admin = AdminClient(settings, logger=SILENCE, error_cb=lambda error: None)
+            self._admin = AdminClient(settings, logger=SILENCE, error_cb=self._said.append)
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the Kafka client refuses its settings: {error_text(error)}", where=bootstrap_servers
@@ -200,12 +205,14 @@ class Topics:
 
     def setting(self, name: str, key: str) -> str | None:
         """Return a topic's setting, such as ``max.message.bytes``; None if the broker has no such."""
+        return self.settings(name).get(key)
+
+    def settings(self, name: str) -> dict[str, str]:
+        """Return a topic's settings, its own and those of the broker that it has by default."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         with self._errors(name):
-            settings = self._answer(
-                self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[resource]
-            )
-        return str(settings[key].value) if key in settings else None
+            answer = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[resource]
+            return {key: str(entry.value) for key, entry in self._answer(answer).items()}
 
     def end_offsets(self, name: str) -> dict[int, int]:
         """Return the end offset of each partition: one request to each broker, cheap enough to poll."""
@@ -282,6 +289,10 @@ class Topics:
     def _error(self, error: KafkaException, name: str | None) -> LakefeedError:
         if error_code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART and name:
             return self._missing(name)
+        if error_code(error) in UNREACHABLE:
+            self._admin.poll(0)
+            if (refused := refusal_of(self._said, servers=self.bootstrap_servers)) is not None:
+                return refused
         return error_of(error, servers=self.bootstrap_servers, topic=name)
 
     def _missing(self, name: str) -> ResourceMissing:

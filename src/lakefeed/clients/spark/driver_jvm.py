@@ -76,7 +76,7 @@ def start(
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    with tempfile.TemporaryDirectory(prefix="lakefeed-") as folder, _opened(log_file) as log:
+    with tempfile.TemporaryDirectory(prefix="lakefeed-") as folder, private_log(log_file) as log:
         answer = Path(folder) / "gateway"
         began = log.tell() if log is not None else 0
         jvm = subprocess.Popen(
@@ -114,7 +114,7 @@ def start(
 
 
 @contextmanager
-def _opened(log_file: Path | None) -> Iterator[IO[bytes] | None]:
+def private_log(log_file: Path | None) -> Iterator[IO[bytes] | None]:
     """Open the log for its owner alone: values of records may be in it."""
     if log_file is None:
         yield None

@@ -3,6 +3,7 @@
 Nothing is resolved at run time. ``jars.lock`` names every file exactly; ``tools/lock_jars.py`` writes it.
 
 Environment:
+    LAKEFEED_JARS: a folder of jars, such as a container image has; what it lacks comes from the cache.
     LAKEFEED_CACHE: where the jars are kept; default ``$XDG_CACHE_HOME/lakefeed`` or ``~/.cache/lakefeed``.
     LAKEFEED_MAVEN_REPOSITORY: a mirror or private repository, ``https://``, ``http://`` or ``file://``.
     LAKEFEED_MAVEN_USER, LAKEFEED_MAVEN_PASSWORD: HTTP basic credentials for it.
@@ -59,8 +60,11 @@ class Artifact:
 
     @property
     def path(self) -> Path:
-        """Return its place in the cache, whether it has been fetched or not."""
-        return cache_directory() / "jars" / artifact_path(self.coordinate)
+        """Return its place in ``LAKEFEED_JARS``, else in the cache, whether it has been fetched or not."""
+        place = artifact_path(self.coordinate)
+        if (folder := os.environ.get("LAKEFEED_JARS")) and (installed := Path(folder, place)).is_file():
+            return installed
+        return cache_directory() / "jars" / place
 
     def state(self) -> State:
         """Compare the cached file with the lock; reads all of it."""

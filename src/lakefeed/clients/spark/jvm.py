@@ -99,7 +99,7 @@ def cause_of(refused: Any) -> str:
     """Return the first line of the deepest cause's message of a ``Py4JJavaError`` or a ``PySparkException``."""
     cause = getattr(refused, "java_exception", None) or getattr(refused, "_origin", None)
     if cause is None:
-        return str(refused).splitlines()[0]
+        return str(refused).strip().splitlines()[0]
     while cause.getCause() is not None:
         cause = cause.getCause()
-    return str(cause.getMessage() or cause.toString()).splitlines()[0]
+    return str(cause.getMessage() or cause.toString()).strip().splitlines()[0]

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 
 from lakefeed.clients.environment import default_connections
-from lakefeed.clients.spark import driver_jvm
+from lakefeed.clients.spark import cluster, driver_jvm
 from lakefeed.clients.spark.errors import translating
+from lakefeed.clients.spark.python_files import executor_settings
 from lakefeed.clients.spark.signals import python_keeps_its_handler
-from lakefeed.config import secrets
+from lakefeed.config import secrets, tls, trust
 from lakefeed.config.connections import is_loopback
 from lakefeed.errors import ConfigError, MissingExtra
 from lakefeed.messages.redaction import HIDDEN
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
     from pyspark.sql import SparkSession
 
-    from lakefeed.config.connections import Connections
+    from lakefeed.config.connections import Catalog, Connections
 
 # Settings that hold several: what a user adds stands behind what lakefeed needs.
 _LISTS = {
@@ -35,6 +37,8 @@ _LISTS = {
     "spark.driver.extraClassPath": os.pathsep,
     "spark.sql.extensions": ",",
     "spark.plugins": ",",
+    "spark.archives": ",",
+    "spark.executorEnv.PYTHONPATH": os.pathsep,
     "spark.redaction.regex": "|",
     "spark.sql.redaction.options.regex": "|",
     "spark.redaction.string.regex": "|",
@@ -42,6 +46,12 @@ _LISTS = {
 # S3A and S3FileIO with fewer requests: docs/s3-requests.md.
 S3A = "io.lakefeed.s3.DataFileSystem"
 S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
+# Keys that are set, then what other clients look for; S3A's own chain knows neither a profile nor a web identity.
+CREDENTIALS = (
+    "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
+    "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+)
 # Iceberg's SparkCatalog, whose commits are compare-and-sets on a feed's progress: docs/exactly-once.md.
 FEED_CATALOG = "io.lakefeed.commit.FeedCatalog"
 
@@ -59,11 +69,19 @@ def settings(
     """
     connections = connections or default_connections()
     master = master or "local[*]"
+    return {
+        **_class_path(connections, local=cluster.is_local(master)),
+        **cluster.secured(master),
+        **_session_settings(name, connections, master, secret_keys),
+    }
+
+
+def _session_settings(name: str, connections: Connections, master: str, secret_keys: Iterable[str]) -> dict[str, str]:
+    """Return what a session sets whatever started its JVM."""
     pattern = secrets.pattern({*secrets.keys_of(connections), *secret_keys})
     return {
         "spark.master": master,
         "spark.app.name": name,
-        **_class_path(connections, local=_is_local(master)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": pattern,
@@ -78,8 +96,10 @@ def settings(
         # only what has changed: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # The executors' counts of S3 requests for the driver; a feed's numbers for Spark's metric system.
-        "spark.plugins": "io.lakefeed.s3.MeterPlugin,io.lakefeed.metrics.FeedMetrics",
+        # What the driver trusts, for the executors; their counts of S3 requests for the driver; a feed's numbers for
+        # Spark's metric system; the executors' encoder of Parquet files.
+        "spark.plugins": "io.lakefeed.tls.TrustPlugin,io.lakefeed.s3.MeterPlugin,io.lakefeed.metrics.FeedMetrics,"
+        "io.lakefeed.parquet.ColumnarPlugin",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         **_s3a(connections),
         **_catalogs(connections),
@@ -103,6 +123,8 @@ def session(
     log_file: Path | None = None,
     secret_keys: Iterable[str] = (),
     ui_host: str | None = None,
+    folder: Path | None = None,
+    modules: Sequence[str] = (),
 ) -> SparkSession:
     """Start a SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
@@ -120,12 +142,17 @@ def session(
         secret_keys: settings and options that Spark's UI and event log are not to show, whatever their names.
         ui_host: the address that Spark's UI listens on, if ``conf`` turns it on. Default: on a local master this
             machine alone.
+        folder: where the ``modules`` are.
+        modules: Python modules of functions that run on executors. On a cluster they, all files of the folder and all
+            packages that they import travel to the executors, whose Python is compared with the driver's.
 
     Raises:
         MissingExtra: PySpark is not installed.
         JavaError: no Java, or one that Spark does not run on.
         DownloadError: a jar could not be fetched.
-        ConfigError: a session without lakefeed's jars is already running.
+        ConfigError: a session without lakefeed's jars is already running, a standalone cluster without a secret, or
+            executors without the driver's version of Python.
+        WorldError: the cluster starts no executor.
 
     Example:
         >>> import lakefeed as lf
@@ -140,18 +167,27 @@ def session(
     connections = connections or default_connections()
     running = _running()
     if running is None:
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        requested = settings(name, connections=connections, master=master, secret_keys=secret_keys)
-        if submitted:
-            # spark-submit has chosen master and class path; what it was given wins.
-            requested = {key: value for key, value in requested.items() if not _fixed_at_launch(key)}
+        if cluster.is_submitted():
+            # spark-submit has chosen master, class path, memory and the secret of the cluster: what it was given wins.
+            given = cluster.submitted_settings()
+            master = given.get("spark.master", master or "local[*]")
+            requested = _session_settings(name, connections, master, secret_keys)
+            given = {key: value for key, value in given.items() if _fixed_at_launch(key)}
         else:
             driver_jvm.require_java()
-            if _is_local(requested["spark.master"]):
+            requested = settings(name, connections=connections, master=master, secret_keys=secret_keys)
+            given = {}
+        travels = not cluster.is_local({**requested, **(conf or {})}["spark.master"]) and bool(modules)
+        if travels:
+            requested |= executor_settings(folder, modules)
+        whole = {**with_own(requested, conf or {}), **given}
+        if not cluster.is_submitted():
+            whole = cluster.require_secret(whole)
+            if cluster.is_local(whole["spark.master"]):
                 # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            cluster.use_python(whole)
         builder = SparkSession.Builder()
-        whole = with_own(requested, conf or {})
         # Spark's event log has each job's settings, and hides only those that the application's settings have too.
         hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
         for key, value in {**hidden, **whole}.items():
@@ -159,14 +195,24 @@ def session(
         # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
         driver_jvm.start(secrets.shown(whole), log_file=log_file, environment=_ui_environment(whole, ui_host))
         with python_keeps_its_handler(), translating():
+            _install_trust()
             running = builder.getOrCreate()
+        if not cluster.is_local(whole["spark.master"]):
+            try:
+                cluster.require_executors(running)
+                if travels:
+                    cluster.require_same_python(running)
+            except BaseException:
+                running.stop()
+                raise
     else:
-        for key, value in settings(name, connections=connections, secret_keys=secret_keys).items():
+        for key, value in _session_settings(name, connections, "", secret_keys).items():
             if key.startswith("spark.sql.catalog.") or key == "spark.sql.redaction.options.regex":
                 running.conf.set(key, value)
         for key, value in _s3a(connections).items():
             _hadoop_configuration(running).set(key.removeprefix("spark.hadoop."), value)
     _require_jars(running)
+    _install_trust()
     _set_secrets(running, connections)
     return running
 
@@ -178,7 +224,7 @@ def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]
     """
     if conf["spark.ui.enabled"].lower() != "true" or "SPARK_LOCAL_IP" in os.environ:
         return {}
-    if not _is_local(conf["spark.master"]):
+    if not cluster.is_local(conf["spark.master"]):
         if host is not None and is_loopback(host):
             what = f"on {conf['spark.master']} Spark's UI cannot be kept to this machine: its address is the driver's"
             hint = "set spark_ui.host to the driver's address, with a filter that has a login in spark.ui.filters"
@@ -236,7 +282,8 @@ def log_path(name: str) -> Path:
     return cache_directory() / "logs" / f"{name}.log"
 
 
-def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
+def class_path(connections: Connections) -> list[Path]:
+    """Return the jars that driver and executors need for these connections."""
     from lakefeed.clients.spark import jars, jvm
 
     groups = ["spark"]
@@ -244,7 +291,11 @@ def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
         groups.append("glue")
     if connections.kinesis is not None:
         groups.append("kinesis")
-    paths = [jvm.jar(), *jars.fetch(groups)]
+    return [jvm.jar(), *jars.fetch(groups)]
+
+
+def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
+    paths = class_path(connections)
     if local:
         # One JVM: no need to copy 80 MB of jars to an "executor".
         return {
@@ -254,10 +305,6 @@ def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
         }
     return {"spark.jars": ",".join(path.as_uri() for path in paths)}
-
-
-def _is_local(master: str) -> bool:
-    return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def _fixed_at_launch(key: str) -> bool:
@@ -277,6 +324,7 @@ def _s3a(connections: Connections) -> dict[str, str]:
         # One PUT a file up to this size instead of the four requests of a multipart upload.
         "fs.s3a.multipart.size": "128M",
         "fs.s3a.multipart.threshold": "128M",
+        "fs.s3a.aws.credentials.provider": ",".join(CREDENTIALS),
     }
     if s3.endpoint:
         options["fs.s3a.endpoint"] = s3.endpoint
@@ -304,10 +352,28 @@ def _catalogs(connections: Connections) -> dict[str, str]:
     }
     found: dict[str, str] = {}
     for name, catalog in connections.catalogs.items():
-        prefix, properties = f"spark.sql.catalog.{name}", {**shared, **catalog.settings()}
+        prefix, properties = f"spark.sql.catalog.{name}", {**shared, **_database_tls(catalog), **catalog.settings()}
         found[prefix] = FEED_CATALOG
         found |= {f"{prefix}.{key}": value for key, value in properties.items() if value is not None}
     return found
+
+
+def _database_tls(catalog: Catalog) -> dict[str, str]:
+    if not catalog.uri.startswith("jdbc:postgresql:"):
+        return {}
+    given = dict(parse_qsl(urlsplit(catalog.uri.removeprefix("jdbc:")).query, keep_blank_values=True))
+    return {f"jdbc.{name}": value for name, value in tls.pgjdbc_properties(given).items()}
+
+
+def _install_trust() -> None:
+    """Let the JVM trust what this process does, before the first of its clients is opened: even the event log's."""
+    from pyspark import SparkContext
+
+    if (found := trust.current()) == trust.Certificates():
+        return
+    SparkContext._ensure_initialized()
+    java: Any = SparkContext._jvm
+    java.io.lakefeed.tls.Trust.install(found.authorities, found.certificate, found.key.get_secret_value())
 
 
 def _set_secrets(spark: SparkSession, connections: Connections) -> None:

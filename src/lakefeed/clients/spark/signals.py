@@ -30,6 +30,11 @@ def exit_status() -> int:
     return 128 + (_received[0] if _received else signal.SIGINT)
 
 
+def signal_received() -> bool:
+    """Check that a signal has asked this process to end, and not another request."""
+    return bool(_received)
+
+
 def begin_work() -> None:
     """Say that there is something to finish now: until then a signal ends the command with nothing done."""
     _work_has_begun.set()

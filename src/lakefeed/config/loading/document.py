@@ -29,6 +29,19 @@ _MAX_NODES = 20_000
 _REFERENCE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|(?P<malformed>\$\{[^}]*\}?)")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Remote:
+    """The differences between this machine and the one that the pipeline will run on.
+
+    Attributes:
+        variables: environment variables that are set there, to values that are not known here.
+        folders: folders there, whose files cannot be looked at here.
+    """
+
+    variables: frozenset[str] = frozenset()
+    folders: tuple[str, ...] = ()
+
+
 @dataclass
 class Interpolation:
     """A value with its references replaced.
@@ -135,22 +148,32 @@ def _at(location: Location, problem: Problem) -> Problem:
     return replace(problem, file=location.file, line=location.line, column=location.column)
 
 
-def convert(node: Node, *, root: type, folder: Path, environment: Mapping[str, str] | None, name: str) -> Document:
+def convert(
+    node: Node,
+    *,
+    root: type,
+    folder: Path,
+    environment: Mapping[str, str] | None,
+    name: str,
+    remote: Remote | None = None,
+) -> Document:
     """Return the values of a node tree as ``root`` expects them, with ``${NAME}`` replaced.
 
-    Without an environment no variable has a value: each reference is a warning, and no mistake.
+    Without an environment no variable has a value: each reference is a warning, and no mistake. A value that only the
+    ``remote`` machine knows is broken, without a message.
     """
     document = Document()
     document.keys[()] = document.contents[()] = Location(file=name, line=1, column=1)
-    document.values = _Conversion(document, folder, environment).value(node, (), root)
+    document.values = _Conversion(document, folder, environment, remote or Remote()).value(node, (), root)
     return document
 
 
 class _Conversion:
-    def __init__(self, document: Document, folder: Path, environment: Mapping[str, str] | None) -> None:
+    def __init__(self, document: Document, folder: Path, environment: Mapping[str, str] | None, remote: Remote) -> None:
         self.document = document
         self.folder = folder
         self.environment = environment
+        self.remote = remote
         self.nodes = 0
         self.open: list[Node] = []
         self.constructor = yaml.constructor.SafeConstructor()
@@ -228,7 +251,10 @@ class _Conversion:
             variable = AWS_KEYS.get(key) or re.sub(r"\W+", "_", key if "." in key else dotted(place[-2:])).upper()
             medium = "on the command line" if location.file.startswith(OVERRIDE) else "in the file"
             what = f"'{key}' holds a secret and is written out {medium}"
-            self.add(what, place, location, f"take it from the environment: {key}: ${{{variable}}}", not is_secret_key)
+            hint = f"take it from the environment: {key}: ${{{variable}}}"
+            if place[:-1] == ("deploy", "kubernetes", "env"):
+                hint = f"take it from a Secret: deploy.kubernetes.secret_env.{key}: {{secret: NAME, key: KEY}}"
+            self.add(what, place, location, hint, not is_secret_key)
         if free is not None and not is_secret and (login := credentials_in(outcome.text)) is not None:
             what = f"'{key}' has credentials in a URL: {login}"
             hint = "take them out; or give the whole value as ${NAME}, which is kept secret"
@@ -247,7 +273,9 @@ class _Conversion:
 
     def report_references(self, outcome: Interpolation, place: Place, location: Location, *, is_secret: bool) -> None:
         for name in outcome.undefined:
-            if self.environment is None:
+            if name in self.remote.variables:
+                self.document.broken.add(place)
+            elif self.environment is None:
                 what = f"the environment variable {name} was not looked at"
                 self.broken(what, place, location, "without --static it is", warning=True)
             else:
@@ -265,7 +293,7 @@ class _Conversion:
         if not text:
             return None
         path = self.folder / Path(text).expanduser()
-        if not path.is_file():
+        if not path.is_file() and not any(path.is_relative_to(folder) for folder in self.remote.folders):
             kind = "is no file" if path.exists() else "does not exist"
             hint = "a relative path starts at the pipeline file's folder"
             self.broken(f"'{place[-1]}': {path} {kind}", place, location, hint)

@@ -8,9 +8,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakefeed.config import trust
 from lakefeed.config.checks import function_problems, missing_columns, plain_text_logins
 from lakefeed.config.decoding import Encoded
-from lakefeed.config.loading.document import Document, convert
+from lakefeed.config.loading.document import Document, Remote, convert
 from lakefeed.config.loading.mistakes import Mistakes, find_mistakes
 from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override, compose
 from lakefeed.config.models import PipelineConfig
@@ -50,19 +51,29 @@ def load(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
     return reading.config
 
 
-def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = os.environ) -> Reading:
+def read(
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str] | None = os.environ,
+    remote: Remote | None = None,
+) -> Reading:
     """Read a pipeline with its problems and the place of each setting.
 
     Args:
         path: the pipeline file; relative paths in it start at its folder.
         overrides: ``path=value`` pairs as given to ``--set``, applied in order.
         environment: where ``${NAME}`` comes from. None reads the file alone: no variable, nothing that is installed.
+        remote: the machine that the pipeline will run on, if it is another one; then ``environment`` is that machine's,
+            as far as it is known.
     """
     with nullcontext() if environment is not None else without_imports():
-        return _read(path, overrides, environment)
+        return _read(path, overrides, environment, remote)
 
 
-def _read(path: Path, overrides: Sequence[str], environment: Mapping[str, str] | None) -> Reading:
+def _read(
+    path: Path, overrides: Sequence[str], environment: Mapping[str, str] | None, remote: Remote | None
+) -> Reading:
     name, folder = str(path), path.absolute().parent
     found: list[Problem] = []
     try:
@@ -74,13 +85,15 @@ def _read(path: Path, overrides: Sequence[str], environment: Mapping[str, str] |
                 node = apply_override(node, override, root=PipelineConfig)
             except Unreadable as unreadable:
                 found.append(unreadable.problem)
-        document = convert(node, root=PipelineConfig, folder=folder, environment=environment, name=name)
+        document = convert(node, root=PipelineConfig, folder=folder, environment=environment, name=name, remote=remote)
     except Unreadable as unreadable:
         return Reading(config=None, mistakes=None, problems=[*found, unreadable.problem], document=Document())
     found += document.problems
     mistakes = find_mistakes(document)
     found += mistakes.problems
     if (config := mistakes.config) is not None:
+        if environment is not None and remote is None:
+            trust.declare(config.tls)
         later = [*_catalog_problems(config, environment), *_subject_problems(config, document)]
         if not errors_of([*found, *later]):
             later += plain_text_logins(config, config.connections(environment or {}))

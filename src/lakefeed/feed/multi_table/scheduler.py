@@ -98,7 +98,7 @@ class MultiTableScheduler:
         self._limit: int | None = None
         self._sessions = [copy_of(spark) for _ in range(config.table_rules.at_once)]
         self._threads: list[ThreadPoolExecutor] = []
-        self._topics = Topics(self._source.bootstrap_servers, options=dict(self._source.options))
+        self._topics = Topics(self._source.bootstrap_servers, options=self._source.client_options)
         self._isolation = isolation_level(self._source)
         self._once = options.once or config.trigger == AVAILABLE_NOW
         self._seconds = 0.0 if self._once else float(seconds_of(config.trigger))

@@ -10,8 +10,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lakefeed.clients.http import Response, exchange
+from lakefeed.config import trust
 from lakefeed.config.notify import Mail, NotifyTarget, Webhook
 from lakefeed.config.values import seconds_of
+from lakefeed.errors import ConfigError
 from lakefeed.messages.redaction import HIDDEN, SHORTEST_OF_FREE
 from lakefeed.monitor.notify.formats import ALERTS_PATH, body_of, mail_of
 from lakefeed.monitor.notify.mail import send_mail
@@ -80,7 +82,7 @@ def _post(webhook: Webhook, message: Message, *, seconds: float) -> str:
         answer = exchange(
             "POST", url, seconds=seconds, headers=headers, body=body, most_bytes=MOST_BYTES, context=context
         )
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, ConfigError) as error:
         raise NotDelivered(_reason(error), is_transient=_is_transient(error)) from None
     if 200 <= answer.status < 300:
         return f"HTTP status {answer.status}{_said(answer, url)}"
@@ -104,14 +106,14 @@ def _send_mail(settings: Mail, message: Message, *, seconds: float) -> str:
     context = None if settings.security == "none" else _context(settings.ca_file)
     try:
         refused = send_mail(mail_of(message, settings), settings, context=context, seconds=seconds)
-    except (OSError, smtplib.SMTPException, ValueError) as error:
+    except (OSError, smtplib.SMTPException, ValueError, ConfigError) as error:
         raise NotDelivered(_reason(error), is_transient=_is_transient(error)) from None
     accepted = len(settings.to) - refused
     return f"accepted for {accepted} of {len(settings.to)} recipients"
 
 
 def _context(ca_file: Path | None) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+    return trust.client_context() if ca_file is None else ssl.create_default_context(cafile=str(ca_file))
 
 
 def _is_transient(error: Exception) -> bool:
@@ -121,7 +123,7 @@ def _is_transient(error: Exception) -> bool:
         return all(400 <= code < 500 for code, _ in error.recipients.values())
     if isinstance(error, smtplib.SMTPResponseException):
         return not 500 <= error.smtp_code < 600
-    return not isinstance(error, ValueError)
+    return not isinstance(error, ValueError | ConfigError)
 
 
 def _reason(error: Exception) -> str:

@@ -243,7 +243,7 @@ def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
         return _Table(feed, refusal=refusal)
     if status.refusal is None and (gone := [name for name, found in status.topics.items() if found is None]):
         source = feed.config.kafka
-        there = Topics(source.bootstrap_servers, options=source.options).list()
+        there = Topics(source.bootstrap_servers, options=source.client_options).list()
         return _Table(feed, status, missing_topic(gone[0], there, where=source.bootstrap_servers))
     return _Table(feed, status, status.refusal)
 
@@ -271,7 +271,7 @@ def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
     source = starting[0].feed.config.kafka
     committed = isolation_level(source) == "read_committed"
     names = sorted({name for table in starting if table.status is not None for name in table.status.topics})
-    return Topics(source.bootstrap_servers, options=source.options).describe_all(names, committed=committed)
+    return Topics(source.bootstrap_servers, options=source.client_options).describe_all(names, committed=committed)
 
 
 def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, TopicDescription], *, many: bool) -> None:
@@ -372,7 +372,7 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
         writer = feed.batch_writer(spark, sink, letters)
         writer.begin(feed.source.read_stream(spark), fenced=False)
         table.changes += sink.changes
-        table.notes = writer.rows.notes()
+        table.notes = (*writer.rows.notes(), *feed.path_notes(writer.rows))
         if letters is not None and feed.sink_definition.state().keeps_ledger:
             position = status.position
             letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
@@ -386,12 +386,14 @@ class _PlannedSink(LedgerlessSink):
     def __init__(self, planner: SchemaPlanner) -> None:
         self._planner = planner
         self.changes: tuple[TableChange, ...] = ()
+        self.columns: StructType | None = None
 
     def stored_schema(self) -> StoredSchema | None:
         return self._planner.stored_schema()
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         self.changes = self._planner.changes(rows, stored, entries)
+        self.columns = rows
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> None:
         """Write nothing: a plan has no batches."""

@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 from lakefeed.clients import postgresql
 from lakefeed.clients.http import TIMEOUT_SECONDS
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
-from lakefeed.clients.s3 import configured_keys, require_bucket
+from lakefeed.clients.s3 import Keys, configured_keys, require_bucket
+from lakefeed.config import trust
 from lakefeed.config.checks import decoded_columns, missing_columns
 from lakefeed.config.connections import Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
@@ -32,7 +33,7 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
-from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
 from lakefeed.sinks.iceberg.layout import require_dead_letters, require_rows
@@ -53,6 +54,11 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     """
     if connections is None:
         connections = config.connections(os.environ)
+    try:
+        trust.current()
+    except ConfigError as error:
+        # Each connection would fail with the same words.
+        return [Problem.of(error, key="tls")]
     checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
     checks.append(partial(_missing_columns, config))
@@ -88,7 +94,7 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
 
     where, key = source.bootstrap_servers, "source.kafka.bootstrap_servers"
     try:
-        topics = Topics(where, options=source.options)
+        topics = Topics(where, options=source.client_options)
     except ConfigError as error:
         # A Java key store, say: Spark's client can use it, the one that asks here cannot.
         what = f"the topics cannot be looked up before the run: {error.what}"
@@ -160,13 +166,19 @@ def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
         parts = urlsplit(place)
         if parts.scheme in ("s3", "s3a"):
             buckets.setdefault(parts.netloc, key)
-    keys = configured_keys(connections.s3)
+    if not buckets:
+        return []
+    keys: Keys | None = None
+    found: list[Check] = []
+    try:
+        keys = configured_keys(connections.s3)
+    except MissingExtra as error:
+        what = f"no S3 keys are given: Spark will use AWS's default chain, which this check cannot follow: {error.what}"
+        found.append(partial(list, [Problem(what=what, key="s3", hint=error.hint, severity="warning")]))
+    except LakefeedError as error:
+        return [partial(list, [Problem.of(error, key="s3")])]
     ask = partial(require_bucket, s3=connections.s3, keys=keys)
-    checks = [checked(key, partial(ask, bucket)) for bucket, key in buckets.items()]
-    if keys is None and buckets:
-        what = "no S3 keys are given: Spark will use the AWS default chain, which this check cannot follow"
-        checks.append(lambda: [Problem(what=what, key="s3", severity="warning")])
-    return checks
+    return [*found, *(checked(key, partial(ask, bucket)) for bucket, key in buckets.items())]
 
 
 def _missing_columns(config: PipelineConfig) -> list[Problem]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lakefeed.config.connections import Registry
+from lakefeed.config.kafka_login import KafkaLogin, client_options
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.sql import columns_of_ddl
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
@@ -49,22 +52,26 @@ class Discovery:
 
 
 def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) -> Discovery:
-    """Ask the registry for the topic's value schema, or else look at one record."""
+    """Ask the registry for the topic's value schema, or else look at one record.
+
+    Logs in as the environment says.
+    """
     from lakefeed.clients.kafka.librdkafka import missing_topic
     from lakefeed.clients.kafka.topics import Topics
 
-    existing = Topics(bootstrap_servers).list()
+    login = KafkaLogin.from_environment(os.environ)
+    existing = Topics(bootstrap_servers, options=client_options(login, {})).list()
     if topic not in existing:
         raise missing_topic(topic, existing, where=bootstrap_servers)
     if registry_url is not None:
         with suppress(ResourceMissing):
-            found = SchemaRegistry(registry_url).latest(f"{topic}-value")
+            found = SchemaRegistry.of(Registry.from_environment(registry_url, os.environ)).latest(f"{topic}-value")
             how = f"the registered schema of subject {found.subject}, version {found.version}"
             if known := _registered(found, how, registry=registry_url):
                 return known
             how = f"subject {found.subject} has a {found.kind} schema, which lakefeed does not decode"
             return Discovery(kind="raw", how=how, certain=False)
-    return _from_record(sample(topic, bootstrap_servers=bootstrap_servers), registry_url, topic)
+    return _from_record(sample(topic, bootstrap_servers=bootstrap_servers, login=login), registry_url, topic)
 
 
 def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: str | None = None) -> Discovery | None:
@@ -97,7 +104,7 @@ def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> D
 
 def _framed(schema_id: int, registry_url: str) -> Discovery | None:
     """Return the block for a value with Confluent's header whose schema the registry knows."""
-    registry = SchemaRegistry(registry_url)
+    registry = SchemaRegistry.of(Registry.from_environment(registry_url, os.environ))
     try:
         registry.by_id(schema_id)
         for subject in registry.subjects()[:_MAX_SUBJECTS]:
@@ -112,7 +119,7 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
     return None
 
 
-def sample(topic: str, *, bootstrap_servers: str) -> bytes | None:
+def sample(topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = None) -> bytes | None:
     """Read the value of one of the topic's first records; None after five seconds.
 
     Nothing is committed, and no consumer group is joined.
@@ -122,7 +129,7 @@ def sample(topic: str, *, bootstrap_servers: str) -> bytes | None:
     from lakefeed.clients.kafka.librdkafka import open_consumer
 
     # As librdkafka accepts them: template.check refuses other texts, with the option's name.
-    source = KafkaSource.model_construct(bootstrap_servers=bootstrap_servers, topics=[topic])
+    source = KafkaSource.model_construct(bootstrap_servers=bootstrap_servers, topics=[topic], login=login)
     with open_consumer(source, "lakefeed-init", {"enable.partition.eof": False}) as consumer:
         partitions = consumer.list_topics(topic, timeout=SAMPLE_SECONDS).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])

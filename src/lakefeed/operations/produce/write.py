@@ -6,6 +6,7 @@ fails and runs again sends its rows again.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.errors import translate
+from lakefeed.config.kafka_login import KafkaLogin, client_options
 from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_problems
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import BatchProgress
@@ -121,19 +123,20 @@ def produce_stream(
 
 
 def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the options of Spark's Kafka sink; a ConfigError for a setting that a producer does not have."""
+    """Return the options of Spark's Kafka sink, with the environment's login; a ConfigError for an unknown setting."""
     if complaints := producer_problems(options or {}):
         first = complaints[0]
         raise ConfigError(first.what, where=f"Kafka setting {first.key}", hint=first.hint)
     servers = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
-    return {**PRODUCER_DEFAULTS, **(options or {}), **servers}
+    return {**PRODUCER_DEFAULTS, **client_options(KafkaLogin.from_environment(os.environ), options or {}), **servers}
 
 
 class _Count:
     """Counts the records that a topic gets from now on, by the ends of its partitions."""
 
     def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> None:
-        self._topics, self._topic = Topics(bootstrap_servers, options=options), topic
+        login = client_options(KafkaLogin.from_environment(os.environ), options or {})
+        self._topics, self._topic = Topics(bootstrap_servers, options=login), topic
         self._before, self._began = self._end(), time.monotonic()
 
     def so_far(self) -> Produced:

@@ -83,7 +83,7 @@ def _targets_at(
     time: datetime, config: PipelineConfig, status: FeedStatus, chosen: Mapping[Partition, int], *, accept_loss: bool
 ) -> dict[Partition, int]:
     """Find the first records from a time on; later records stay read, since a time moves forward only if asked to."""
-    cluster = Topics(config.kafka.bootstrap_servers, options=dict(config.kafka.options))
+    cluster = Topics(config.kafka.bootstrap_servers, options=config.kafka.client_options)
     times = {name: cluster.offsets_at(name, time) for name, found in status.topics.items() if found is not None}
     targets: dict[Partition, int] = {}
     for (name, number), partition in partitions_of(status.topics).items():

@@ -236,7 +236,7 @@ def _with_sources(
     names = sorted({topic for topic, _ in spans(evidence.landed)})
     evidence = replace(evidence, topics=dict.fromkeys(names))
     if source is not None:
-        there = Topics(source.bootstrap_servers, options=source.options).describe_all(names)
+        there = Topics(source.bootstrap_servers, options=source.client_options).describe_all(names)
         evidence = replace(evidence, topics={name: there.get(name) for name in names})
         evidence = replace(evidence, broker_record_counts=_record_counts(source, evidence))
     return evidence if rows is None else replace(evidence, row_coverage=_coverage(evidence, rows))

@@ -52,7 +52,7 @@ def _with_value(records: DataFrame, spec: DecodeSpec) -> DataFrame:
     if isinstance(spec, specs.Raw):
         value, nothing = sf.when(sf.col("value").isNotNull(), sf.struct("value")), sf.lit(None)
         return with_result(records, value, schema_id=nothing.cast("int"), error=nothing.cast("string"))
-    options = _options(records.sparkSession, spec)
+    options = decoder_options(records.sparkSession, spec)
     catalog = jvm.function_catalog(records.sparkSession, "io.lakefeed.decode.DecodeCatalog", options)
     try:
         return records.withColumn("decoded", sf.expr(f"{catalog}.decode(value)"))
@@ -108,8 +108,8 @@ def _has_one_value(spec: DecodeSpec) -> bool:
     return not isinstance(document, dict) or document.get("type") != "record"
 
 
-def _options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
-    """Return the decoder's options: ``DecodeOptions.java`` reads them."""
+def decoder_options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
+    """Return the decoder's options: ``DecodeOptions.java`` reads them. ``Raw`` needs no decoder and has none."""
     options: dict[str, str] = {}
     if isinstance(spec, specs.RegisteredFormat):
         options = _registry_options(spark, spec)
@@ -187,14 +187,15 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
                 document = json.loads(_avro_to_spark(spark, text))
             schema = StructType.fromJson(document)
         else:
-            schema = StructType.fromDDL(text)
+            java: Any = spark._jvm  # Not PySpark's own parser: it needs a session.
+            schema = StructType.fromJson(json.loads(java.org.apache.spark.sql.types.StructType.fromDDL(text).json()))
     except LakefeedError as unusable:
         raise ConfigError(
             f"The schema for {of} values cannot be used: {unusable.what}", where=text[:120], hint=unusable.hint
         ) from None
     except Exception as unreadable:
         raise ConfigError(
-            f"The schema for {of} values cannot be read: {str(unreadable).splitlines()[0]}",
+            f"The schema for {of} values cannot be read: {jvm.cause_of(unreadable)}",
             where=text[:120],
             hint="give Spark DDL (id BIGINT, name STRING), an Avro record schema or the JSON of a StructType",
         ) from None

@@ -9,8 +9,9 @@ import base64
 import difflib
 import http.client
 import json
+import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
 from lakefeed.clients.http import Response, exchange
+from lakefeed.clients.oauth import fetch_token
+from lakefeed.config.trust import explain
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable, WorldError
 from lakefeed.records.schema.parse import full_name, parse_any
 from lakefeed.records.spec import registry_address
@@ -88,10 +91,19 @@ class SchemaRegistry:
     Args:
         url: base address, without credentials; Apicurio's ends in ``/apis/ccompat/v7``. Not usable: a ConfigError.
         username: for HTTP basic authentication, with the password.
+        token: returns a bearer token; called again when the registry refuses it.
     """
 
-    def __init__(self, url: str, *, username: str | None = None, password: SecretStr | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        username: str | None = None,
+        password: SecretStr | None = None,
+        token: Callable[[], str] | None = None,
+    ) -> None:
         self.url = registry_address(url)
+        self._token = token
         if (username is None) != (password is None):
             raise ConfigError("A registry's user name and password belong together", where=self.url)
         self._headers = {"accept": _ACCEPTED, "content-type": "application/vnd.schemaregistry.v1+json"}
@@ -102,7 +114,7 @@ class SchemaRegistry:
     @classmethod
     def of(cls, settings: Registry) -> Self:
         """Make the client of a pipeline's registry."""
-        return cls(settings.url, username=settings.username, password=settings.password)
+        return cls(settings.url, username=settings.username, password=settings.password, token=_token_of(settings))
 
     def latest(self, subject: str, *, block: str | None = None) -> RegisteredSchema:
         """Return the newest version of a subject; refuse one of another kind than the block decodes."""
@@ -195,6 +207,8 @@ class SchemaRegistry:
 
     def _ask(self, kind: type[T], method: str, *path: str, document: Mapping[str, Any] | None = None) -> T:
         """Return the JSON of the answer; ask a second time after a bad moment of the registry."""
+        if "authorization" not in self._headers:
+            self._log_in()
         url = "/".join([self.url, *(quote(part, safe="") for part in path)])
         body = None if document is None else json.dumps(document).encode()
         send = partial(exchange, method, url, seconds=TIMEOUT_SECONDS, headers=self._headers, body=body)
@@ -204,9 +218,17 @@ class SchemaRegistry:
         if answer is None or answer.status == 429 or answer.status >= 500:
             time.sleep(_PAUSE_SECONDS)
             answer = send(most_bytes=_MOST_BYTES)
+        if answer.status == 401 and self._log_in():  # The token has expired.
+            answer = send(most_bytes=_MOST_BYTES)
         if answer.status != 200:
             raise _Refused(answer)
         return _checked(kind, json.loads(answer.body))
+
+    def _log_in(self) -> bool:
+        """Get a token, where the login is one; return whether it is."""
+        if self._token is not None:
+            self._headers["authorization"] = f"Bearer {self._token()}"
+        return self._token is not None
 
     @contextmanager
     def _failures(self, what: str) -> Iterator[None]:
@@ -217,6 +239,8 @@ class SchemaRegistry:
         except (ValueError, KeyError, TypeError, RecursionError):
             # A success whose body is no JSON, or other JSON: a web server, but not a registry.
             raise _not_a_registry(self.url, 200) from None
+        except ssl.SSLError as error:
+            raise explain(error, server="the schema registry", where=self.url) from None
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Unreachable(
@@ -231,7 +255,7 @@ class SchemaRegistry:
             return AccessDenied(
                 f"The schema registry refuses the credentials (HTTP status {status})",
                 where=self.url,
-                hint="check the user name and the password, and what that user may do",
+                hint="check the user name and the password, or the token, and what that login may do",
             )
         if status == 429 or status >= 500:
             return Unreachable(f"The schema registry answers with HTTP status {status}", where=where)
@@ -260,6 +284,22 @@ class SchemaRegistry:
         if near := difflib.get_close_matches(name, subjects, n=3, cutoff=0.5):
             return f"did you mean {', '.join(near)}?"
         return "it has no subjects yet; register a schema first" if not subjects else None
+
+
+def _token_of(settings: Registry) -> Callable[[], str] | None:
+    if settings.token is not None:
+        return settings.token.get_secret_value
+    if settings.token_url is None or settings.client_secret is None:
+        return None
+    return partial(
+        fetch_token,
+        settings.token_url,
+        client_id=settings.client_id,
+        client_secret=settings.client_secret,
+        scope=settings.scope,
+        in_body=False,
+        setting="the registry's client_id, client_secret and scope",
+    )
 
 
 def _not_a_registry(url: str, status: int) -> ConfigError:

@@ -69,9 +69,8 @@ def resolve_decoder(
 def put_credentials(spark: SparkSession, decode: Decode) -> None:
     """Give the registries' credentials to the JVM, under the names that the specs use."""
     for registry in (decode.registry, decode.key.registry if decode.key else None):
-        if registry and registry.username and registry.password:
-            name = _credentials_name(registry) or ""
-            jvm.put_credentials(spark, name, username=registry.username, password=registry.password)
+        if registry is not None and registry.credentials is not None and registry.credentials_name is not None:
+            jvm.put_secret(spark, registry.credentials_name, registry.credentials)
 
 
 def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
@@ -140,7 +139,7 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource) -> Deco
     if encoded.protobuf is not None:
         return _protobuf_file(encoded.protobuf)
     if encoded.json_ is not None:
-        schema = _json_schema(spark, encoded.json_, source)
+        schema = _json_schema(encoded.json_, source)
         return specs.Json(schema=schema, sampled=encoded.is_sampled, lenient=encoded.json_.lenient)
     if (csv := encoded.csv) is not None:
         schema = csv.schema_file.read_text("utf-8") if csv.schema_file else csv.schema_ddl or ""
@@ -155,7 +154,7 @@ def _registered(spark: SparkSession, encoded: Encoded, registry: Registry, lates
     reader = table_schema(spark, latest, registry=registry.url, message=message)
     options: dict[str, Any] = {"lenient": encoded.json_schema.lenient} if encoded.json_schema else {}
     return _SPECS[latest.kind](
-        registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry), **options
+        registry_url=registry.url, reader_schema=reader, credentials=registry.credentials_name, **options
     )
 
 
@@ -170,7 +169,7 @@ def _avro_file(avro: AvroDecode) -> DecodeSpec:
     if avro.registry is None:
         return specs.PlainAvro(writer_schema=text)
     return specs.ConfluentAvro(
-        registry_url=avro.registry.url, reader_schema=text, credentials=_credentials_name(avro.registry)
+        registry_url=avro.registry.url, reader_schema=text, credentials=avro.registry.credentials_name
     )
 
 
@@ -203,7 +202,7 @@ def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
         yield from _imported(imported, folder, seen)
 
 
-def _json_schema(spark: SparkSession, block: JsonDecode, source: NumberedSource) -> str:
+def _json_schema(block: JsonDecode, source: NumberedSource) -> str:
     if block.schema_ddl is not None:
         return block.schema_ddl
     if block.schema_file is not None:
@@ -211,7 +210,7 @@ def _json_schema(spark: SparkSession, block: JsonDecode, source: NumberedSource)
     from lakefeed.records.schema.inference import infer_schema, newest_values
 
     assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples of others.
-    guess = infer_schema(newest_values(source, records=block.sample_records, session=lambda: spark))
+    guess = infer_schema(newest_values(source, records=block.sample_records))
     if not guess.ddl:
         raise ConfigError(
             f"no columns can be guessed from {guess.records} record(s): they are no JSON objects with fields",
@@ -221,7 +220,3 @@ def _json_schema(spark: SparkSession, block: JsonDecode, source: NumberedSource)
     text = json.dumps(guess.avro)
     require_usable(text)
     return text
-
-
-def _credentials_name(registry: Registry) -> str | None:
-    return f"{registry.username}@{registry.url}" if registry.username else None

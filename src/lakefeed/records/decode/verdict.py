@@ -34,6 +34,9 @@ ROW, DEAD_LETTER, SKIPPED, STOP = range(4)
 """The verdicts, as ``OutcomeFunction.java`` knows them."""
 VERDICTS = {"fail": STOP, "dead_letter": DEAD_LETTER, "skip": SKIPPED, "drop": SKIPPED, "keep": ROW}
 
+TOMBSTONE = "the value is null (a tombstone)"
+"""Why a record without a value is no row."""
+
 _ANSI = "spark.sql.ansi.enabled"
 
 
@@ -182,7 +185,7 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
             f"on_null: {policy.on_null!r} is not known", hint="use 'fail', 'skip', 'keep' or 'dead_letter'"
         )
     error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
-    tombstone = sf.lit("the value is null (a tombstone)" if policy.on_null in ("fail", "dead_letter") else None)
+    tombstone = sf.lit(TOMBSTONE if policy.on_null in ("fail", "dead_letter") else None)
     reason = sf.when(error.isNotNull(), error).when(null_value, tombstone)
     # No rule is for a record without a value, nor for one that is of its key alone.
     verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error]).when(null_value, VERDICTS[policy.on_null])

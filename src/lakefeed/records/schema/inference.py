@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lakefeed.clients.kafka.records import read_ranges
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
@@ -16,10 +17,6 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.schema.avro import DEEPEST, MOST_COLUMNS, PRIMITIVES, child_path
 from lakefeed.records.schema.ddl import column_sql
 from lakefeed.records.schema.fit import columns_of
-from lakefeed.records.sources.kafka import read_batch
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LONG = range(-(2**63), 2**63)
 _DECIMAL = range(-(10**38) + 1, 10**38)
@@ -218,10 +215,10 @@ class _Guess:
         return name if self._records[name] == 1 else f"{name}__{self._records[name]}"
 
 
-def newest_values(source: KafkaSource, *, records: int, session: Callable[[], SparkSession]) -> list[bytes]:
+def newest_values(source: KafkaSource, *, records: int) -> list[bytes]:
     """Read the values of the newest records, about as many of each partition; null values are left out.
 
-    The session is made when there are records; without any, or a topic, it is a ResourceMissing.
+    Without any records, or a topic, it is a ResourceMissing.
     """
     ranges = list(newest_ranges(source, records))
     if not any(span.records for span in ranges):
@@ -231,13 +228,12 @@ def newest_values(source: KafkaSource, *, records: int, session: Callable[[], Sp
             where=source.bootstrap_servers,
             hint="try again when there are some, or give schema_ddl",
         )
-    rows = read_batch(session(), source, ranges=ranges).select("value").where("value IS NOT NULL").collect()
-    return [bytes(row.value) for row in rows]
+    return [record.value for record in read_ranges(source, ranges) if record.value is not None]
 
 
 def newest_ranges(source: KafkaSource, records: int) -> Iterator[OffsetRange]:
     """Return the ends of the topics' partitions: at most so many records in all, about as many of each."""
-    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
+    cluster = Topics(source.bootstrap_servers, options=source.client_options)
     names = source.topics or [name for name in cluster.list() if source.reads(name)]
     found = [(name, partition) for name in names for partition in cluster.describe(name).partitions]
     filled = sum(partition.end_offset > partition.start_offset for _, partition in found)

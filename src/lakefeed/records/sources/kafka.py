@@ -38,6 +38,7 @@ def read_stream(
     starting: Mapping[str, Mapping[int, int]] | None = None,
     gather: bool = True,
     bounded: bool = True,
+    fast_path: bool = False,
 ) -> DataFrame:
     """Read the records of the source's topics as a streaming DataFrame, undecoded.
 
@@ -48,8 +49,11 @@ def read_stream(
             the source says, if that is earliest or latest.
         gather: wait for ``min_records_per_batch``. A bounded query does not: Spark would leave the rest unread.
         bounded: let no batch have more than ``max_records_per_batch``. Spark's real-time mode has no such bound.
+        fast_path: read with lakefeed's reader of offset ranges, not Spark's.
     """
-    reader = spark.readStream.format(FORMAT).options(**_client(source), **_subscription(source))
+    reader = spark.readStream.format(FORMAT).options(
+        **client_options(source), **_subscription(source), fastPath=fast_path
+    )
     if gather and source.min_records_per_batch is not None:
         reader = reader.option("minOffsetsPerTrigger", source.min_records_per_batch)
         reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
@@ -62,13 +66,19 @@ def read_stream(
 
 
 def read_batch(
-    spark: SparkSession, source: KafkaSource, *, ranges: Sequence[OffsetRange] | None = None, headers: bool = False
+    spark: SparkSession,
+    source: KafkaSource,
+    *,
+    ranges: Sequence[OffsetRange] | None = None,
+    headers: bool = False,
+    fast_path: bool = False,
 ) -> DataFrame:
     """Read the records of explicit offset ranges, or all that the topics hold now, as a batch, undecoded.
 
     Records of offsets that are in two ranges come twice.
     """
-    reader = spark.read.format(FORMAT).options(**_client(source), includeHeaders=headers, failOnDataLoss="true")
+    options: dict[str, bool | str] = {"includeHeaders": headers, "failOnDataLoss": "true", "fastPath": fast_path}
+    reader = spark.read.format(FORMAT).options(**client_options(source), **options)
     frames = [reader.options(**_assignment(layer)).load() for layer in layers(ranges or ())]
     if frames:
         return reduce(lambda frame, other: frame.union(other), frames)
@@ -131,8 +141,9 @@ def query_id(spark: SparkSession, query_name: str) -> str:
     return next(str(query.id) for query in spark.streams.active if query.name == query_name)
 
 
-def _client(source: KafkaSource) -> dict[str, str]:
-    given = {"kafka.bootstrap.servers": source.bootstrap_servers, **CONSUMER_DEFAULTS, **source.options}
+def client_options(source: KafkaSource) -> dict[str, str]:
+    """Return the options of Kafka's client, each with its prefix."""
+    given = {"kafka.bootstrap.servers": source.bootstrap_servers, **CONSUMER_DEFAULTS, **source.client_options}
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
 
 
@@ -211,7 +222,7 @@ class SourceTopics:
 
     def __init__(self, source: KafkaSource) -> None:
         self._source = source
-        self._topics = Topics(source.bootstrap_servers, options=dict(source.options))
+        self._topics = Topics(source.bootstrap_servers, options=source.client_options)
         self._ids: dict[str, str] = {}
 
     def names(self) -> list[str]:

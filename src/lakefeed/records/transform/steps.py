@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.errors import quietly
+from lakefeed.clients.spark.python_files import find_imports
 from lakefeed.config.transform import StaticTable, Step, Transform, Watermark
 from lakefeed.errors import ConfigError, LakefeedError, MissingExtra
 
@@ -89,8 +90,8 @@ def split_by_topic(
 def load(path: str, *, where: str, folder: Path | None = None) -> Any:
     """Import what ``package.module:name`` names.
 
-    The folder of the pipeline file is looked in first. A module in it is sent to the executors by value: they need
-    not have it.
+    The folder of the pipeline file is looked in first. A module in it, and those in it that it imports, are sent to the
+    executors by value: they need not have them.
     """
     from pyspark import cloudpickle
 
@@ -116,9 +117,11 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
         names = [key for key, value in vars(module).items() if not key.startswith("_") and callable(value)]
         hint = f"it has {', '.join(names) or 'nothing to call'}"
         raise ConfigError(f"the module {module_name} has no {name}", where=where, hint=hint)
-    file = getattr(module, "__file__", None)
-    if folder is not None and file is not None and Path(file).is_relative_to(folder.absolute()):
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    if folder is not None:
+        own = find_imports(folder.absolute(), [module_name]).files
+        for imported in list(sys.modules.values()):
+            if (file := getattr(imported, "__file__", None)) is not None and Path(file) in own:
+                cloudpickle.register_pickle_by_value(imported)  # type: ignore[no-untyped-call]
     return found
 
 

@@ -172,7 +172,7 @@ class TopicReader:
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
         """Read the newest messages of each partition only: notes that a letter is gone come behind it, in the same."""
-        topics = Topics(self._cluster.bootstrap_servers, options=dict(self._cluster.options))
+        topics = Topics(self._cluster.bootstrap_servers, options=self._cluster.client_options)
         parts = topics.describe(self.name).partitions
         starts = {part.id: max(part.start_offset, part.end_offset - most) for part in parts}
         records: dict[tuple[int, int], tuple[Content, Content]] = {}
@@ -208,7 +208,7 @@ class DeadLetterTopic(DeadLetterStore):
         self._topic = topic
         self._feed = feed
         self._source = source
-        self._topics = Topics(source.bootstrap_servers, options=dict(source.options))
+        self._topics = Topics(source.bootstrap_servers, options=source.client_options)
         self._reader = TopicReader(topic, cluster=source)
 
     def ensure(self) -> None:
@@ -349,7 +349,7 @@ class DeadLetterTopic(DeadLetterStore):
         failed: list[Any] = []
         producer = Producer(
             {
-                **librdkafka_settings(self._source.options),
+                **librdkafka_settings(self._source.client_options),
                 "bootstrap.servers": self._source.bootstrap_servers,
                 "enable.idempotence": True,
                 "acks": "all",

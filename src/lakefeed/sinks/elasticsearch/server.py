@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from typing import Any
 from urllib.parse import quote
 
 from lakefeed.clients.http import exchange
+from lakefeed.config import trust
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
 from lakefeed.messages.record_values import without_values
 
 TIMEOUT_SECONDS = 10
 MOST_BYTES = 16 << 20
-CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 PASSING = (429, 502, 503, 504)
 """Statuses of a server that has too much to do, or starts or stops."""
 
@@ -77,12 +76,9 @@ class Server:
                 most_bytes=MOST_BYTES,
                 context=context,
             )
-        except ssl.SSLCertVerificationError as error:
-            raise ConfigError(
-                f"the search server's certificate is not trusted: {error.verify_message}",
-                where=url,
-                hint="sink.elasticsearch.ca_file: the certificate of the authority that has signed it",
-            ) from None
+        except ssl.SSLError as error:
+            setting = "tls.ca_file, or sink.elasticsearch.ca_file"
+            raise trust.explain(error, server="the search server", where=url, setting=setting) from None
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Unreachable(
@@ -113,12 +109,7 @@ class Server:
         return answer
 
     def _tls_context(self) -> ssl.SSLContext:
-        trusted = authority(self._sink)
-        try:
-            return ssl.create_default_context(cadata=trusted)
-        except ssl.SSLError:
-            where = f"sink.elasticsearch.ca_file: {self._sink.ca_file}"
-            raise ConfigError("the file has no certificates that can be read (PEM)", where=where) from None
+        return trust.client_context(authority(self._sink))
 
 
 def authorization(sink: ElasticsearchSinkConfig) -> str | None:
@@ -135,15 +126,7 @@ def authority(sink: ElasticsearchSinkConfig) -> str | None:
     """Return the certificates that sign the server's, as PEM; None for those that are trusted by default."""
     if sink.ca_file is None:
         return None
-    try:
-        found = CERTIFICATE.findall(sink.ca_file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        what = f"the certificates cannot be read: {getattr(error, 'strerror', None) or 'they are no text'}"
-        raise ConfigError(what, where=f"sink.elasticsearch.ca_file: {sink.ca_file}") from None
-    if not found:
-        raise ConfigError("the file has no certificate (PEM)", where=f"sink.elasticsearch.ca_file: {sink.ca_file}")
-    # No key that is in the file, too.
-    return "\n".join(found)
+    return trust.certificates_in(sink.ca_file, "sink.elasticsearch.ca_file")
 
 
 def path_of(*parts: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.config.jdbc import Address, JdbcSinkConfig
 from lakefeed.config.problem import Problem
 from lakefeed.config.tls import JavaOnly
-from lakefeed.errors import LakefeedError, MissingExtra, ResourceMissing, Unreachable
+from lakefeed.errors import AccessDenied, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.sinks.definition import Check, CommitHistory, SinkDefinition, StoredState
@@ -128,7 +128,8 @@ def problems(
     except Unreachable as error:
         yield Problem.of(error, key=f"{key}.url")
     except LakefeedError as error:
-        yield Problem.of(error, key=f"{key}.{'table' if sink.table in (error.where or '') else 'user'}")
+        setting = "user" if isinstance(error, AccessDenied) else "url"
+        yield Problem.of(error, key=f"{key}.{'table' if sink.table in (error.where or '') else setting}")
 
 
 def _listens(sink: JdbcSinkConfig, key: str, error: MissingExtra | JavaOnly) -> Iterator[Problem]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.clients.spark import jvm
-from lakefeed.config import tls
+from lakefeed.config import tls, trust
 from lakefeed.config.jdbc import Address, JdbcSinkConfig
 from lakefeed.errors import (
     AccessDenied,
@@ -31,6 +32,8 @@ Row = tuple[Any, ...]
 TIMEOUT_SECONDS = 10
 READ_SECONDS = 30
 ROWS_AT_ONCE = 20_000
+# What MariaDB's driver says where MySQL's caching_sha2_password needs TLS or the server's key.
+NO_KEY = "RSA public key is not available"
 # The JVM module's report of a database error (io.lakefeed.jdbc.DatabaseFailure): SQL state, the server's number.
 FAILURE = re.compile(r"lakefeed database \[(\w+) (-?\d+)\]: (.*)")
 
@@ -67,6 +70,8 @@ class StatementRefusal:
         """Check that a retry may succeed: no connection, a server that stops or starts, a deadlock."""
         # 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock; what MariaDB says by number alone.
         numbers = {1040, 1053, 1205, 1213, 1927, 2006, 2013, 4031}
+        if NO_KEY in self.text:
+            return False
         return self.state[:2] in ("08", "53", "40") or self.state.startswith("57P0") or self.number in numbers
 
     @staticmethod
@@ -81,6 +86,10 @@ class StatementRefusal:
             raise refusal.error(where) from None
 
     def error(self, where: str) -> LakefeedError:
+        if NO_KEY in self.text:
+            what = "the database encrypts the password of a login without TLS, and its key is not known"
+            hint = "in sink.jdbc.url: sslMode=verify-full and serverSslCert, or allowPublicKeyRetrieval=true"
+            return AccessDenied(what, where=where, hint=hint)
         if self.state.startswith("28") or self.number in (1044, 1045, 1698):
             hint = "check sink.jdbc.user and password, and what that user may do"
             return AccessDenied("the database refuses the user or the password", where=where, hint=hint)
@@ -90,13 +99,20 @@ class StatementRefusal:
             return ResourceMissing("there is no such database", where=where, hint="create it, or correct sink.jdbc.url")
         if self.passes:
             return Unreachable(f"the database does not answer: {self.text}", where=where)
-        if self.state[:2] in ("22", "23"):
+        # A value of another kind, no value, a CHECK: MySQL has no state of their own for them.
+        if self.state[:2] in ("22", "23") or self.number in (1265, 1364, 1366, 3819):
             return RowsRefused(
                 f"the database refuses the rows: {self.text}",
                 where=where,
                 hint="change the table's column, or the value in transform.sql",
             )
         return ConfigError(f"the database refuses a statement: {self.text}", where=where)
+
+
+def tls_properties(sink: JdbcSinkConfig) -> dict[str, str]:
+    """Return what makes the JVM's driver trust what the JVM does."""
+    address = Address.of(sink.url)
+    return tls.pgjdbc_properties(address.options) if address.kind == "postgresql" else {}
 
 
 class JvmDatabase:
@@ -114,7 +130,7 @@ class JvmDatabase:
             sink.url.replace("jdbc:mysql:", "jdbc:mariadb:", 1),
             self.dialect.driver,
             name,
-            {**self.dialect.properties, "user": sink.user},
+            {**self.dialect.properties, **tls_properties(sink), "user": sink.user},
             list(self.dialect.first),
         )
 
@@ -176,6 +192,9 @@ def _postgresql(address: Address, login: dict[str, Any]) -> Any:
     try:
         return psycopg.connect(dbname=address.database, **login, **keepalives, **options)
     except psycopg.Error as error:
+        refused = trust.explain_libpq(str(error), server="the database", where=str(address))
+        if refused is not None:
+            raise refused from None
         raise _login_refused(str(error)).error(str(address)) from None
 
 
@@ -190,9 +209,17 @@ def _mariadb(address: Address, login: dict[str, Any]) -> Any:
     try:
         connection = pymysql.connect(database=address.database, charset="utf8mb4", ssl=context, **login, **timeouts)
     except (pymysql.Error, OSError) as error:
+        cause = error.__cause__ or error.__context__ or error
+        if isinstance(cause, ssl.SSLError):
+            raise trust.explain(cause, server="the database", where=str(address)) from None
         number = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
         text = without_values(str(error.args[-1]))
         raise StatementRefusal("", 2013 if number == 2003 else number, text).error(str(address)) from None
+    except RuntimeError as error:
+        # PyMySQL's error for a login that is encrypted by the server's key.
+        if "cryptography" not in str(error):
+            raise
+        raise MissingExtra.of("cryptography", "mysql", "logging in to MySQL without TLS") from None
     # An older client connects as plain text where the server has no TLS.
     if context is not None and not getattr(connection, "_secure", False):
         connection.close()

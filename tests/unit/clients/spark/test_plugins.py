@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from lakefeed.clients.spark.session import settings, with_own
 
-OWN = ["io.lakefeed.s3.MeterPlugin", "io.lakefeed.metrics.FeedMetrics"]
+OWN = [
+    "io.lakefeed.tls.TrustPlugin",
+    "io.lakefeed.s3.MeterPlugin",
+    "io.lakefeed.metrics.FeedMetrics",
+    "io.lakefeed.parquet.ColumnarPlugin",
+]
 
 
 def test_a_users_plugins_stand_behind_lakefeeds() -> None:

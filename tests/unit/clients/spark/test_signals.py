@@ -69,6 +69,18 @@ def test_a_signal_during_the_start_ends_with_status_0(
     assert said.strip() == "stopped at the start: nothing was read or written"
 
 
+@pytest.mark.parametrize(
+    "option", [["--exit-on-signal", "143"], pytest.param(["--exit-on-signal=143"], marks=pytest.mark.slow)]
+)
+def test_a_run_that_is_stopped_at_the_start_ends_with_the_status_that_was_chosen(
+    option: list[str], silent: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE.format(silent=silent, folder=tmp_path))
+    status, said = ended_by(signal.SIGTERM, "run", str(file), *option)
+    assert status == 143, said
+
+
 def test_a_second_ctrl_c_ends_a_run_at_once_that_a_request_has_stopped() -> None:
     said: list[str] = []
     with stop_on_signals(said.append) as stop:

@@ -35,7 +35,7 @@ def value(config: PipelineConfig | None, path: str) -> object:
         (["sink.iceberg.partition_by.0=days(a)"], "sink/iceberg/partition_by/0", PartitionTransform.parse("days(a)")),
         (["decode.metadata=[key]"], "decode/metadata", ["key"]),
         (["decode.avro.registry.url=http://h"], "decode/avro/registry/url", "http://h"),
-        (["decode.avro.registry.username=me"], "decode/avro/registry/url", "http://127.0.0.1:1"),
+        (["decode.avro.registry.token=t"], "decode/avro/registry/url", "http://127.0.0.1:1"),
         (["decode=raw", "decode.on_null=skip"], "decode/on_null", "skip"),
         (["s3.region=eu-west-1"], "s3/region", "eu-west-1"),
         (["catalogs.x.type=rest", "catalogs.x.uri=http://h"], "catalogs/x/uri", "http://h"),

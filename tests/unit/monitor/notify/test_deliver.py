@@ -22,7 +22,7 @@ from lakefeed.monitor.notify.message import Message, Occurrence
 from lakefeed.monitor.notify.program import NotDelivered
 from tests.support.misbehaving import Manner, misbehaving
 from tests.support.receivers import mailbox, wait_for, web_hook
-from tests.support.servers.opensearch import write_certificate
+from tests.support.servers.search import write_certificate
 
 HOSTILE = "<!channel> <http://evil.example|click> @everyone &\r\nBcc: evil@example.com\x1b[2J\u202e"
 SECRET = "canary-9d2f71c0"

@@ -1,5 +1,6 @@
 package io.lakefeed.commit;
 
+import io.lakefeed.parquet.ColumnarModel;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -21,7 +22,10 @@ import org.apache.spark.sql.connector.catalog.TableChange;
  */
 public final class FeedCatalog extends SparkCatalog {
     /** Spark creates it. */
-    public FeedCatalog() {}
+    public FeedCatalog() {
+        // Executors do so in ColumnarPlugin.
+        ColumnarModel.install();
+    }
 
     @Override
     public Table loadTable(Identifier identifier) throws NoSuchTableException {

@@ -19,9 +19,11 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
 
     private static final int SKIPPED = 2;
     private static final int STOP = 3;
+    /** The verdict on a row. */
+    public static final int ROW = 0;
 
     /** The schema id of a record without one. */
-    private static final int NO_SCHEMA = -1;
+    public static final int NO_SCHEMA = -1;
 
     private final Outcomes outcomes;
 

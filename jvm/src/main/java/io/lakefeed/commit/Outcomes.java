@@ -63,6 +63,11 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         return commitId == null ? null : OPEN.get(commitId);
     }
 
+    /** Returns the function that counts a record of this batch, in a task. */
+    public OutcomeFunction function() {
+        return new OutcomeFunction(this);
+    }
+
     /**
      * Starts the next batch of a query whose plan keeps this counter: counts from zero, under another commit id. The
      * caller sets the bounds again.

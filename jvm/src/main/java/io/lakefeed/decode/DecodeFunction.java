@@ -40,6 +40,16 @@ public final class DecodeFunction implements ScalarFunction<InternalRow>, Serial
         this.options.newReader();
     }
 
+    /** Returns the function that these options describe, for a reader that decodes what it reads. */
+    public static DecodeFunction of(CaseInsensitiveStringMap options) {
+        return new DecodeFunction("records", options);
+    }
+
+    /** Returns the fields of a decoded value. */
+    public StructType columns() {
+        return options.columns();
+    }
+
     /** Decodes one record; generated code calls this. */
     public InternalRow invoke(byte[] record) {
         RecordReader reader = latest;

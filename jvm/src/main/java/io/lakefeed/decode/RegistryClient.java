@@ -2,15 +2,14 @@ package io.lakefeed.decode;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.lakefeed.http.Login;
 import io.lakefeed.http.WholeAnswer;
 import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.Base64;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 
@@ -35,19 +34,17 @@ final class RegistryClient {
     private static final int MOST_BYTES = 16 << 20;
 
     private final String url;
-    private final String authorization;
+    private final Login login;
     private final HttpClient http;
 
-    /** Creates a client of the registry at {@code url}; {@code credentials} is {@code user:password} or null. */
+    /** Creates a client of the registry at {@code url}; {@code credentials} are those of {@link Login}, or null. */
     RegistryClient(String url, String credentials) {
         this.url = url.endsWith("/") ? url.substring(0, url.length() - 1) : url;
-        authorization = credentials == null
-                ? null
-                : "Basic " + Base64.getEncoder().encodeToString(credentials.getBytes(StandardCharsets.UTF_8));
         http = HttpClient.newBuilder()
                 .version(HttpClient.Version.HTTP_1_1)
                 .connectTimeout(CONNECT)
                 .build();
+        login = Login.of(credentials, http);
     }
 
     /** How long an unavailable registry is retried, and until when that is. */
@@ -74,20 +71,23 @@ final class RegistryClient {
     /** Returns the JSON at {@code path}; {@code usable} distinguishes a registry's answer from another server's. */
     JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
             throws InterruptedException {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path))
-                .header("Accept", "application/vnd.schemaregistry.v1+json, application/json");
-        if (authorization != null) {
-            request.header("Authorization", authorization);
-        }
         long pause = FIRST_PAUSE_MILLIS;
+        boolean renewed = false;
         while (true) {
             String trouble;
             try {
                 // At least a second: the last attempt may be the one that succeeds.
                 Duration within = Duration.ofNanos(
                         Math.min(ANSWER.toNanos(), Math.max(patience.left(), TimeUnit.SECONDS.toNanos(1))));
-                HttpResponse<byte[]> response = WholeAnswer.of(http, request.build(), within, MOST_BYTES);
+                String authorization = login.header();
+                HttpResponse<byte[]> response =
+                        WholeAnswer.of(http, request(path, authorization), within, MOST_BYTES);
                 int status = response.statusCode();
+                // Its server may end a token before its time, once.
+                if (status == 401 && !renewed && login.renew(authorization)) {
+                    renewed = true;
+                    continue;
+                }
                 if (status != 429 && status < 500) {
                     return read(status, response.body(), path, missing, usable);
                 }
@@ -102,6 +102,12 @@ final class RegistryClient {
             Thread.sleep(pause);
             pause = Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
         }
+    }
+
+    private HttpRequest request(String path, String authorization) {
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path))
+                .header("Accept", "application/vnd.schemaregistry.v1+json, application/json");
+        return (authorization == null ? request : request.header("Authorization", authorization)).build();
     }
 
     /** Returns the error for a registry that gave no schema in time. */

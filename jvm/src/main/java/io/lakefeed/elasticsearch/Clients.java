@@ -1,18 +1,13 @@
 package io.lakefeed.elasticsearch;
 
-import java.io.ByteArrayInputStream;
+import io.lakefeed.tls.Trust;
 import java.io.IOException;
 import java.net.http.HttpClient;
-import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
-import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManagerFactory;
 
 /** One HTTP client for all tasks of a JVM with the same authority: it keeps connections and threads. */
 final class Clients {
@@ -38,18 +33,7 @@ final class Clients {
 
     private static SSLContext context(String authority) {
         try {
-            KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
-            trusted.load(null, null);
-            byte[] text = authority.getBytes(StandardCharsets.US_ASCII);
-            for (Certificate each :
-                    CertificateFactory.getInstance("X.509").generateCertificates(new ByteArrayInputStream(text))) {
-                trusted.setCertificateEntry("authority-" + trusted.size(), each);
-            }
-            TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-            managers.init(trusted);
-            SSLContext context = SSLContext.getInstance("TLS");
-            context.init(null, managers.getTrustManagers(), null);
-            return context;
+            return Trust.only(authority);
         } catch (GeneralSecurityException | IOException unusable) {
             throw new IllegalArgumentException("sink.elasticsearch.ca_file has no usable certificates", unusable);
         }

@@ -10,14 +10,10 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
-import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.kafka010.KafkaBatchPartitionReader;
-import org.apache.spark.sql.kafka010.KafkaBatchReaderFactory;
 import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
 import org.apache.spark.sql.kafka010.KafkaSourceProvider;
 import org.apache.spark.sql.types.StructType;
@@ -27,13 +23,16 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Reads Kafka topics with {@code spark.readStream.format("io.lakefeed.kafka.KafkaRecords")}, and with {@code
  * spark.read}.
  *
- * <p>It is Spark's Kafka source, with its options, offsets and readers, except for one step: {@link RecordRows} creates
- * the rows. Spark's own step throws if a timestamp overflows a long of microseconds, and its error has no position.
+ * <p>It is Spark's Kafka source, with its options and offsets; {@link Readers} read the records, and {@link RecordRows}
+ * creates the rows. Spark's own step throws if a timestamp overflows a long of microseconds, and its error has no
+ * position.
  *
  * <p>The columns are those of Spark's source, and {@code bad_timestamp}: see {@link RecordRows}.
  */
 public final class KafkaRecords implements TableProvider {
     private static final String HEADERS = "includeHeaders";
+    /** Option: true for lakefeed's readers, not Spark's. */
+    private static final String FAST = "fastPath";
 
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {
@@ -43,10 +42,10 @@ public final class KafkaRecords implements TableProvider {
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
         CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(properties);
-        return new Topics((SupportsRead) new KafkaSourceProvider().getTable(options), inferSchema(options));
+        return new Topics((SupportsRead) new KafkaSourceProvider().getTable(options), inferSchema(options), options.getBoolean(FAST, false));
     }
 
-    private record Topics(SupportsRead spark, StructType rows) implements Table, SupportsRead {
+    private record Topics(SupportsRead spark, StructType rows, boolean fast) implements Table, SupportsRead {
         @Override
         public String name() {
             return spark.name();
@@ -65,11 +64,11 @@ public final class KafkaRecords implements TableProvider {
 
         @Override
         public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-            return () -> new TopicScan(spark.newScanBuilder(options).build(), rows);
+            return () -> new TopicScan(spark.newScanBuilder(options).build(), rows, fast);
         }
     }
 
-    private record TopicScan(Scan spark, StructType columns) implements Scan {
+    private record TopicScan(Scan spark, StructType columns, boolean fast) implements Scan {
         @Override
         public StructType readSchema() {
             return columns;
@@ -87,17 +86,16 @@ public final class KafkaRecords implements TableProvider {
 
         @Override
         public Batch toBatch() {
-            return new TopicBatch(spark.toBatch(), columns);
+            return new TopicBatch(spark.toBatch(), columns, fast);
         }
 
         @Override
         public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
-            return new KafkaStream(
-                    (KafkaMicroBatchStream) spark.toMicroBatchStream(checkpointLocation), new Factory(columns));
+            return new KafkaStream((KafkaMicroBatchStream) spark.toMicroBatchStream(checkpointLocation), columns, fast);
         }
     }
 
-    private record TopicBatch(Batch spark, StructType columns) implements Batch {
+    private record TopicBatch(Batch spark, StructType columns, boolean fast) implements Batch {
         @Override
         public InputPartition[] planInputPartitions() {
             return spark.planInputPartitions();
@@ -105,17 +103,7 @@ public final class KafkaRecords implements TableProvider {
 
         @Override
         public PartitionReaderFactory createReaderFactory() {
-            return new Factory(columns);
-        }
-    }
-
-    /** Creates Spark's readers and replaces the step that creates their rows. */
-    private record Factory(StructType columns) implements PartitionReaderFactory {
-        @Override
-        public PartitionReader<InternalRow> createReader(InputPartition partition) {
-            PartitionReader<InternalRow> reader = KafkaBatchReaderFactory.createReader(partition);
-            RecordRows.replaceIn((KafkaBatchPartitionReader) reader, columns);
-            return reader;
+            return new Readers(columns, fast, false);
         }
     }
 }

@@ -12,21 +12,24 @@ import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
+import org.apache.spark.sql.types.StructType;
 
 /** Spark's stream of topics with other readers; offsets, limits, triggers and metrics are Spark's. */
 final class KafkaStream
         implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode, ReportsSourceMetrics {
     private final KafkaMicroBatchStream spark;
-    private final PartitionReaderFactory readers;
+    private final StructType columns;
+    private boolean fast;
 
-    KafkaStream(KafkaMicroBatchStream spark, PartitionReaderFactory readers) {
+    KafkaStream(KafkaMicroBatchStream spark, StructType columns, boolean fast) {
         this.spark = spark;
-        this.readers = readers;
+        this.columns = columns;
+        this.fast = fast;
     }
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        return readers;
+        return new Readers(columns, fast, true);
     }
 
     @Override
@@ -46,6 +49,8 @@ final class KafkaStream
 
     @Override
     public void prepareForRealTimeMode() {
+        // Its readers wait for records without an end.
+        fast = false;
         spark.prepareForRealTimeMode();
     }
 

@@ -39,7 +39,7 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
     private String topic;
     private UTF8String topicText;
 
-    private RecordRows(StructType columns) {
+    RecordRows(StructType columns) {
         row = new UnsafeRowWriter(columns.length(), 256);
         headers = columns.length() > HEADERS ? new UnsafeArrayWriter(row, 8) : null;
         header = headers == null ? null : new UnsafeRowWriter(headers, 2);

@@ -1,4 +1,4 @@
-"""An OpenSearch server from its Maven artifacts, and a gate before it that asks for a login and can fail on purpose."""
+"""A search server from its Maven artifacts, and a gate before it that asks for a login and can fail on purpose."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -28,11 +29,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.java import compile_java, newer_java
 from tests.support.servers.process import Restartable, restartable
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenSearch:
+class SearchServer:
     """A server that runs.
 
     Attributes:
@@ -79,29 +81,88 @@ class OpenSearch:
         return status == 200
 
 
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """The parts of a node beside its locked jars, which are in the group ``test-opensearch-2`` and so on.
+
+    Attributes:
+        module: the class of its module for HTTP.
+        java: finds a Java that runs it.
+    """
+
+    module: str
+    java: Callable[[], Path] = newer_java
+
+
+PROGRAMS = {
+    "opensearch-2": Program(module="org.opensearch.transport.Netty4Plugin", java=require_java),
+    "opensearch-3": Program(module="org.opensearch.transport.Netty4ModulePlugin"),
+    "elasticsearch-9": Program(module="org.elasticsearch.transport.netty4.Netty4Plugin"),
+}
+EACH_SEARCH_SERVER = tuple(
+    pytest.param(kind, marks=() if kind == "opensearch-2" else pytest.mark.slow) for kind in PROGRAMS
+)
+"""For tests of the sink; the newer servers' are slow: they need downloads and a Java of their own."""
+
+
 @contextmanager
-def opensearch() -> Iterator[OpenSearch]:
+def search_server(kind: str) -> Iterator[SearchServer]:
     """Runs a server until the block ends, in a folder of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="lakefeed-opensearch-"))
-    port = choose_free(avoid=())
-    server = OpenSearch(port=port)
-    command: list[str | Path] = [
-        require_java(),
-        "-Xmx512m",
-        "-XX:TieredStopAtLevel=1",
-        "-Djava.net.preferIPv4Stack=true",
-        "-cp",
-        os.pathsep.join(map(str, jars.fetch(["test-opensearch"]))),
-        Path(__file__).parent / "OpenSearchNode.java",
-        folder,
-        str(port),
-        str(choose_free(avoid=(port,))),
-    ]
+    program = PROGRAMS[kind]
+    folder = Path(tempfile.mkdtemp(prefix=f"lakefeed-{kind}-"))
     try:
+        path = [compile_java(Path(__file__).parent / "SearchNode.java", folder / "classes")]
+        path += _elasticsearch_jars(folder) if kind.startswith("elasticsearch") else jars.fetch([f"test-{kind}"])
+        port = choose_free(avoid=())
+        server = SearchServer(port=port)
+        command: list[str | Path] = [
+            program.java(),
+            "-Xmx512m",
+            "-XX:TieredStopAtLevel=1",
+            "-Djava.net.preferIPv4Stack=true",
+            "-cp",
+            os.pathsep.join(map(str, path)),
+            "SearchNode",
+            program.module,
+            folder,
+            str(port),
+            str(choose_free(avoid=(port,))),
+        ]
         with restartable(command, log=folder / "log", ready=server.answers) as process:
-            yield OpenSearch(port=port, process=process)
+            yield replace(server, process=process)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _elasticsearch_jars(folder: Path) -> list[Path]:
+    """Lay the module for HTTP where the server looks for it; returns the server's own jars."""
+    group = "test-elasticsearch-9"
+    module = folder / "modules" / "transport-netty4"
+    module.mkdir(parents=True)
+    own = []
+    for jar in jars.fetch([group]):
+        # The server refuses a class that is in its class path too.
+        if jar.name.startswith(("transport-netty4", "netty-", "elasticsearch-ssl-config")):
+            shutil.copy(jar, module)
+        else:
+            own.append(jar)
+    [version] = [
+        artifact.coordinate.rpartition(":")[2]
+        for artifact in jars.read_lock().of([group])
+        if artifact.coordinate.startswith("org.elasticsearch:elasticsearch:")
+    ]
+    described = {
+        "name": module.name,
+        "description": "HTTP",
+        "classname": PROGRAMS["elasticsearch-9"].module,
+        "version": version,
+        "elasticsearch.version": version,
+        "java.version": "21",
+    }
+    (module / "plugin-descriptor.properties").write_text(
+        "".join(f"{key}={value}\n" for key, value in described.items())
+    )
+    return own
 
 
 Answer = tuple[int, bytes]
@@ -146,7 +207,7 @@ class Gate:
 
 
 @contextmanager
-def gate(server: OpenSearch, *, certificate: Path | None = None) -> Iterator[Gate]:
+def gate(server: SearchServer, *, certificate: Path | None = None) -> Iterator[Gate]:
     """A gate before a server until the block ends.
 
     Args:
@@ -198,7 +259,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     gate: Gate
-    behind: OpenSearch
+    behind: SearchServer
 
     def do_GET(self) -> None:
         self._pass()

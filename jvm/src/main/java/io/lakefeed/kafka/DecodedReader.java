@@ -1,0 +1,135 @@
+package io.lakefeed.kafka;
+
+import static io.lakefeed.commit.OutcomeFunction.NO_SCHEMA;
+import static io.lakefeed.commit.OutcomeFunction.ROW;
+
+import io.lakefeed.commit.OutcomeFunction;
+import io.lakefeed.decode.DecodeFunction;
+import io.lakefeed.kafka.DirectOptions.OfTasks;
+import io.lakefeed.kafka.DirectOptions.Policy;
+import io.lakefeed.kafka.DirectTask.Range;
+import java.util.Iterator;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Reads the rows of one task: of each record of its ranges that is one. The others are counted. */
+final class DecodedReader implements PartitionReader<InternalRow> {
+    private static final UTF8String NO_REASON = UTF8String.fromString("");
+    /** Spark's {@code spark.network.timeout}, which bounds its own reader's wait too. */
+    private static final long PATIENCE_MILLISECONDS = 120_000;
+
+    private final Iterator<Range> ranges;
+    private final OfTasks options;
+    private final Policy policy;
+    private final DecodeFunction decode;
+    private final OutcomeFunction outcome;
+    private final InternalRow nulls;
+    private final GenericInternalRow metadata;
+    private final JoinedRow joined = new JoinedRow();
+
+    private Range range;
+    private UTF8String topic;
+    private PartitionConsumer consumer;
+    private InternalRow row;
+
+    DecodedReader(DirectTask task, OfTasks options, DecodeFunction decode, OutcomeFunction outcome) {
+        this.ranges = task.ranges().iterator();
+        this.options = options;
+        this.policy = options.policy();
+        this.decode = decode;
+        this.outcome = outcome;
+        this.nulls = new GenericInternalRow(new Object[options.fields()]);
+        this.metadata = policy.keep().isEmpty()
+                ? null
+                : new GenericInternalRow(new Object[policy.keep().size()]);
+    }
+
+    @Override
+    public boolean next() {
+        while (true) {
+            if (consumer == null && !open()) {
+                return false;
+            }
+            ConsumerRecord<byte[], byte[]> record = consumer.next(range.until(), PATIENCE_MILLISECONDS);
+            if (record == null) {
+                consumer.keep();
+                consumer = null;
+            } else if (accept(record)) {
+                return true;
+            }
+        }
+    }
+
+    private boolean open() {
+        if (!ranges.hasNext()) {
+            return false;
+        }
+        range = ranges.next();
+        topic = UTF8String.fromString(range.topic());
+        consumer = PartitionConsumer.take(
+                options.consumers(), options.consumer(), new TopicPartition(range.topic(), range.partition()));
+        consumer.begin(range.from());
+        return true;
+    }
+
+    /** Decodes a record and counts it; returns whether it is a row. */
+    private boolean accept(ConsumerRecord<byte[], byte[]> record) {
+        InternalRow decoded = decode.invoke(record.value());
+        int schemaId = decoded.isNullAt(1) ? NO_SCHEMA : decoded.getInt(1);
+        String error = decoded.isNullAt(2) ? null : decoded.getUTF8String(2).toString();
+        if (error == null && schemaId != NO_SCHEMA && !policy.refused().isEmpty()) {
+            String refused = policy.refused().get(schemaId);
+            error = refused == null ? null : "schema id " + schemaId + ": " + refused;
+        }
+        int verdict = ROW;
+        String reason = error;
+        InternalRow value = nulls;
+        if (error != null) {
+            verdict = policy.onError();
+        } else if (decoded.isNullAt(0)) {
+            verdict = policy.onNull();
+            reason = policy.nullReason();
+        } else {
+            value = decoded.getStruct(0, options.fields());
+        }
+        if (reason != null && reason.startsWith(policy.unknownSchema())) {
+            // An id out of broken bytes is no schema that the rows could cover.
+            schemaId = NO_SCHEMA;
+        }
+        UTF8String why = reason == null ? NO_REASON : UTF8String.fromString(reason);
+        if (!outcome.invoke(topic, range.partition(), record.offset(), verdict, why, schemaId)) {
+            return false;
+        }
+        row = metadata == null ? value : joined.apply(value, metadata(record));
+        return true;
+    }
+
+    private InternalRow metadata(ConsumerRecord<byte[], byte[]> record) {
+        for (int at = 0; at < policy.keep().size(); at++) {
+            switch (policy.keep().get(at)) {
+                case "topic" -> metadata.update(at, topic);
+                case "partition" -> metadata.update(at, range.partition());
+                default -> metadata.update(at, record.offset());
+            }
+        }
+        return metadata;
+    }
+
+    @Override
+    public InternalRow get() {
+        return row;
+    }
+
+    /** A consumer whose range was not read to its end is not kept: its task has failed, and it may be the reason. */
+    @Override
+    public void close() {
+        if (consumer != null) {
+            consumer.close();
+        }
+    }
+}

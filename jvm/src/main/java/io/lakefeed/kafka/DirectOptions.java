@@ -1,0 +1,132 @@
+package io.lakefeed.kafka;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.type.TypeReference;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.lakefeed.decode.DecodeFunction;
+import io.lakefeed.kafka.DirectTask.Range;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The options of {@link DecodedRecords}.
+ *
+ * <ul>
+ *   <li>{@code tasks}: what each task reads, JSON {@code [[["topic", partition, from, until], …], …]};
+ *   <li>{@code kafka.…}: the consumers' settings; {@code consumers}: those with the same name are used again;
+ *   <li>{@code decoder}: a JSON object with the options of a {@link io.lakefeed.decode.DecodeCatalog};
+ *   <li>{@code commit-id}: of the batch, whose {@link io.lakefeed.commit.Outcomes} count the records;
+ *   <li>{@code policy}: JSON of {@link Policy}.
+ * </ul>
+ */
+final class DirectOptions {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String KAFKA = "kafka.";
+    private static final StructType POSITION =
+            StructType.fromDDL("topic STRING, partition INT, offset BIGINT");
+
+    private final CaseInsensitiveStringMap options;
+    private final DecodeFunction decoder;
+    private final Policy policy;
+    private final StructType columns;
+
+    /**
+     * Which records become rows, as {@code lakefeed.records.decode.verdict} says.
+     *
+     * @param onError the verdict on a record that cannot be read
+     * @param onNull the verdict on a record without a value
+     * @param nullReason why that is no row; null where it is one, or is skipped
+     * @param refused the reasons why records of some writers' schemas are no rows, by schema id
+     * @param unknownSchema how the error begins of a record whose schema id is not known
+     * @param keep the metadata columns: topic, partition or offset
+     * @param prefix of their names
+     */
+    record Policy(
+            int onError,
+            int onNull,
+            String nullReason,
+            Map<Integer, String> refused,
+            String unknownSchema,
+            List<String> keep,
+            String prefix)
+            implements Serializable {}
+
+    /**
+     * What the tasks need.
+     *
+     * @param fields the number of fields of a value
+     */
+    record OfTasks(Map<String, Object> consumer, String consumers, Policy policy, int fields) implements Serializable {}
+
+    DirectOptions(CaseInsensitiveStringMap options) {
+        this.options = options;
+        this.decoder = DecodeFunction.of(
+                new CaseInsensitiveStringMap(parsed("decoder", new TypeReference<Map<String, String>>() {})));
+        this.policy = parsed("policy", new TypeReference<Policy>() {});
+        StructType fields = new StructType();
+        for (StructField field : decoder.columns().fields()) {
+            // A record without a value may be a row of nulls.
+            fields = fields.add(field.name(), field.dataType(), true);
+        }
+        for (String name : policy.keep()) {
+            fields = fields.add(policy.prefix() + name, POSITION.apply(name).dataType(), true);
+        }
+        this.columns = fields;
+    }
+
+    private <T> T parsed(String option, TypeReference<T> type) {
+        try {
+            return JSON.readValue(options.getOrDefault(option, "{}"), type);
+        } catch (JsonProcessingException invalid) {
+            throw new IllegalArgumentException("the option " + option + " is not as it should be", invalid);
+        }
+    }
+
+    StructType columns() {
+        return columns;
+    }
+
+    String commitId() {
+        return options.get("commit-id");
+    }
+
+    DecodeFunction decoder() {
+        return decoder;
+    }
+
+    InputPartition[] tasks() {
+        List<DirectTask> tasks = new ArrayList<>();
+        for (JsonNode task : parsed("tasks", new TypeReference<JsonNode>() {})) {
+            List<Range> ranges = new ArrayList<>();
+            task.forEach(each -> ranges.add(new Range(
+                    each.get(0).asText(), each.get(1).asInt(), each.get(2).asLong(), each.get(3).asLong())));
+            tasks.add(new DirectTask(ranges));
+        }
+        return tasks.toArray(InputPartition[]::new);
+    }
+
+    OfTasks ofTasks() {
+        Map<String, Object> consumer = new HashMap<>();
+        options.asCaseSensitiveMap().forEach((name, value) -> {
+            if (name.startsWith(KAFKA)) {
+                consumer.put(name.substring(KAFKA.length()), value);
+            }
+        });
+        consumer.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class.getName());
+        consumer.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class.getName());
+        // An offset that is gone is an error; and the ledger has the offsets, no group.
+        consumer.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
+        consumer.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
+        return new OfTasks(consumer, options.get("consumers"), policy, decoder.columns().size());
+    }
+}

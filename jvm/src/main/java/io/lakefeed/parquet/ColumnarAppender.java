@@ -1,0 +1,168 @@
+package io.lakefeed.parquet;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.stream.Stream;
+import org.apache.iceberg.Metrics;
+import org.apache.iceberg.MetricsConfig;
+import org.apache.iceberg.io.FileAppender;
+import org.apache.iceberg.parquet.ParquetUtil;
+import org.apache.iceberg.shaded.org.apache.parquet.bytes.HeapByteBufferAllocator;
+import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnDescriptor;
+import org.apache.iceberg.shaded.org.apache.parquet.column.ParquetProperties;
+import org.apache.iceberg.shaded.org.apache.parquet.compression.CompressionCodecFactory.BytesInputCompressor;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ColumnChunkPageWriteStore;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileWriter;
+import org.apache.iceberg.shaded.org.apache.parquet.io.OutputFile;
+import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/**
+ * Appends rows to a Parquet file, as Iceberg's own appender does, with pages that are encoded a column at a time.
+ *
+ * <p>parquet-java writes pages, row groups, indexes and the footer; Iceberg takes the metrics from the footer.
+ */
+final class ColumnarAppender implements FileAppender<InternalRow> {
+    private static final int ROWS_BETWEEN_CHECKS = 1_000;
+
+    private final OutputFile file;
+    private final MessageType schema;
+    private final PageBuffer[] columns;
+    private final long rowGroupBytes;
+    private final BytesInputCompressor compressor;
+    private final Map<String, String> metadata;
+    private final MetricsConfig metricsConfig;
+
+    private ColumnChunkPageWriteStore pages;
+    private ParquetFileWriter writer;
+    private long rows;
+    private boolean closed;
+
+    ColumnarAppender(
+            OutputFile file,
+            MessageType schema,
+            PageBuffer[] columns,
+            long rowGroupBytes,
+            BytesInputCompressor compressor,
+            Map<String, String> metadata,
+            MetricsConfig metricsConfig) {
+        this.file = file;
+        this.schema = schema;
+        this.columns = columns;
+        this.rowGroupBytes = rowGroupBytes;
+        this.compressor = compressor;
+        this.metadata = metadata;
+        this.metricsConfig = metricsConfig;
+        startRowGroup();
+    }
+
+    private void startRowGroup() {
+        pages = new ColumnChunkPageWriteStore(
+                compressor,
+                schema,
+                new HeapByteBufferAllocator(),
+                ParquetProperties.DEFAULT_COLUMN_INDEX_TRUNCATE_LENGTH,
+                ParquetProperties.DEFAULT_PAGE_WRITE_CHECKSUM_ENABLED);
+        List<ColumnDescriptor> descriptors = schema.getColumns();
+        for (int at = 0; at < columns.length; at++) {
+            columns[at].start(pages.getPageWriter(descriptors.get(at)));
+        }
+        rows = 0;
+    }
+
+    @Override
+    public void add(InternalRow row) {
+        try {
+            for (PageBuffer column : columns) {
+                column.append(row);
+            }
+            if (++rows % ROWS_BETWEEN_CHECKS == 0 && bufferedBytes() >= rowGroupBytes) {
+                endRowGroup();
+                startRowGroup();
+            }
+        } catch (IOException failed) {
+            throw new UncheckedIOException("the Parquet file cannot be written", failed);
+        }
+    }
+
+    private long bufferedBytes() {
+        long sum = 0;
+        for (PageBuffer column : columns) {
+            sum += column.bufferedBytes();
+        }
+        return sum;
+    }
+
+    private void endRowGroup() throws IOException {
+        if (rows > 0) {
+            if (writer == null) {
+                writer = new ParquetFileWriter(
+                        file,
+                        schema,
+                        ParquetFileWriter.Mode.OVERWRITE,
+                        rowGroupBytes,
+                        0,
+                        ParquetProperties.DEFAULT_COLUMN_INDEX_TRUNCATE_LENGTH,
+                        ParquetProperties.DEFAULT_STATISTICS_TRUNCATE_LENGTH,
+                        ParquetProperties.DEFAULT_PAGE_WRITE_CHECKSUM_ENABLED);
+                writer.start();
+            }
+            for (PageBuffer column : columns) {
+                column.endChunk();
+            }
+            writer.startBlock(rows);
+            pages.flushToFileWriter(writer);
+            writer.endBlock();
+        }
+        pages.close();
+    }
+
+    /** Returns the length of the file so far; exact once it is closed. */
+    @Override
+    public long length() {
+        try {
+            long written = writer == null ? 0 : writer.getPos();
+            return closed || rows == 0 ? written : written + bufferedBytes();
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+
+    @Override
+    public Metrics metrics() {
+        if (!closed) {
+            throw new IllegalStateException("a file has metrics when it is closed");
+        }
+        if (writer == null) {
+            return new Metrics(0L, null, null, null, null);
+        }
+        return ParquetUtil.footerMetrics(
+                writer.getFooter(),
+                Stream.of(columns).map(PageBuffer::metrics).filter(Objects::nonNull),
+                metricsConfig);
+    }
+
+    @Override
+    public List<Long> splitOffsets() {
+        return writer == null ? null : ParquetUtil.getSplitOffsets(writer.getFooter());
+    }
+
+    @Override
+    public void close() throws IOException {
+        if (closed) {
+            return;
+        }
+        closed = true;
+        try {
+            endRowGroup();
+            if (writer != null) {
+                writer.end(metadata);
+            }
+        } finally {
+            compressor.release();
+        }
+    }
+}

@@ -1,0 +1,201 @@
+package io.lakefeed.parquet;
+
+import java.io.IOException;
+import java.lang.reflect.Field;
+import java.nio.ByteBuffer;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.iceberg.FileContent;
+import org.apache.iceberg.FileFormat;
+import org.apache.iceberg.MetricsConfig;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.encryption.EncryptedOutputFile;
+import org.apache.iceberg.formats.FormatModel;
+import org.apache.iceberg.formats.FormatModelRegistry;
+import org.apache.iceberg.formats.ModelWriteBuilder;
+import org.apache.iceberg.formats.ReadBuilder;
+import org.apache.iceberg.io.FileAppender;
+import org.apache.iceberg.io.InputFile;
+import org.apache.iceberg.spark.SparkSchemaUtil;
+import org.apache.iceberg.util.Pair;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Iceberg's model of Parquet files with Spark's rows, except that files with flat schemas are written by {@link
+ * ColumnarAppender}.
+ *
+ * <p>Everything else is Iceberg's: reading, files whose schema or properties {@link ColumnarFile} does not take, delete
+ * files, and all that happens to a file once it is written.
+ */
+public final class ColumnarModel implements FormatModel<InternalRow, StructType> {
+    private static final String MODELS = "MODELS";
+    /** Spark's setting: false for Iceberg's own writer everywhere. */
+    private static final String SETTING = "spark.lakefeed.fastPath";
+
+    private final FormatModel<InternalRow, StructType> iceberg;
+
+    private ColumnarModel(FormatModel<InternalRow, StructType> iceberg) {
+        this.iceberg = iceberg;
+    }
+
+    /**
+     * Replaces Iceberg's model in this JVM, once.
+     *
+     * <p>The registry of models accepts no second one for the same format and rows, so this changes its private map.
+     *
+     * @throws IllegalStateException if this version of Iceberg has no such map
+     */
+    public static synchronized void install() {
+        try {
+            Field models = FormatModelRegistry.class.getDeclaredField(MODELS);
+            models.setAccessible(true);
+            @SuppressWarnings("unchecked")
+            Map<Pair<FileFormat, Class<?>>, FormatModel<?, ?>> all =
+                    (Map<Pair<FileFormat, Class<?>>, FormatModel<?, ?>>) models.get(null);
+            all.computeIfPresent(Pair.of(FileFormat.PARQUET, InternalRow.class), (key, model) -> over(model));
+        } catch (ReflectiveOperationException other) {
+            throw new IllegalStateException("this version of Iceberg has no " + MODELS, other);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static FormatModel<?, ?> over(FormatModel<?, ?> model) {
+        return model instanceof ColumnarModel ? model : new ColumnarModel((FormatModel<InternalRow, StructType>) model);
+    }
+
+    /**
+     * Returns why Iceberg's own writer writes the files of a table; null if they are written by columns.
+     *
+     * @param rows the JSON of the rows' type
+     * @param properties the table's
+     */
+    public static String refusal(String rows, Map<String, String> properties) {
+        StructType type = (StructType) DataType.fromJson(rows);
+        return ColumnarFile.refusal(SparkSchemaUtil.convert(type), type, properties);
+    }
+
+    /** A task has the settings of the session that it works for. */
+    private static boolean isOn() {
+        return Boolean.parseBoolean(SQLConf.get().getConfString(SETTING, "false"));
+    }
+
+    @Override
+    public FileFormat format() {
+        return iceberg.format();
+    }
+
+    @Override
+    public Class<? extends InternalRow> type() {
+        return iceberg.type();
+    }
+
+    @Override
+    public Class<StructType> schemaType() {
+        return iceberg.schemaType();
+    }
+
+    @Override
+    public ReadBuilder<InternalRow, StructType> readBuilder(InputFile file) {
+        return iceberg.readBuilder(file);
+    }
+
+    @Override
+    public ModelWriteBuilder<InternalRow, StructType> writeBuilder(EncryptedOutputFile file) {
+        return new Builder(iceberg.writeBuilder(file), file);
+    }
+
+    /** Passes all settings on to Iceberg's builder, and keeps those that a columnar file needs. */
+    private static final class Builder implements ModelWriteBuilder<InternalRow, StructType> {
+        private final ModelWriteBuilder<InternalRow, StructType> iceberg;
+        private final EncryptedOutputFile file;
+        private final Map<String, String> properties = new HashMap<>();
+        private final Map<String, String> metadata = new HashMap<>();
+        private Schema schema;
+        private StructType rows;
+        private MetricsConfig metricsConfig = MetricsConfig.getDefault();
+        private boolean data;
+        private boolean encrypted;
+
+        Builder(ModelWriteBuilder<InternalRow, StructType> iceberg, EncryptedOutputFile file) {
+            this.iceberg = iceberg;
+            this.file = file;
+        }
+
+        @Override
+        public FileAppender<InternalRow> build() throws IOException {
+            if (data && !encrypted && isOn()) {
+                FileAppender<InternalRow> columnar =
+                        ColumnarFile.appender(file, schema, rows, properties, metadata, metricsConfig);
+                if (columnar != null) {
+                    return columnar;
+                }
+            }
+            return iceberg.build();
+        }
+
+        @Override
+        public ModelWriteBuilder<InternalRow, StructType> schema(Schema columns) {
+            schema = columns;
+            iceberg.schema(columns);
+            return this;
+        }
+
+        @Override
+        public ModelWriteBuilder<InternalRow, StructType> engineSchema(StructType ofRows) {
+            rows = ofRows;
+            iceberg.engineSchema(ofRows);
+            return this;
+        }
+
+        @Override
+        public ModelWriteBuilder<InternalRow, StructType> set(String property, String value) {
+            properties.put(property, value);
+            iceberg.set(property, value);
+            return this;
+        }
+
+        @Override
+        public ModelWriteBuilder<InternalRow, StructType> meta(String property, String value) {
+            metadata.put(property, value);
+            iceberg.meta(property, value);
+            return this;
+        }
+
+        @Override
+        public ModelWriteBuilder<InternalRow, StructType> content(FileContent content) {
+            data = content == FileContent.DATA;
+            iceberg.content(content);
+            return this;
+        }
+
+        @Override
+        public ModelWriteBuilder<InternalRow, StructType> metricsConfig(MetricsConfig config) {
+            metricsConfig = config;
+            iceberg.metricsConfig(config);
+            return this;
+        }
+
+        @Override
+        public ModelWriteBuilder<InternalRow, StructType> overwrite() {
+            iceberg.overwrite();
+            return this;
+        }
+
+        @Override
+        public ModelWriteBuilder<InternalRow, StructType> withFileEncryptionKey(ByteBuffer key) {
+            encrypted = true;
+            iceberg.withFileEncryptionKey(key);
+            return this;
+        }
+
+        @Override
+        public ModelWriteBuilder<InternalRow, StructType> withAADPrefix(ByteBuffer prefix) {
+            encrypted = true;
+            iceberg.withAADPrefix(prefix);
+            return this;
+        }
+    }
+}

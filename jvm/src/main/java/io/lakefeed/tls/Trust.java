@@ -1,0 +1,172 @@
+package io.lakefeed.tls;
+
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.GeneralSecurityException;
+import java.security.KeyFactory;
+import java.security.KeyStore;
+import java.security.PrivateKey;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import java.security.spec.InvalidKeySpecException;
+import java.security.spec.PKCS8EncodedKeySpec;
+import java.util.Base64;
+import java.util.Collection;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManager;
+import javax.net.ssl.TrustManagerFactory;
+import javax.net.ssl.X509TrustManager;
+
+/**
+ * Makes this JVM trust authorities besides Java's own, and show a certificate to servers that ask for one.
+ *
+ * <p>The clients in a JVM are many: Kafka's, the AWS SDK's, Iceberg's, the JDBC drivers, Java's own. Some ask for the
+ * default {@link SSLContext}, others for a trust manager of the default store, which is a system property that names a
+ * file. Both are set here, before any of them is opened. The key stays in memory.
+ */
+public final class Trust {
+    private static final Pattern KEY =
+            Pattern.compile("-----BEGIN PRIVATE KEY-----(.*?)-----END PRIVATE KEY-----", Pattern.DOTALL);
+    /** Of a file with public certificates; Java's own store has the same one. */
+    private static final String STORE_PASSWORD = "changeit";
+
+    private static final Set<Certificate> AUTHORITIES = new LinkedHashSet<>();
+
+    /** What was installed last: authorities, certificate and key in PEM; empty where there is none. */
+    private static List<String> installed = List.of("", "", "");
+
+    private static KeyManager[] keyManagers;
+
+    private Trust() {}
+
+    /**
+     * Installs authorities and a certificate with its key, all in PEM; empty texts where there is none.
+     *
+     * <p>Authorities that were installed before stay trusted. Clients that are open already keep what they had.
+     *
+     * @throws GeneralSecurityException if a text has no certificates, or the key cannot be read
+     */
+    public static synchronized void install(String authorities, String certificate, String key)
+            throws GeneralSecurityException, IOException {
+        List<String> requested = List.of(authorities, certificate, key);
+        if (requested.equals(installed)) {
+            return;
+        }
+        KeyManager[] own = certificate.isEmpty() ? keyManagers : keyManagers(certificate, key);
+        if (AUTHORITIES.isEmpty()) {
+            AUTHORITIES.addAll(List.of(defaultTrust().getAcceptedIssuers()));
+        }
+        AUTHORITIES.addAll(certificates(authorities));
+        KeyStore trusted = storeOf(AUTHORITIES);
+        Path file = Files.createTempFile("lakefeed-trusted-", ".p12");
+        file.toFile().deleteOnExit();
+        try (OutputStream out = Files.newOutputStream(file)) {
+            trusted.store(out, STORE_PASSWORD.toCharArray());
+        }
+        System.setProperty("javax.net.ssl.trustStore", file.toString());
+        System.setProperty("javax.net.ssl.trustStoreType", "PKCS12");
+        System.setProperty("javax.net.ssl.trustStorePassword", STORE_PASSWORD);
+        SSLContext.setDefault(context(own, trusted));
+        keyManagers = own;
+        installed = requested;
+    }
+
+    /** Returns what was installed last, for this application's other JVMs: authorities, certificate and key. */
+    static synchronized String[] installed() {
+        return installed.toArray(new String[0]);
+    }
+
+    /** Returns the managers of the certificate that this JVM shows; null if it has none. */
+    public static synchronized KeyManager[] keyManagers() {
+        return keyManagers == null ? null : keyManagers.clone();
+    }
+
+    /**
+     * Returns a context that trusts these authorities (PEM) and no other, and shows this JVM's certificate.
+     *
+     * @throws GeneralSecurityException if the text has no certificates
+     */
+    public static SSLContext only(String authorities) throws GeneralSecurityException, IOException {
+        return context(keyManagers(), storeOf(certificates(authorities)));
+    }
+
+    private static SSLContext context(KeyManager[] own, KeyStore trusted) throws GeneralSecurityException {
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(own, trustManagers(trusted), null);
+        return context;
+    }
+
+    /** Returns the managers for a store, or for null those of Java's default one. */
+    private static TrustManager[] trustManagers(KeyStore trusted) throws GeneralSecurityException {
+        TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        managers.init(trusted);
+        return managers.getTrustManagers();
+    }
+
+    private static X509TrustManager defaultTrust() throws GeneralSecurityException {
+        for (TrustManager each : trustManagers(null)) {
+            if (each instanceof X509TrustManager found) {
+                return found;
+            }
+        }
+        throw new GeneralSecurityException("Java has no trust manager for certificates");
+    }
+
+    private static Collection<? extends Certificate> certificates(String text) throws GeneralSecurityException {
+        return CertificateFactory.getInstance("X.509")
+                .generateCertificates(new ByteArrayInputStream(text.getBytes(StandardCharsets.US_ASCII)));
+    }
+
+    private static KeyStore storeOf(Collection<? extends Certificate> authorities)
+            throws GeneralSecurityException, IOException {
+        KeyStore store = emptyStore();
+        for (Certificate each : authorities) {
+            store.setCertificateEntry("authority-" + store.size(), each);
+        }
+        return store;
+    }
+
+    private static KeyManager[] keyManagers(String certificate, String key)
+            throws GeneralSecurityException, IOException {
+        KeyStore store = emptyStore();
+        char[] none = new char[0];
+        store.setKeyEntry("own", privateKey(key), none, certificates(certificate).toArray(new Certificate[0]));
+        KeyManagerFactory managers = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        managers.init(store, none);
+        return managers.getKeyManagers();
+    }
+
+    private static PrivateKey privateKey(String text) throws GeneralSecurityException {
+        Matcher found = KEY.matcher(text);
+        if (!found.find()) {
+            throw new GeneralSecurityException("no private key in PKCS #8");
+        }
+        PKCS8EncodedKeySpec encoded =
+                new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(found.group(1)));
+        for (String kind : List.of("RSA", "EC", "EdDSA")) {
+            try {
+                return KeyFactory.getInstance(kind).generatePrivate(encoded);
+            } catch (InvalidKeySpecException another) {
+                // The key names its kind, and only that kind's factory reads it.
+            }
+        }
+        throw new GeneralSecurityException("the private key is neither RSA, EC nor EdDSA");
+    }
+
+    private static KeyStore emptyStore() throws GeneralSecurityException, IOException {
+        KeyStore store = KeyStore.getInstance("PKCS12");
+        store.load(null, null);
+        return store;
+    }
+}

@@ -1,0 +1,2 @@
+/** What each JVM of an application trusts, and the certificate that it shows. */
+package io.lakefeed.tls;

@@ -1,0 +1,146 @@
+"""Reads records of topics in Python, for people: a few of them, never a feed's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
+
+from lakefeed.clients.kafka.librdkafka import TRANSIENT, error_of, isolation_level, open_consumer
+from lakefeed.clients.kafka.scan import SILENCE_SECONDS, TIMEOUT_SECONDS
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import Unreachable
+from lakefeed.offsets.ranges import OffsetRange, Partition
+
+POLL_SECONDS = 0.2
+MOST_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as the broker has it; ``timestamp`` in milliseconds since 1970, None where the topic keeps none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers."""
+        headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
+
+def read_ranges(source: KafkaSource, ranges: Sequence[OffsetRange]) -> Iterator[Record]:
+    """Yield the records of these ranges, at most one range of a partition; each partition's are in order.
+
+    Raises:
+        Unreachable: the broker stops answering.
+    """
+    ends = {span.key: span.end for span in ranges if span.records}
+    left = set(ends)
+    starts = {span.key: span.start for span in ranges if span.records}
+    with _assigned(source, starts) as poll:
+        while left:
+            messages = poll(SILENCE_SECONDS)
+            if not messages:
+                raise Unreachable("the broker has stopped answering", where=source.bootstrap_servers)
+            for message in messages:
+                key = (message.topic(), message.partition())
+                if message.error() is not None:
+                    left.discard(key)  # Transactions and compaction leave no record at the end.
+                    continue
+                if message.offset() < ends[key]:
+                    yield _record(message)
+                if message.offset() + 1 >= ends[key]:
+                    left.discard(key)
+
+
+def follow(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[list[Record]]:
+    """Yield the records from these offsets on as they come, for ever; an empty list after each moment without any."""
+    silent_since = time.monotonic()
+    with _assigned(source, starts) as poll:
+        while True:
+            messages = poll(POLL_SECONDS)
+            records = [_record(message) for message in messages if message.error() is None]
+            if messages:
+                silent_since = time.monotonic()
+            elif time.monotonic() - silent_since > SILENCE_SECONDS:
+                poll.require_broker()
+                silent_since = time.monotonic()
+            yield records
+
+
+class _Poll:
+    """A consumer of some partitions; an error of the broker is one of lakefeed's."""
+
+    def __init__(self, consumer: Consumer, servers: str) -> None:
+        self._consumer, self._servers = consumer, servers
+
+    def __call__(self, seconds: float) -> list[Any]:
+        """Return the next records and ends of partitions; none after so long."""
+        until = time.monotonic() + seconds
+        with self.errors():
+            while True:
+                # Not a long wait at once: a signal is only noticed between two calls.
+                found = self._consumer.consume(MOST_AT_ONCE, timeout=min(seconds, POLL_SECONDS))
+                for message in found:
+                    error = message.error()
+                    if error is not None and error.code() not in (KafkaError._PARTITION_EOF, *TRANSIENT):
+                        raise KafkaException(error)
+                messages = [each for each in found if each.error() is None or not _is_transient(each)]
+                if messages or time.monotonic() >= until:
+                    return messages
+
+    def require_broker(self) -> None:
+        """Raise an error if no broker answers."""
+        with self.errors():
+            self._consumer.list_topics(timeout=TIMEOUT_SECONDS)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise lakefeed's errors for the client's."""
+        try:
+            yield
+        except KafkaException as failure:
+            raise error_of(failure, servers=self._servers, topic=None) from None
+
+
+@contextmanager
+def _assigned(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[_Poll]:
+    settings = {
+        "auto.offset.reset": "earliest",
+        "isolation.level": isolation_level(source),
+        "queued.max.messages.kbytes": 16_384,
+        "fetch.wait.max.ms": 100,
+    }
+    with open_consumer(source, "lakefeed-look", settings) as consumer:
+        poll = _Poll(consumer, source.bootstrap_servers)
+        with poll.errors():
+            consumer.assign([TopicPartition(*key, offset) for key, offset in sorted(starts.items())])
+        yield poll
+
+
+def _is_transient(message: Any) -> bool:
+    return message.error().code() in TRANSIENT
+
+
+def _record(message: Any) -> Record:
+    kind, milliseconds = message.timestamp()
+    return Record(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds,
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )

@@ -1,0 +1,102 @@
+"""A JVM with Spark's and lakefeed's classes in which no Spark runs: it decodes a few records for people.
+
+It starts in a second, where a session takes several. Python calls it as PySpark calls its own, through Py4J.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from lakefeed.clients.spark import driver_jvm, jars, jvm
+from lakefeed.errors import MissingExtra, WorldError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MEMORY = "1g"
+# Spark's own classes need what Java 17 hides, as they do in a session.
+_OPENED = (
+    "lang",
+    "lang.invoke",
+    "lang.reflect",
+    "io",
+    "net",
+    "nio",
+    "util",
+    "util.concurrent",
+    "util.concurrent.atomic",
+)
+_OPTIONS = (
+    f"-Xmx{MEMORY}",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # What lives for seconds is not worth the second compiler.
+    "-Duser.timezone=UTC",
+    "-Dlog4j2.level=ERROR",
+    *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED),
+    *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("sun.nio.ch", "sun.nio.cs", "sun.security.action")),
+)
+
+
+@contextmanager
+def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
+    """Start a JVM, and end it with the block.
+
+    What is returned has of a session only ``_jvm`` and the setting of the time zone, which is UTC: enough for
+    ``resolve_decoder`` and ``decoder_options``.
+
+    Raises:
+        MissingExtra: PySpark, whose jars these are, is not installed.
+        JavaError: no Java, or one that Spark does not run on.
+    """
+    java = driver_jvm.require_java()
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise MissingExtra.of("pyspark", "spark", "decoding records")
+    from py4j.java_gateway import GatewayParameters, JavaGateway
+
+    paths = [jvm.jar(), str(Path(spec.origin).parent / "jars" / "*"), *jars.fetch(["spark"])]
+    command = [str(java), *_OPTIONS, "-cp", os.pathsep.join(map(str, paths)), "py4j.GatewayServer"]
+    with driver_jvm.private_log(log_file) as log:
+        # In a session of its own, so that Ctrl-C does not reach it; it ends when its standard input does.
+        process = subprocess.Popen(
+            [*command, "--die-on-broken-pipe", "--enable-auth", "0"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        assert process.stdout is not None
+        port, token = process.stdout.readline().strip(), process.stdout.readline().strip()
+        if not port.isdigit() or not token:
+            raise WorldError(
+                "the JVM that decodes records ended as soon as it was started",
+                where=str(log_file),
+                hint="read the log; lakefeed doctor examines this machine",
+            )
+        parameters = GatewayParameters(port=int(port), auth_token=token.decode(), auto_convert=True)
+        gateway = JavaGateway(gateway_parameters=parameters)
+        stand_in: Any = SimpleNamespace(_jvm=gateway.jvm, conf=_TimeZone())
+        try:
+            yield cast("SparkSession", stand_in)
+        finally:
+            gateway.close()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class _TimeZone:
+    """The settings of a session, of which the decoders ask one."""
+
+    def get(self, name: str) -> str:
+        """Return the session's time zone."""
+        assert name == "spark.sql.session.timeZone", name
+        return "UTC"

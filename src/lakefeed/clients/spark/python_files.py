@@ -1,0 +1,190 @@
+"""Finds the Python files and packages that functions of a pipeline import, and packs them for machines without them."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.metadata
+import os
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+from lakefeed.clients.spark.jars import cache_directory
+from lakefeed.errors import ConfigError
+
+# Spark brings its own, of its own version.
+_OF_SPARK = {"pyspark", "py4j"}
+# What Spark itself imports for these methods, whatever the file imports.
+_NEEDS_PANDAS = re.compile(r"\b(pandas_udf|\w+InPandas\w*|\w+InArrow|transformWithState|toPandas)\b")
+_PANDAS = ("pandas", "pyarrow", "numpy", "protobuf")
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
+# The folder of an executor that has them, relative to its working directory.
+_FOLDER = "lakefeed-python"
+
+
+@dataclass
+class Imports:
+    """The files below a folder that modules of it import, and the installed packages by their top-level names."""
+
+    files: set[Path] = field(default_factory=set)
+    packages: set[str] = field(default_factory=set)
+
+
+def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
+    """Read the imports of these modules and of all that they import, without importing any."""
+    found, waiting, seen = Imports(), list(modules), set[str]()
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        parts = module.split(".")
+        base = folder.joinpath(*parts)
+        own = next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.is_file()), None)
+        if own is None:
+            # Of ``from package import name`` the name need not be a module; an own folder needs no __init__.py.
+            if len(parts) > 1:
+                waiting.append(".".join(parts[:-1]))
+            elif parts[0] not in sys.stdlib_module_names | _OF_SPARK and not base.is_dir():
+                found.packages.add(parts[0])
+            continue
+        found.files.add(own)
+        waiting += [".".join(parts[:count]) for count in range(1, len(parts))]
+        text = own.read_bytes()
+        if _NEEDS_PANDAS.search(text.decode("utf-8", "replace")):
+            found.packages |= {"pandas", "pyarrow"}
+        waiting += _imported(ast.parse(text, filename=str(own)), parts if own.name == "__init__.py" else parts[:-1])
+    return found
+
+
+def _imported(tree: ast.AST, package: list[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{module}.{alias.name}" if module else alias.name for alias in node.names)
+
+
+def distributions_of(packages: Iterable[str]) -> set[str]:
+    """Return the installed distributions that have these top-level packages; a ConfigError if none has one."""
+    installed: Mapping[str, list[str]] = importlib.metadata.packages_distributions()
+    found = set[str]()
+    for package in packages:
+        if package not in installed:
+            hint = "install it in the driver's environment; lakefeed sends it on from there"
+            raise ConfigError(f"the pipeline's functions import {package}, which is not installed", hint=hint)
+        found.update(_normal(name) for name in installed[package])
+    if "pandas" in found:
+        found.update(_PANDAS)
+    return found
+
+
+def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
+    """Return these distributions, such as ``name`` or ``name[extra]``, and all installed ones that they require."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    waiting, seen = list(names), set[str]()
+    while waiting:
+        text = waiting.pop()
+        match = _REQUIREMENT.match(text)
+        assert match is not None
+        name, extras = _normal(match[1]), {_normal(extra) for extra in (match[2] or "").split(",") if extra.strip()}
+        key = f"{name}[{','.join(sorted(extras))}]"
+        if key in seen or name in _OF_SPARK:
+            continue
+        seen.add(key)
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            if match[3] is None:
+                what = f"the Python package {name} is required and not installed"
+                raise ConfigError(what, hint=f"pip install {name}") from None
+            continue  # For another platform or version of Python.
+        found[name] = distribution
+        for required in distribution.requires or []:
+            marker = _REQUIREMENT.match(required)
+            of_extra = {_normal(extra) for extra in _EXTRA.findall(marker[3] or "")} if marker else set()
+            if not of_extra or of_extra & extras:
+                waiting.append(required)
+    return found
+
+
+def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
+    """Yield the files of a distribution with their names below a folder of packages."""
+    name = _normal(distribution.metadata["Name"])
+    if name == "lakefeed":
+        # By its place: an editable installation has no list of its files.
+        package = Path(str(files("lakefeed")))
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield f"lakefeed/{path.relative_to(package).as_posix()}", path
+    listed = distribution.files
+    if listed is None:
+        raise ConfigError(f"the Python package {name} has no list of its files", hint=f"pip install {name}, again")
+    for file in listed:
+        path = Path(str(distribution.locate_file(file)))
+        is_metadata = ".dist-info" in file.parts[0]
+        if ".." in file.parts or file.is_absolute() or "__pycache__" in file.parts or file.suffix in (".pth", ".pyc"):
+            if file.suffix == ".pth" and name != "lakefeed" and "editable" in file.name:
+                what = f"the Python package {name} is installed as editable: its files are not beside it"
+                raise ConfigError(what, hint=f"pip install the folder of {name} without --editable")
+            continue
+        if path.is_file() and (is_metadata or name != "lakefeed"):
+            yield file.as_posix(), path
+
+
+def executor_settings(folder: Path | None, modules: Iterable[str]) -> dict[str, str]:
+    """Return settings that send these modules, and all that they import, to the executors.
+
+    An archive, not ``spark.submit.pyFiles``: Python cannot load native libraries out of a zip file.
+    """
+    if folder is None or not (imports := find_imports(folder, modules)).files:
+        return {}
+    entries = {file.relative_to(folder).as_posix(): file for file in imports.files}
+    for distribution in with_requirements(distributions_of(imports.packages)).values():
+        entries |= dict(files_of(distribution))
+    archive = _packed(entries)
+    return {"spark.archives": f"{archive.as_uri()}#{_FOLDER}", "spark.executorEnv.PYTHONPATH": _FOLDER}
+
+
+def _packed(entries: Mapping[str, Path]) -> Path:
+    """Return a zip file of these files, out of the cache if none has changed."""
+    digest = hashlib.sha256()
+    for name, path in sorted(entries.items()):
+        stat = path.stat()
+        digest.update(f"{name} {path} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    target = _writable_folder() / f"{digest.hexdigest()[:16]}.zip"
+    if not target.exists():
+        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as partial:
+            try:
+                with zipfile.ZipFile(
+                    partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
+                ) as archive:
+                    for name, path in sorted(entries.items()):
+                        archive.write(path, name)
+                os.replace(partial.name, target)
+            except BaseException:
+                Path(partial.name).unlink(missing_ok=True)
+                raise
+    return target
+
+
+def _writable_folder() -> Path:
+    """Return a folder of the cache, or a new one where the cache is part of a read-only image."""
+    folder = cache_directory() / "python"
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="lakefeed-python-"))
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).strip().lower()

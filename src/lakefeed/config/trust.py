@@ -1,0 +1,261 @@
+"""The block ``tls``: authorities that are trusted besides the system's, and a certificate for servers that ask for one.
+
+Java has one trust store for all clients of a process, so that what a pipeline declares holds for the whole process, in
+Python as in the JVM. See docs/secure-connections.md.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import os
+import re
+import ssl
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field, SecretStr
+
+from lakefeed.config.base import ConfigProblem, Model
+from lakefeed.errors import ConfigError, LakefeedError
+
+VARIABLES = {
+    "ca_file": "LAKEFEED_CA_FILE",
+    "certificate": "LAKEFEED_CLIENT_CERTIFICATE",
+    "key": "LAKEFEED_CLIENT_KEY",
+}
+"""The environment variable of each file."""
+
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_KEY = re.compile(r"-----BEGIN ((?:[A-Z]+ )*)PRIVATE KEY-----(.*?)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+# What stands before an RSA key of PKCS #1 in PKCS #8 (RFC 5208): version 0, and the algorithm rsaEncryption.
+_RSA = bytes.fromhex("020100300d06092a864886f70d0101010500")
+
+
+class Tls(Model):
+    """Certificates for all connections of a pipeline, as files in PEM."""
+
+    ca_file: Path | None = None
+    """Certificates of authorities that are trusted besides the system's and Java's. Default: LAKEFEED_CA_FILE."""
+    certificate: Path | None = None
+    """The certificate for servers that ask for one (mutual TLS), and those between it and its authority. Default:
+    LAKEFEED_CLIENT_CERTIFICATE."""
+    key: Path | None = Field(None, description="Its key, without a passphrase. Default: LAKEFEED_CLIENT_KEY.")
+
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
+        if (self.certificate is None) != (self.key is None):
+            yield ConfigProblem("certificate and key belong together", key="certificate", hint="give both or none")
+
+    def completed(self, environment: Mapping[str, str]) -> Tls:
+        """Return the same with the environment's files where the block names none."""
+        named = {name: Path(found) for name, variable in VARIABLES.items() if (found := environment.get(variable))}
+        if self.certificate is not None:
+            named = {name: path for name, path in named.items() if name == "ca_file"}
+        return Tls.model_validate(named | {name: value for name, value in self if value is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificates:
+    """Contents of the files in PEM; empty where there is none. The key is in PKCS #8, which Java reads."""
+
+    authorities: str = ""
+    certificate: str = ""
+    key: SecretStr = field(default_factory=lambda: SecretStr(""))
+
+    @classmethod
+    def read(cls, tls: Tls) -> Certificates:
+        """Read the files; a ConfigError names the one that cannot be used."""
+        certificate = key = ""
+        if tls.certificate is not None and tls.key is not None:
+            certificate, key = certificates_in(tls.certificate, "tls.certificate"), _key_in(tls.key)
+            try:
+                ssl.create_default_context().load_cert_chain(tls.certificate, tls.key, password=lambda: "")
+            except ssl.SSLError:
+                where = f"tls.certificate: {tls.certificate}, tls.key: {tls.key}"
+                raise ConfigError("the key is not that of the certificate", where=where) from None
+        authorities = certificates_in(tls.ca_file, "tls.ca_file") if tls.ca_file is not None else ""
+        return cls(authorities=authorities, certificate=certificate, key=SecretStr(key))
+
+
+class _Declared:
+    """State of this process: what its pipelines have declared."""
+
+    lock = threading.Lock()
+    tls = Tls()
+    authorities: tuple[Path, ...] = ()
+    files: ClassVar[dict[str, str]] = {}
+    """Bundles that were written, by the authorities in them."""
+
+
+def declare(tls: Tls) -> None:
+    """Let this process trust what a pipeline declares, and show its certificate. Reads no file yet.
+
+    Authorities of other pipelines of this process stay trusted; of certificates the last one is shown.
+    """
+    with _Declared.lock:
+        if tls.ca_file is not None:
+            _Declared.authorities = tuple(dict.fromkeys([*_Declared.authorities, tls.ca_file]))
+        if tls.certificate is not None:
+            _Declared.tls = tls
+
+
+def forget() -> None:
+    """Trust what the environment says, and nothing that a pipeline has declared."""
+    with _Declared.lock:
+        _Declared.tls, _Declared.authorities = Tls(), ()
+
+
+def current() -> Certificates:
+    """Return what this process's clients trust besides the system's authorities, and show.
+
+    Raises:
+        ConfigError: a file cannot be read, or has no certificate or key; its ``where`` names the setting.
+    """
+    with _Declared.lock:
+        tls, declared = _Declared.tls.completed(os.environ), _Declared.authorities
+    environment = os.environ.get(VARIABLES["ca_file"])
+    files = dict.fromkeys([*declared, *([Path(environment)] if environment and not declared else [])])
+    found = Certificates.read(tls.model_copy(update={"ca_file": None}))
+    texts = [certificates_in(file, "tls.ca_file") for file in files]
+    return Certificates(authorities="\n".join(texts), certificate=found.certificate, key=found.key)
+
+
+def client_context(only: str | None = None) -> ssl.SSLContext:
+    """Build the context for a client of this process.
+
+    Args:
+        only: certificates (PEM) of the authorities that it trusts. Default: the system's, and those that are declared.
+    """
+    context = ssl.create_default_context(cadata=only)
+    if only is None and (declared := current().authorities):
+        context.load_verify_locations(cadata=declared)
+    if (own := own_files()) is not None:
+        context.load_cert_chain(*own)
+    return context
+
+
+def authorities_file() -> str | None:
+    """Return a file with the declared authorities and the system's, for clients that take one; None without declared.
+
+    It is there as long as this process.
+    """
+    if not (declared := current().authorities):
+        return None
+    with _Declared.lock:
+        if declared not in _Declared.files:
+            descriptor, name = tempfile.mkstemp(prefix="lakefeed-authorities-", suffix=".pem")
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(f"{declared}\n{system_authorities()}\n")
+            atexit.register(Path(name).unlink, missing_ok=True)
+            _Declared.files[declared] = name
+        return _Declared.files[declared]
+
+
+def own_files() -> tuple[Path, Path] | None:
+    """Return the files of this process's certificate and of its key; None without one."""
+    with _Declared.lock:
+        tls = _Declared.tls.completed(os.environ)
+    return None if tls.certificate is None or tls.key is None else (tls.certificate, tls.key)
+
+
+def system_authorities() -> str:
+    """Return the certificates of the system's authorities in PEM, for a client that takes one list alone."""
+    paths = ssl.get_default_verify_paths()
+    files = [Path(paths.cafile)] if paths.cafile else sorted(Path(paths.capath or "/nowhere").glob("*.0"))
+    return "\n".join(each for file in files for each in _CERTIFICATE.findall(file.read_text("utf-8", "replace")))
+
+
+def certificates_in(file: Path, setting: str) -> str:
+    """Return the certificates of a file, without a key that may be in it too."""
+    found = _CERTIFICATE.findall(_text(file, setting))
+    if not found:
+        raise ConfigError("the file has no certificate (PEM)", where=f"{setting}: {file}")
+    text = "\n".join(found)
+    try:
+        ssl.create_default_context().load_verify_locations(cadata=text)
+    except ssl.SSLError:
+        where = f"{setting}: {file}"
+        raise ConfigError("the file has no certificates that can be read (PEM)", where=where) from None
+    return text
+
+
+def _key_in(file: Path) -> str:
+    text, where = _text(file, "tls.key"), f"tls.key: {file}"
+    if (found := _KEY.search(text)) is None:
+        raise ConfigError("the file has no private key (PEM)", where=where)
+    kind, body = found[1].strip(), found[2]
+    if not kind:
+        return found[0]
+    if kind == "RSA" and "ENCRYPTED" not in body:
+        return _pkcs8(base64.b64decode("".join(body.split())))
+    hint = f"openssl pkcs8 -topk8 -nocrypt -in {file} -out {file.with_suffix('.pk8')}"
+    raise ConfigError(
+        "the private key has a passphrase, or is not in PKCS #8, which Java reads", where=where, hint=hint
+    )
+
+
+def _pkcs8(rsa: bytes) -> str:
+    """Wrap an RSA key of PKCS #1, which cert-manager writes by default, as PKCS #8."""
+    octets = _RSA + b"\x04" + _length(len(rsa)) + rsa
+    wrapped = base64.encodebytes(b"\x30" + _length(len(octets)) + octets).decode()
+    return f"-----BEGIN PRIVATE KEY-----\n{wrapped}-----END PRIVATE KEY-----\n"
+
+
+def _length(count: int) -> bytes:
+    """Encode a length as DER does."""
+    if count < 0x80:
+        return bytes([count])
+    octets = count.to_bytes((count.bit_length() + 7) // 8, "big")
+    return bytes([0x80 | len(octets)]) + octets
+
+
+def _text(file: Path, setting: str) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        what = f"the file cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
+        raise ConfigError(what, where=f"{setting}: {file}") from None
+
+
+def explain(error: ssl.SSLError, *, server: str, where: str, setting: str = "tls.ca_file") -> LakefeedError:
+    """Return the error for a TLS connection that did not come about: what is wrong with it, and which setting helps."""
+    verify_code = getattr(error, "verify_code", None)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if verify_code in (62, 64):  # The name, or the address, is not in the certificate.
+            what, hint = "is for another host", "use a name that is in the certificate, or have one made for this name"
+        elif verify_code in (9, 10):
+            what, hint = "has expired or is not valid yet", "renew it, or correct this machine's clock"
+        else:
+            what = "is signed by an authority that is not trusted"
+            hint = f"{setting}: the certificate (PEM) of the authority that has signed it"
+        return ConfigError(f"the certificate of {server} {what}: {error.verify_message}", where=where, hint=hint)
+    reason = (getattr(error, "reason", None) or str(error)).lower().replace("_", " ")
+    if "certificate required" in reason or "handshake failure" in reason or "bad certificate" in reason:
+        hint = "tls.certificate and tls.key: a certificate that the server accepts, and its key"
+        return ConfigError(
+            f"{server} asks for a certificate, and refuses what it got: {reason}", where=where, hint=hint
+        )
+    if "wrong version number" in reason or "record layer failure" in reason:
+        return ConfigError(
+            f"{server} does not use TLS at this address", where=where, hint="write http://, or its TLS port"
+        )
+    return ConfigError(f"no TLS connection to {server}: {reason}", where=where)
+
+
+def explain_libpq(text: str, *, server: str, where: str) -> LakefeedError | None:
+    """Return the error for a TLS connection of libpq's that did not come about; None if its message is of another."""
+    if "certificate verify failed" in text:
+        code, why = 20, "certificate verify failed"
+    elif found := re.search(r"server certificate for .* does not match host name .*", text):
+        code, why = 62, found[0]
+    elif "certificate required" in text:
+        return explain(ssl.SSLError(1, "certificate required"), server=server, where=where)
+    else:
+        return None
+    error = ssl.SSLCertVerificationError(1, why)
+    error.verify_code, error.verify_message = code, why
+    return explain(error, server=server, where=where, setting="tls.ca_file, or sslrootcert in the URL")

@@ -1,0 +1,119 @@
+"""Reads the rows of a batch in one step: ``io.lakefeed.kafka.DecodedRecords`` reads, decodes and counts each record.
+
+The general way hands every record from Spark's source to the decoder and from there to the counter as a row of Spark's.
+The rows, the verdicts and the counts are the same: ``RowBuilder.accepted_rows`` is what this stands for.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
+from lakefeed.config.sources import KafkaSource
+from lakefeed.feed.row_builder import RowBuilder
+from lakefeed.ledger.outcomes import BatchOutcomes
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.decode.formats import decoder_options
+from lakefeed.records.decode.verdict import METADATA_PREFIX, TOMBSTONE, VERDICTS
+from lakefeed.records.sources.kafka import RECORDS_PER_TASK, client_options, task_count
+from lakefeed.records.spec import Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = "io.lakefeed.kafka.DecodedRecords"
+KEPT = ("topic", "partition", "offset")
+"""Metadata of a record that this reads."""
+
+
+@dataclass(kw_only=True)
+class DirectRows:
+    """Reads the rows of one feed's batches.
+
+    Attributes:
+        most: the most records of a batch: a smaller one is read by fewer tasks.
+    """
+
+    source: KafkaSource
+    rows: RowBuilder
+    most: int
+    _run: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
+
+    @staticmethod
+    def refusal(source: KafkaSource | None, rows: RowBuilder) -> str | None:
+        """Return why the rows of this feed cannot be read so; None if they can."""
+        policy = rows.policy
+        reasons = {
+            "the source is not Kafka": source is None,
+            "source.kafka.deduplicate": source is not None and source.deduplicate,
+            "transform.streams": bool(rows.streams),
+            "decode.key": rows.key is not None,
+            "decode.envelope": policy.envelope is not None,
+            "expect": bool(policy.expect),
+            "rows that delete": policy.deletes is not None,
+            "decode.on_bad_timestamp": policy.on_bad_timestamp is not None,
+            "decode.raw": isinstance(rows.schema.spec, Raw),
+            "decode.metadata beside topic, partition and offset": not set(rows.keep) <= set(KEPT),
+        }
+        return next((reason for reason, applies in reasons.items() if applies), None)
+
+    def read(self, spark: SparkSession, ranges: OffsetRanges, outcomes: BatchOutcomes) -> DataFrame:
+        """Return the rows of these records; each record is counted while it is read."""
+        policy = self.rows.policy
+        reason = TOMBSTONE if policy.on_null in ("fail", "dead_letter") else None
+        options: dict[str, Any] = {
+            "tasks": [[_range(each) for each in task] for task in self._tasks(spark, ranges)],
+            "decoder": decoder_options(spark, self.rows.schema.spec),
+            "policy": {
+                "onError": VERDICTS[policy.on_error],
+                "onNull": VERDICTS[policy.on_null],
+                "nullReason": reason,
+                "refused": self.rows.schema.refused_ids,
+                "unknownSchema": UNKNOWN_SCHEMA,
+                "keep": self.rows.keep,
+                "prefix": METADATA_PREFIX,
+            },
+        }
+        reader = spark.read.format(FORMAT).options(**client_options(self.source))
+        reader = reader.options(**{name: json.dumps(value) for name, value in options.items()})
+        return self.rows.from_decoded(
+            reader.options(**{"commit-id": outcomes.commit_id, "consumers": self._run}).load()
+        )
+
+    def _tasks(self, spark: SparkSession, ranges: OffsetRanges) -> list[list[OffsetRange]]:
+        """Share the ranges out to as few tasks as the general way, or to one for each core if there are fewer."""
+        filled = [span for span in ranges.ranges if span.records > 0]
+        count = task_count(ranges, most=self.most)
+        cores = spark.sparkContext.defaultParallelism
+        while filled and count < cores and (largest := max(filled, key=_records)).records >= 2 * RECORDS_PER_TASK:
+            filled.remove(largest)
+            filled += halves(largest)
+            count += 1
+        return share_out(filled, count)
+
+
+def halves(span: OffsetRange) -> list[OffsetRange]:
+    """Split a range into two of about the same size."""
+    middle = span.start + span.records // 2
+    topic, partition = span.key
+    return [OffsetRange(topic, partition, span.start, middle), OffsetRange(topic, partition, middle, span.end)]
+
+
+def share_out(spans: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
+    """Give each task ranges of about as many records in all; the largest range first, to the task with the fewest."""
+    shares: list[list[OffsetRange]] = [[] for _ in range(max(1, tasks))]
+    for span in sorted(spans, key=lambda span: (-span.records, span.key, span.start)):
+        min(shares, key=lambda share: sum(map(_records, share))).append(span)
+    return [share for share in shares if share] or [[]]
+
+
+def _records(span: OffsetRange) -> int:
+    return span.records
+
+
+def _range(span: OffsetRange) -> tuple[str, int, int, int]:
+    return (span.topic, span.partition, span.start, span.end)

@@ -1,0 +1,280 @@
+"""The application to deploy, whichever operator runs it: read from a pipeline file as the pod will read it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from lakefeed.config.connections import credentials_in, is_loopback
+from lakefeed.config.kubernetes import PIPELINE_FOLDER, PROBE_PORT, AppName, Kubernetes
+from lakefeed.config.loading.document import Remote
+from lakefeed.config.loading.load import Reading, read
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import Problem, errors_of, raise_first_error
+from lakefeed.config.secrets import SECRET_KEY
+from lakefeed.errors import ConfigError
+from lakefeed.operations.deploy.python_files import python_files
+
+PIPELINE_FILE = "pipeline.yaml"
+# A ConfigMap has 1 MiB at most, with its names.
+_MOST_BYTES = 1_000_000
+# What the manifest repeats of the pipeline: a value that only the pod knows cannot stand there.
+_REPEATED = (
+    ("name",),
+    ("source", "kafka", "topics"),
+    ("source", "kafka", "monitoring_group"),
+    ("dead_letters", "topic"),
+    ("dashboard", "host"),
+    ("dashboard", "port"),
+    ("spark_ui",),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicAccess:
+    """The topics and the monitoring group that a Kafka user needs."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    group: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Application:
+    """A driver with its executors.
+
+    Attributes:
+        name: of its objects.
+        component: feed or producer.
+        arguments: of the command that the driver runs.
+        files: texts by path, relative to the pipeline file's folder.
+        restarts: whether a failed one is started again.
+        probe_port: where it answers Kubernetes' probes and Prometheus; None if it does not.
+        ports: further ports of the driver that a service offers, by name.
+        probe_scheme: of the probes.
+        topics: that Strimzi is to make.
+        notes: warnings about the pipeline file.
+    """
+
+    name: str
+    component: str
+    settings: Kubernetes
+    arguments: tuple[str, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
+    restarts: bool = True
+    probe_port: int | None = None
+    ports: Mapping[str, int] = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
+    access: TopicAccess = field(default_factory=TopicAccess)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def service_account(self) -> str:
+        """The account of its pods."""
+        return self.settings.service_account or self.name
+
+    @property
+    def config_map(self) -> str | None:
+        """The name of the ConfigMap with its files: another one for other texts, so that no pod sees a later file."""
+        if not self.files:
+            return None
+        text = "\0".join(f"{path}\0{self.files[path]}" for path in sorted(self.files))
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
+    """Read the application that runs a pipeline file.
+
+    Raises:
+        ConfigError: with every mistake that the file has in the pod's environment; or it holds a secret.
+    """
+    settings, reading, config = _read(path, overrides)
+    for_run = [override for override in overrides if not override.startswith("deploy.")]
+    arguments = [
+        "run",
+        f"{PIPELINE_FOLDER}/{PIPELINE_FILE}",
+        "--exit-on-signal",
+        "143",
+        "--probe-port",
+        str(PROBE_PORT),
+    ]
+    arguments += [word for override in for_run for word in ("--set", override)]
+    folder = path.absolute().parent
+    files = {PIPELINE_FILE: path.read_text("utf-8-sig"), **_local_files(config, folder, settings)}
+    _require_small(files)
+    kafka = config.source.kafka
+    app = Application(
+        name=_name(settings, config),
+        component="feed",
+        settings=settings,
+        arguments=tuple(arguments),
+        files=files,
+        probe_port=PROBE_PORT,
+        ports=dict(_ports(config)),
+        topics=_topics(config, settings),
+        access=TopicAccess(
+            read=tuple(kafka.topics or ()) if kafka is not None else (),
+            write=tuple(config.written_topics),
+            group=kafka.monitoring_group if kafka is not None else None,
+        ),
+        notes=tuple(str(problem) for problem in reading.problems),
+    )
+    _require_no_secret(app, reading.document.secrets)
+    return app
+
+
+def read_producer(
+    path: Path, *, overrides: Sequence[str] = (), arguments: Sequence[str], topic: str, is_stream: bool
+) -> Application:
+    """Read the application that runs ``lakefeed produce`` with these arguments, deployed as the pipeline file says.
+
+    A producer that is not a stream is never started again: it would send its rows twice.
+    """
+    settings, reading, config = _read(path, overrides)
+    for argument in arguments:
+        key = argument.partition("=")[0]
+        if SECRET_KEY.search(key) or credentials_in(argument) is not None:
+            hint = "the producer takes passwords from the environment: deploy.kubernetes.secret_env"
+            raise ConfigError(f"'{key}' may hold a secret, and would stand in the manifest", where="produce", hint=hint)
+    app = Application(
+        name=_producer_name(_name(settings, config)),
+        component="producer",
+        settings=settings,
+        arguments=("produce", *arguments),
+        restarts=is_stream,
+        access=TopicAccess(write=(topic,)),
+        notes=tuple(str(problem) for problem in reading.problems),
+    )
+    _require_no_secret(app, reading.document.secrets)
+    return app
+
+
+def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, PipelineConfig]:
+    """Read the deploy block by itself, then the file with the environment that the block describes."""
+    alone = read(path, overrides=overrides, environment=None)
+    declared = alone.mistakes.config if alone.mistakes is not None else None
+    if declared is None or declared.deploy is None:
+        raise_first_error(alone.problems)
+        hint = "deploy: {kubernetes: {image: …, namespace: …}}; docs/deploy-on-kubernetes.md has a whole one"
+        raise ConfigError("the pipeline file does not say how the feed is deployed", where=str(path), hint=hint)
+    if any(problem.key.startswith("deploy") for problem in errors_of(alone.problems)):
+        raise_first_error(alone.problems)  # Without the block the environment would be wrong, too.
+    hint = "a manifest is the same wherever it is made: write the value, or give it with --set"
+    _require_known(alone, path, places=(("deploy",),), hint=hint)
+    settings = declared.deploy.kubernetes
+    remote = Remote(variables=frozenset(settings.secret_env), folders=tuple(settings.mounts))
+    reading = read(path, overrides=overrides, environment=settings.env, remote=remote)
+    if errors_of(reading.problems):
+        raise_first_error([_for_the_pod(problem) for problem in reading.problems])
+    assert reading.mistakes is not None  # The text has been read once.
+    assert reading.mistakes.config is not None  # No errors: each value that is not known has a replacement.
+    hint = "the manifest repeats it: write the value, or put the variable into deploy.kubernetes.env"
+    _require_known(reading, path, places=_REPEATED, hint=hint)
+    return settings, reading, reading.config or reading.mistakes.config
+
+
+def _for_the_pod(problem: Problem) -> Problem:
+    """Return a problem with the hint that fits a variable of the pod."""
+    if not problem.what.endswith("is not set"):
+        return problem
+    what = problem.what.replace("is not set", "is not set in the pod")
+    hint = "add it to deploy.kubernetes.env, or to secret_env; or give a default: ${NAME:-value}"
+    return Problem(**{**vars(problem), "what": what, "hint": hint})
+
+
+def _require_known(reading: Reading, path: Path, *, places: tuple[tuple[str, ...], ...], hint: str) -> None:
+    for place in sorted(reading.document.broken, key=str):
+        variables = re.findall(r"\$\{(\w+)", reading.document.written.get(place, ""))
+        if variables and any(place[: len(start)] == start for start in places):
+            key = ".".join(map(str, place))
+            raise ConfigError(f"{key}: the value of {variables[0]} is not known here", where=str(path), hint=hint)
+
+
+def _name(settings: Kubernetes, config: PipelineConfig) -> str:
+    name = settings.name or config.name.lower().replace("_", "-").strip("-")
+    try:
+        return TypeAdapter(AppName).validate_python(name)
+    except ValidationError:
+        what = f"'{name}' cannot be the name of Kubernetes objects: a-z, 0-9 and -, 40 letters at most"
+        raise ConfigError(what, where="name", hint="set deploy.kubernetes.name") from None
+
+
+def _producer_name(name: str) -> str:
+    return f"{name[: 40 - len('-producer')].rstrip('-')}-producer"
+
+
+def _ports(config: PipelineConfig) -> Iterator[tuple[str, int]]:
+    dashboard, ui = config.dashboard, config.spark_ui
+    if dashboard is not None and not is_loopback(dashboard.host):
+        if dashboard.port == 0:
+            raise ConfigError("a service needs a fixed port", where="dashboard.port", hint="dashboard.port: 8380")
+        yield "dashboard", dashboard.port
+    if ui is not None and not ui.is_local:
+        if ui.port == 0:
+            raise ConfigError("a service needs a fixed port", where="spark_ui.port", hint="spark_ui.port: 4040")
+        yield "spark-ui", ui.port
+
+
+def _topics(config: PipelineConfig, settings: Kubernetes) -> tuple[str, ...]:
+    if settings.strimzi is None:
+        return ()
+    if settings.strimzi.topics is not None:
+        return tuple(settings.strimzi.topics)
+    kafka = config.source.kafka
+    read_topics = (kafka.topics or []) if kafka is not None else []
+    return tuple(dict.fromkeys([*read_topics, *config.written_topics]))
+
+
+def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> dict[str, str]:
+    """Read the files that the pipeline names, and its Python modules."""
+    mounted = tuple(settings.mounts)
+    found: dict[str, str] = {}
+    for file in [*_paths(config), *python_files(config, folder)]:
+        if any(file.is_relative_to(place) for place in mounted):
+            continue
+        try:
+            relative = file.resolve().relative_to(folder.resolve())
+        except ValueError:
+            hint = "put it beside the pipeline file; or into a ConfigMap, with deploy.kubernetes.mounts"
+            raise ConfigError("the file is not in the pipeline file's folder", where=str(file), hint=hint) from None
+        try:
+            found[relative.as_posix()] = file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the file cannot be read as text: {error}", where=str(file)) from None
+    return found
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _paths(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for below in value.values():
+            yield from _paths(below)
+    elif isinstance(value, list | tuple):
+        for below in value:
+            yield from _paths(below)
+
+
+def _require_small(files: Mapping[str, str]) -> None:
+    sizes = {path: len(text.encode()) for path, text in files.items()}
+    if (total := sum(sizes.values())) > _MOST_BYTES:
+        largest = max(sizes, key=lambda path: sizes[path])
+        what = f"the pipeline's files have {total:,} bytes, and a ConfigMap holds {_MOST_BYTES:,}"
+        raise ConfigError(what, where=largest, hint="install its Python modules in the image instead")
+
+
+def _require_no_secret(app: Application, secrets: set[str]) -> None:
+    """Refuse a file with a secret in it: the ConfigMap would show it to all who may read the namespace."""
+    for path, text in (*app.files.items(), ("the arguments", " ".join(app.arguments))):
+        if any(secret in text for secret in secrets if secret):
+            hint = "write ${NAME}, and name the Secret in deploy.kubernetes.secret_env"
+            raise ConfigError("the manifest would show a secret that is written out", where=path, hint=hint)

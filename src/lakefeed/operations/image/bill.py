@@ -1,0 +1,119 @@
+"""A bill of materials (CycloneDX 1.6) of packages and jars: of a lock, or of the machine that this runs on."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from lakefeed.clients.spark.jars import Artifact
+
+DPKG_STATUS = Path("/var/lib/dpkg/status")
+BUNDLED = "pyspark"
+
+
+@dataclass(frozen=True, order=True)
+class Component:
+    """One thing that is shipped, fetched or used.
+
+    Attributes:
+        kind: ``pypi``, ``maven``, ``npm`` or ``deb``.
+        name: as its registry calls it; ``group/artifact`` for jars.
+        version: its version.
+        sha256: of the file, where the lock has it.
+        where: what needs it: a lock's groups, or PySpark, which brings jars of its own.
+    """
+
+    kind: str
+    name: str
+    version: str
+    sha256: str | None
+    where: str
+
+    @property
+    def purl(self) -> str:
+        """The package URL, by which scanners know it."""
+        name = f"debian/{self.name}" if self.kind == "deb" else self.name
+        return f"pkg:{self.kind}/{quote(name)}@{quote(self.version, safe=':')}"
+
+
+def bill(parts: Iterable[Component]) -> str:
+    """Return the bill of materials of some parts."""
+    components = [_component(part) for part in sorted(parts, key=lambda part: (part.kind, part.name, part.where))]
+    document = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "components": components,
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _component(part: Component) -> dict[str, Any]:
+    group, _, name = part.name.rpartition("/")
+    return {
+        "type": "library",
+        "bom-ref": f"{part.purl}#{part.where}",
+        **({"group": group} if group else {}),
+        "name": name,
+        "version": part.version,
+        **({"hashes": [{"alg": "SHA-256", "content": part.sha256}]} if part.sha256 else {}),
+        "purl": part.purl,
+        "properties": [{"name": "lakefeed:needed-by", "value": part.where}],
+    }
+
+
+def jars_of(artifacts: Iterable[Artifact]) -> Iterator[Component]:
+    """Return the parts of some locked jars."""
+    for artifact in artifacts:
+        group, name, *_, version = artifact.coordinate.split(":")
+        needed_by = f"jars.lock: {', '.join(artifact.groups)}"
+        yield Component("maven", f"{group}/{name}", version, artifact.sha256, needed_by)
+
+
+def requirements_of(text: str) -> Iterator[Component]:
+    """Return the parts of a file of pip's with exact versions."""
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, flags=re.MULTILINE):
+        yield Component("pypi", name, version, None, "requirements.txt")
+
+
+def bundled_jars(folder: Path | None = None) -> Iterator[Component]:
+    """Return the jars that PySpark brings, by what is written inside them, or by their names."""
+    spec = find_spec(BUNDLED)
+    folder = folder or (Path(spec.origin).parent / "jars" if spec and spec.origin else None)
+    # Links lead to the locked jars, which an image has in the same folder.
+    for jar in sorted(jar for jar in folder.glob("*.jar") if not jar.is_symlink()) if folder else ():
+        with zipfile.ZipFile(jar) as archive:
+            found = [
+                re.fullmatch(r"META-INF/maven/([^/]+)/([^/]+)/pom\.properties", each) for each in archive.namelist()
+            ]
+        stem = re.fullmatch(r"(.+?)-(\d.*)", jar.stem)
+        name, version = stem.groups() if stem else (jar.stem, "0")
+        groups = [each[1] for each in found if each and each[2] == name]
+        yield Component("maven", f"{groups[0]}/{name}" if groups else name, version, None, BUNDLED)
+
+
+def without_replaced(bundled: Iterable[Component], locked: Iterable[Component]) -> list[Component]:
+    """Leave out the bundled jars in whose place an image has a locked one of the same name."""
+    replaced = {part.name.rpartition("/")[2] for part in locked}
+    return [part for part in bundled if part.name.rpartition("/")[2] not in replaced]
+
+
+def installed(artifacts: Iterable[Artifact], spark_jars: Path) -> Iterator[Component]:
+    """Return the parts of this machine: Debian's packages, Python's, and the jars that are there."""
+    for stanza in DPKG_STATUS.read_text().split("\n\n") if DPKG_STATUS.exists() else ():
+        fields = dict(re.findall(r"^(Package|Version|Status): (.+)$", stanza, flags=re.MULTILINE))
+        if fields.get("Status", "").endswith(" installed"):
+            yield Component("deb", fields["Package"], fields["Version"], None, "Debian")
+    for package in distributions():
+        yield Component("pypi", package.metadata["Name"], package.version, None, "installed")
+    yield from jars_of(artifact for artifact in artifacts if artifact.path.is_file())
+    yield from bundled_jars(spark_jars)

@@ -1,0 +1,356 @@
+"""Size a feed for a rate of records, by arithmetic on what ``lakefeed bench throughput`` has measured.
+
+No broker is asked and nothing is read: a topic need not exist yet. Each figure says what it rests on; the reasoning is
+in docs/size-a-feed.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.values import AVAILABLE_NOW, seconds_of
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.plan.estimates import CHECKPOINT
+from lakefeed.records.sources.kafka import task_count
+
+UTILIZATION = 0.7
+"""The share of the cores that the target rate may take: what is left catches up after a stop."""
+BYTES_A_PARTITION = 10_000_000
+"""Bytes a second of one Kafka partition, before compression: the usual bound of one consumer and one broker's disk."""
+CORES_AN_EXECUTOR = 4
+LONGEST_TRIGGER = 600
+"""Seconds. A longer trigger, for larger files, is the user's decision."""
+TARGET_FILE_BYTES = 128 * 1024**2
+EXPIRED_AFTER = seconds_of("7 days")
+"""Without a block ``upkeep``: what ``lakefeed tables maintain`` keeps by default."""
+MOST_METADATA_BYTES = 64 * 1024**2
+"""A commit writes the table's metadata file whole; larger ones take seconds and a driver's memory."""
+TASK_BYTES = 10_000
+RETAINED_TASKS = 100_000
+"""Spark's driver keeps a record of so many tasks (spark.ui.retainedTasks), with the UI or without."""
+DRIVER_MB = 1024
+
+_RATE = re.compile(r"\s*([\d_,]+(?:\.\d+)?)\s*([kKmM]?)\s*/\s*(\d*)\s*(s|sec|min|h|hour|d|day)\s*", re.ASCII)
+_TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
+_SECONDS = {"s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400}
+
+
+def parse_rate(text: str) -> float:
+    """Return records a second: of ``1_000_000/s``, ``1M/s``, ``112M/10min``.
+
+    Raises:
+        ConfigError: it is no rate, or not above 0.
+    """
+    match = _RATE.fullmatch(text)
+    if match is not None:
+        number = float(re.sub("[_,]", "", match[1]) or 0) * _TIMES[match[2].lower()]
+        seconds = int(match[3] or 1) * _SECONDS[match[4]]
+        if number > 0 and seconds > 0:
+            return number / seconds
+    raise ConfigError(
+        f"'{text}' is no rate", where="--target-rate", hint="write RECORDS/TIME: 1_000_000/s, 50k/s, 112M/10min"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineSpeed:
+    """The work that one core of a machine does, by ``lakefeed bench throughput``.
+
+    Attributes:
+        rows_per_cpu_second: of the client, for the sink that the pipeline has.
+        record_bytes, stored_bytes: of a record in the topic, not compressed, and of its row in the table.
+        server_cpu: CPU seconds of each server for a row, by the server's name.
+        batch_overhead: seconds of a batch without its tasks.
+        peak_mb: memory of driver and tasks together, on ``cores`` cores.
+    """
+
+    rows_per_cpu_second: float
+    record_bytes: float
+    stored_bytes: float
+    server_cpu: dict[str, float]
+    batch_overhead: float
+    peak_mb: float
+    cores: int
+    records: int
+
+    @classmethod
+    def read(cls, path: Path, *, sink: str) -> MachineSpeed:
+        """Read the JSON of the bench.
+
+        Raises:
+            ResourceMissing: there is no such file.
+            ConfigError: it is none of the bench's, or the bench has left out the way into this sink.
+        """
+        hint = "measure this machine: lakefeed bench throughput --case lakefeed-iceberg, or lakefeed-parquet"
+        try:
+            document = json.loads(path.read_text("utf-8"))
+            way = next((way for way in document["ways"] if way["way"] == f"lakefeed-{sink}"), None)
+            if way is None:
+                raise ConfigError(f"the bench has not measured the way into {sink}", where=str(path), hint=hint)
+            if not way["rows_equal"]:
+                raise ConfigError("the rows of this bench were not those of its topic", where=str(path), hint=hint)
+            rows = sum(run["rows"] for run in way["runs"])
+            servers = {name for run in way["runs"] for name in run["server_cpu_seconds"]}
+            return cls(
+                rows_per_cpu_second=float(way["rows_per_cpu_second"]),
+                record_bytes=float(document["record_bytes"]),
+                stored_bytes=sum(run["stored_bytes"] for run in way["runs"]) / rows,
+                server_cpu={
+                    name: sum(run["server_cpu_seconds"].get(name, 0.0) for run in way["runs"]) / rows
+                    for name in sorted(servers)
+                },
+                batch_overhead=max(0.0, sum(run["batch_overhead_seconds"] for run in way["runs"]) / len(way["runs"])),
+                peak_mb=float(way["peak_rss_mb"]),
+                cores=int(document["cores"]),
+                records=int(document["records"]),
+            )
+        except FileNotFoundError:
+            raise ResourceMissing("this machine has not been measured yet", where=str(path), hint=hint) from None
+        except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+            what = "this is not what lakefeed bench throughput --output json prints"
+            raise ConfigError(what, where=str(path), hint=hint) from None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a sizing, with its unit, and what it rests on."""
+
+    name: str
+    value: float
+    unit: str
+    rests_on: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizing:
+    """The figures of a feed for a rate of records."""
+
+    rate: float
+    figures: tuple[Figure, ...]
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> float:
+        return next(figure.value for figure in self.figures if figure.name == name)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of ``--output json``."""
+        figures = {figure.name: asdict(figure) for figure in self.figures}
+        for figure in figures.values():
+            del figure["name"]
+        return {
+            "records_per_second": self.rate,
+            "figures": figures,
+            "assumptions": self.assumptions,
+            "warnings": self.warnings,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedLoad:
+    """The load to size: records a second, over topics, into a sink; the partitions of all topics, if they are fixed."""
+
+    rate: float
+    config: PipelineConfig
+    topics: int
+    partitions: int | None = None
+    executor_cores: int = CORES_AN_EXECUTOR
+
+    @classmethod
+    def of(cls, rate: float, config: PipelineConfig, *, topics: int | None, partitions: int | None) -> FeedLoad:
+        """Take the topics from the file if it lists them.
+
+        Raises:
+            ConfigError: the sink or the source is none that can be sized, or no one says how many topics there are.
+        """
+        written = config.sink.chosen.stored_files
+        if config.source.kafka is None or written.elsewhere is not None or written.is_unknown or written.merges:
+            what = f"a feed of source.{config.source.kind} into sink.{config.sink.kind} cannot be sized"
+            raise ConfigError(what, where=config.name, hint="known are sizes of rows appended to files, from Kafka")
+        listed = config.source.kafka.topics
+        if topics is None and listed is None:
+            raise ConfigError(
+                "topics_pattern does not say how many topics there are", where=config.name, hint="--topics 1000"
+            )
+        topics = topics or len(listed or ())
+        if partitions is not None and partitions < topics:
+            raise ConfigError(
+                f"{topics:,} topics have {partitions:,} partitions: each has one at least", where="--partitions"
+            )
+        return cls(rate=rate, config=config, topics=topics, partitions=partitions)
+
+    @property
+    def tables(self) -> int:
+        """Topics that each have a table of their own, or one table for all."""
+        return self.topics if self.config.has_many_tables else 1
+
+
+def size(load: FeedLoad, measured: MachineSpeed) -> Sizing:
+    """Size a feed; every figure follows from the ones before it."""
+    return _Arithmetic(load, measured).sizing()
+
+
+class _Arithmetic:
+    def __init__(self, load: FeedLoad, measured: MachineSpeed) -> None:
+        self.load, self.measured = load, measured
+        self.cores = math.ceil(load.rate / (measured.rows_per_cpu_second * UTILIZATION))
+        self.executors = math.ceil(self.cores / load.executor_cores)
+        self.slots = self.executors * load.executor_cores if self.executors > 1 else self.cores
+        self.partitions = load.partitions or self._partitions()
+        # Only as many tasks run at the same time as there are partitions.
+        self.working = min(self.slots, self.partitions)
+        self.capacity = self.working * measured.rows_per_cpu_second
+        self.commits = self._commit_seconds()
+        self.trigger, self.trigger_why = self._trigger()
+        self.batch = math.ceil(round(load.rate * self.trigger, 3))
+        self.files = self._files()
+
+    def _partitions(self) -> int:
+        """Return the least multiple of the slots that keeps each partition below its bound; one for each topic."""
+        by_bytes = math.ceil(self.load.rate * self.measured.record_bytes / BYTES_A_PARTITION)
+        needed = max(self.slots, by_bytes)
+        if self.load.topics > 1:
+            return self.load.topics * math.ceil(needed / self.load.topics)
+        return self.slots * math.ceil(needed / self.slots)
+
+    def _commit_seconds(self) -> float:
+        """Return the time of a batch, or of a round over all tables, that is not tasks."""
+        at_once = self.load.config.table_rules.at_once if self.load.tables > 1 else 1
+        return self.measured.batch_overhead * math.ceil(self.load.tables / at_once)
+
+    def _trigger(self) -> tuple[int, str]:
+        busy = self.load.rate / self.capacity if self.capacity else math.inf
+        least = max(1, math.ceil(self.commits / (1 - busy))) if busy < 1 else LONGEST_TRIGGER
+        given = self.load.config.trigger
+        if given != AVAILABLE_NOW and "real-time" not in given:
+            seconds = seconds_of(given)
+            if seconds >= least:
+                return seconds, "as the file has it"
+            return least, f"the file's {given} is shorter than a batch takes"
+        filled = self.partitions * TARGET_FILE_BYTES / (self.load.rate * self.measured.stored_bytes)
+        seconds = min(LONGEST_TRIGGER, max(least, math.ceil(filled)))
+        return seconds, f"files of {TARGET_FILE_BYTES // 1024**2} MiB, and {LONGEST_TRIGGER} s at most"
+
+    def _files(self) -> int:
+        """Return the files of a batch, or of a round over all tables, by the rule that a batch uses."""
+        each = -(-self.partitions // self.load.tables)
+        records = math.ceil(self.batch / self.load.tables / each)
+        ranges = OffsetRanges(tuple(OffsetRange("t", number, 0, records) for number in range(each)))
+        return task_count(ranges, most=ranges.records) * self.load.tables
+
+    def _ledger_bytes(self) -> int:
+        """Return the bytes of a commit's properties in the snapshot's summary, with the long offsets of an old feed."""
+        each = -(-self.partitions // self.load.tables)
+        start = 10**12
+        step = math.ceil(self.batch / self.partitions)
+        ranges = OffsetRanges(
+            tuple(OffsetRange("a-topic-of-usual-length", number, start, start + step) for number in range(each)),
+            {"a-topic-of-usual-length": "x" * 22},
+        )
+        written = Commit(feed=self.load.config.name, batch_id=10**6, ranges=ranges, fence="x" * 36).properties()
+        return sum(len(key) + len(value) for key, value in written.items())
+
+    def _snapshots(self) -> tuple[int, str]:
+        upkeep = self.load.config.upkeep
+        kept = seconds_of(upkeep.expire.older_than) if upkeep is not None else EXPIRED_AFTER
+        least = upkeep.expire.keep if upkeep is not None else 100
+        return max(least, math.ceil(kept / self.trigger)), f"{kept / 86_400:g} days of batches, as expiry keeps them"
+
+    def figures(self) -> Iterator[Figure]:
+        load, measured = self.load, self.measured
+        rate, written = load.rate, load.config.sink.chosen.stored_files
+        speed = f"{measured.rows_per_cpu_second:,.0f} rows/CPU s measured"
+        yield Figure("cores", self.cores, "", f"{speed}, at {UTILIZATION:.0%} of their time")
+        yield Figure("executors", self.executors, "", f"up to {load.executor_cores} cores each")
+        why = "given" if load.partitions else f"a multiple of the slots; each below {BYTES_A_PARTITION // 10**6} MB/s"
+        if load.topics > 1 and not load.partitions:
+            why = f"as many as slots, and one at least for each of {load.topics:,} topics"
+        yield Figure("partitions", self.partitions, "", why)
+        yield Figure("trigger", self.trigger, "s", self.trigger_why)
+        yield Figure("records a batch", self.batch, "", "the rate for as long as the trigger")
+        most = math.ceil(max(self.capacity * self.trigger, self.batch))
+        yield Figure(
+            "max_records_per_batch", most, "", "what the cores can do in that time: bounds a batch that catches up"
+        )
+        executor = measured.peak_mb / measured.cores * load.executor_cores
+        yield Figure(
+            "executor memory",
+            math.ceil(executor),
+            "MB",
+            f"{measured.peak_mb:,.0f} MB measured on {measured.cores} cores",
+        )
+        ledger = self._ledger_bytes()
+        yield Figure("ledger", ledger, "B", "offset ranges in the summary of each commit")
+        snapshots, kept = self._snapshots()
+        metadata = snapshots * (ledger + 1000) if load.config.sink.chosen.snapshot_table is not None else 0
+        if metadata:
+            yield Figure(
+                "metadata file", metadata, "B", f"{snapshots:,} snapshots: {kept}; each commit writes it whole"
+            )
+        tasks = min(RETAINED_TASKS, self.files * snapshots) * TASK_BYTES
+        # Parsed, a metadata file takes about three times its bytes, and one at a time is written.
+        driver = DRIVER_MB + math.ceil((tasks + 3 * metadata) / 10**6)
+        yield Figure(
+            "driver memory", driver, "MB", f"{DRIVER_MB:,} MB, Spark's record of tasks, three times the metadata"
+        )
+        batches = 3600 / self.trigger
+        yield Figure("files an hour", math.ceil(self.files * batches), "", f"{self.files:,} of a batch")
+        size_ = rate * self.trigger * measured.stored_bytes / self.files
+        yield Figure("file size", round(size_), "B", f"{measured.stored_bytes:.1f} B a row measured")
+        others = (written.commit_puts + 1) * load.tables + (CHECKPOINT if load.config.checkpoint else 0)
+        yield Figure(
+            "S3 requests an hour",
+            math.ceil((self.files + others) * batches),
+            "",
+            f"files and {others:,} in each batch: {written.commit_name}, a delete of old metadata, the checkpoint",
+        )
+        yield Figure("from Kafka", rate * measured.record_bytes / 10**6, "MB/s", "not compressed")
+        yield Figure("to the store", rate * measured.stored_bytes / 10**6, "MB/s", "as stored")
+        for name, seconds in measured.server_cpu.items():
+            yield Figure(f"cores of {name}", round(rate * seconds, 2), "", "CPU time of the server in the bench")
+        left = self.capacity - rate
+        if left > 0:
+            yield Figure("an hour's backlog", math.ceil(3600 * rate / left), "s", "with the cores that the rate leaves")
+
+    def warnings(self, figures: tuple[Figure, ...]) -> Iterator[str]:
+        values = {figure.name: figure.value for figure in figures}
+        if self.capacity <= self.load.rate:
+            yield (
+                f"{self.working:,} tasks at a time do {self.capacity:,.0f} records/s: {self.partitions:,} partitions "
+                f"are too few for {self.load.rate:,.0f} records/s"
+            )
+        if values.get("metadata file", 0) > MOST_METADATA_BYTES:
+            most = MOST_METADATA_BYTES // (values["ledger"] + 1000) * self.trigger
+            yield (
+                f"the metadata file is above {MOST_METADATA_BYTES // 1024**2} MiB: keep snapshots for "
+                f"{most / 3600:.1f} hours only (upkeep.expire), take a longer trigger, or split the topics over feeds"
+            )
+        if values["file size"] < TARGET_FILE_BYTES / 16:
+            yield "files are small: take a longer trigger, fewer partitions, or compaction (upkeep.compact)"
+        if self.trigger_why.startswith("the file's"):
+            yield f"trigger: {self.trigger} seconds at least"
+
+    def sizing(self) -> Sizing:
+        figures = tuple(self.figures())
+        measured = self.measured
+        return Sizing(
+            rate=self.load.rate,
+            figures=figures,
+            assumptions=(
+                f"the bench's records ({measured.record_bytes:.0f} B, {measured.records:,} of them) cost what yours do",
+                "cores of the cluster are as fast as those of the machine that was measured",
+                "work grows in proportion to cores, as partitions share nothing but the commit",
+                "records are spread evenly over the partitions",
+                f"a batch needs {measured.batch_overhead:.2f} s beside its tasks, on any number of cores",
+            ),
+            warnings=tuple(self.warnings(figures)),
+        )

@@ -1,0 +1,1 @@
+"""Brings a pipeline with all that its driver needs to a cluster."""

@@ -1,0 +1,129 @@
+"""Chooses the records of a topic that people look at: the newest, those from some place on, those that come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakefeed.clients.kafka.selection import ago, is_ago, moment, topics_of
+from lakefeed.clients.kafka.topics import PartitionDescription, Topics, partitions_of
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.offsets.ranges import OffsetRange, Partition
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicPlace:
+    """A place to begin in a topic, and the partitions to read.
+
+    Attributes:
+        start: ``earliest``, ``latest``, a time in ISO 8601, or so long ago: ``15m``. None for the newest records.
+        partition: this one only.
+        offset: instead of ``start``, in the one partition that is read; a negative one counts from its end.
+    """
+
+    start: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.start is not None and self.offset is not None:
+            raise ConfigError("--from and --offset both say where to begin", hint="give one of them")
+
+
+def chosen_ranges(source: KafkaSource, place: TopicPlace, *, most: int, each: int | None = None) -> list[OffsetRange]:
+    """Return the ranges to look at: from the place on, or else at the end.
+
+    They are ``most`` records in all, and ``each`` in one partition, at most. Each partition has the same share of them,
+    as far as it has so many.
+    """
+    parts = _partitions(source, place)
+    begins = None if place.start is None and place.offset is None else _starts(source, place, parts)
+    spans = {
+        key: (part.start_offset if begins is None else begins[key], part.end_offset) for key, part in parts.items()
+    }
+    held = {key: end - start for key, (start, end) in spans.items()}
+    shares = fair_shares(held if each is None else {key: min(count, each) for key, count in held.items()}, most)
+    return [
+        OffsetRange(*key, end - shares[key], end) if begins is None else OffsetRange(*key, start, start + shares[key])
+        for key, (start, end) in sorted(spans.items())
+    ]
+
+
+def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> dict[Partition, int]:
+    """Return where to begin to follow: at the place, or else so many records before the end of each partition."""
+    parts = _partitions(source, place)
+    if place.start is not None or place.offset is not None:
+        return _starts(source, place, parts)
+    return {key: max(part.start_offset, part.end_offset - last) for key, part in parts.items()}
+
+
+def _partitions(source: KafkaSource, place: TopicPlace) -> dict[Partition, PartitionDescription]:
+    parts = partitions_of(topics_of(source))
+    if place.partition is not None:
+        chosen = {key: part for key, part in parts.items() if key[1] == place.partition}
+        if not chosen:
+            names = sorted({topic for topic, _ in parts})
+            count = len(parts) if len(names) == 1 else None
+            raise ResourceMissing(
+                f"there is no partition {place.partition} in {', '.join(names)}",
+                where=source.bootstrap_servers,
+                hint=f"its partitions are 0 to {count - 1}" if count else None,
+            )
+        parts = chosen
+    if place.offset is not None and len(parts) > 1:
+        raise ConfigError("an offset is one of a single partition", where="--offset", hint="name it with --partition")
+    return parts
+
+
+def _starts(
+    source: KafkaSource, place: TopicPlace, parts: Mapping[Partition, PartitionDescription]
+) -> dict[Partition, int]:
+    if place.offset is not None:
+        return {key: _offset(key, part, place.offset) for key, part in parts.items()}
+    if place.start in ("earliest", "beginning"):
+        return {key: part.start_offset for key, part in parts.items()}
+    if place.start in ("latest", "end"):
+        return {key: part.end_offset for key, part in parts.items()}
+    time = _time(place.start or "")
+    cluster = Topics(source.bootstrap_servers, options=source.client_options)
+    found = {name: cluster.offsets_at(name, time) for name in sorted({topic for topic, _ in parts})}
+    return {key: found[key[0]].get(key[1], part.end_offset) for key, part in parts.items()}
+
+
+def _time(text: str) -> datetime:
+    if is_ago(text):
+        return ago(text)
+    try:
+        return moment(text)
+    except ConfigError:
+        raise ConfigError(
+            f"'{text}' is no place to begin",
+            where="--from",
+            hint="write earliest, latest, a time (2026-11-20T06:30, in UTC) or how long ago: 15m, 2h, 7d",
+        ) from None
+
+
+def _offset(key: Partition, part: PartitionDescription, offset: int) -> int:
+    if offset < 0:
+        return max(part.start_offset, part.end_offset + offset)
+    if not part.start_offset <= offset <= part.end_offset:
+        raise ResourceMissing(
+            f"partition {key[1]} of {key[0]} has the offsets {part.start_offset} to {part.end_offset}, not {offset}",
+            where="--offset",
+            hint="choose one between them, or -10 for the ten last",
+        )
+    return offset
+
+
+def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int]:
+    """Divide so many records fairly: what one partition does not have, the others may give."""
+    shares: dict[Partition, int] = {}
+    left = most
+    ascending = sorted(held, key=lambda key: (held[key], key))
+    for at, key in enumerate(ascending):
+        # The last ones get what does not divide.
+        shares[key] = min(held[key], -(-left // (len(ascending) - at)))
+        left -= shares[key]
+    return shares

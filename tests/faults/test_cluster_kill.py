@@ -1,0 +1,165 @@
+"""Machines of a standalone cluster are lost in the middle of a batch: every row is in the table once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import Feed
+from tests.support.servers.standalone import SECRET, Standalone, standalone
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROWS = 2400
+BATCH = 600
+# Each row takes a while and leaves a mark, so that a test knows when a batch is at work on the executors.
+SLOW = """
+import time
+
+import pyspark.sql.functions as sf
+from pyspark.sql import DataFrame
+
+
+def slowly(rows: DataFrame, marks: str) -> DataFrame:
+    def wait(number):
+        time.sleep(0.02)
+        with open(marks, "a") as file:
+            file.write(".")
+        return number
+
+    return rows.withColumn("id", sf.udf(wait, "long")("id"))
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Standalone]:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with standalone(folder, workers=3) as running:
+        yield running
+
+
+def slow_file(feed: Feed, marks: Path, python: Path) -> Path:
+    (feed.folder / "slow.py").write_text(SLOW)
+    source = {
+        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+        "topics": [feed.topic],
+        "start": "earliest",
+        "max_records_per_batch": BATCH,
+    }
+    return feed.write_file(
+        source={"kafka": source},
+        transform={"steps": {"slow": {"python": "slow:slowly", "options": {"marks": str(marks)}}}},
+        spark={
+            "spark.driver.memory": "700m",
+            "spark.executor.memory": "700m",
+            "spark.cores.max": "2",
+            "spark.pyspark.python": str(python),
+            "spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}",
+        },
+    )
+
+
+def send(feed: Feed) -> list[dict[str, Any]]:
+    feed.create_topic(partitions=4)
+    rows = [{"id": number, "zone": f"zone {number % 7}"} for number in range(ROWS)]
+    feed.send(feed.avro(rows))
+    return rows
+
+
+def executors(cluster: Standalone) -> dict[str, list[int]]:
+    """The executors of each worker that has some."""
+    found: dict[str, list[int]] = {}
+    for pid in cluster.pids_of("CoarseGrainedExecutorBackend"):
+        name = next(name for name, process in cluster.processes.items() if process.pid == os.getpgid(pid))
+        found.setdefault(name, []).append(pid)
+    return found
+
+
+def marked(marks: Path) -> int:
+    return marks.stat().st_size if marks.exists() else 0
+
+
+def assert_each_row_once(feed: Feed, file: Path, rows: list[dict[str, Any]], environment: dict[str, str]) -> None:
+    assert sorted(feed.rows(), key=lambda row: row["id"]) == rows
+    proved = lakefeed("verify", file, environment=environment)
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+
+
+def test_a_worker_is_lost_in_mid_batch(feed: Feed, cluster: Standalone) -> None:
+    rows = send(feed)
+    marks = feed.folder / "marks"
+    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
+    file = slow_file(feed, marks, cluster.python)
+    running = Running(["run", file, "--once", "--master", cluster.master], environment, feed.folder / "run.log")
+    # In the second batch: the first one is committed.
+    cluster.wait_for("the second batch", lambda: marked(marks) > BATCH + BATCH // 3)
+    before = executors(cluster)
+    assert len(before) == 2
+    cluster.kill_worker(min(before))
+    assert running.process.wait(300) == 0, running.said()
+    assert marked(marks) > ROWS  # Rows of the lost executor were computed again.
+    assert_each_row_once(feed, file, rows, environment)
+
+
+def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster: Standalone) -> None:
+    rows = send(feed)
+    marks, stage = feed.folder / "marks", feed.folder / "stage"
+    stage.mkdir()
+    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
+    file = slow_file(feed, marks, cluster.python)
+    mode = ("--deploy-mode", "cluster", "--supervise", "--stage", stage)
+    sent = lakefeed("submit", file, "--master", cluster.master, *mode, "--output", "json", environment=environment)
+    assert sent.returncode == 0, sent.stderr + cluster.logs()
+    first = json.loads(sent.stdout)["driver"]
+
+    # The JVM alone: its Python is left without it, and has to end too.
+    cluster.wait_for("the first batch", lambda: marked(marks) > BATCH // 3)
+    (jvm,) = cluster.pids_of("DriverWrapper")
+    (python,) = cluster.pids_of("main.py")
+    os.kill(jvm, signal.SIGKILL)
+    cluster.wait_for("Python's end", lambda: not os.path.exists(f"/proc/{python}") or is_zombie(python), seconds=60)
+    cluster.wait_for("another driver", lambda: cluster.pids_of("DriverWrapper") not in ([], [jvm]))
+
+    # The machine of the second one: the master starts the driver again on another worker.
+    so_far = marked(marks)
+    cluster.wait_for("the second driver's batch", lambda: marked(marks) > so_far + BATCH // 3)
+    (jvm,) = cluster.pids_of("DriverWrapper")
+    lost = next(name for name, process in cluster.processes.items() if process.pid == os.getpgid(jvm))
+    cluster.kill_worker(lost)
+    cluster.start_worker("replacement")
+    cluster.wait_for("all rows", lambda: len(rows_so_far(feed)) >= ROWS, seconds=400)
+
+    # A stop ends the last batch, and no driver is started for it again.
+    (jvm,) = cluster.pids_of("DriverWrapper")
+    os.kill(jvm, signal.SIGTERM)
+    cluster.wait_for("the end", lambda: not cluster.pids_of("DriverWrapper"))
+    time.sleep(2)
+    assert not cluster.pids_of("DriverWrapper")
+    last = cluster.state()["completeddrivers"][-1]
+    assert (last["state"], first) == ("FINISHED", first), cluster.logs()
+    assert_each_row_once(feed, file, rows, environment)
+
+
+def rows_so_far(feed: Feed) -> list[dict[str, Any]]:
+    from lakefeed.errors import ResourceMissing
+
+    try:
+        return feed.rows()
+    except ResourceMissing:
+        return []
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

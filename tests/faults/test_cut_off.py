@@ -1,0 +1,80 @@
+"""A driver that is cut off from the network, as a pod on a lost node: its successor works, and it commits nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from lakefeed.local import Endpoints
+from tests.support.cli import COMMAND, Running, lakefeed
+from tests.support.cut_off import Link
+from tests.support.feed import Feed
+from tests.support.json_feed import JSON_ROWS, records, source
+from tests.support.servers.postgresql import PostgreSQL
+
+ROWS = 15_000
+BATCH = 1_000
+
+
+@pytest.fixture
+def database(postgres: PostgreSQL) -> PostgreSQL:
+    return postgres.new_database()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attempt", range(2))
+def test_a_driver_that_comes_back_to_the_network_commits_nothing(
+    stack: Endpoints, feed: Feed, database: PostgreSQL, tmp_path: Path, attempt: int
+) -> None:
+    # A catalog on a server: even the commit itself is on its way when the cut comes.
+    feed.catalog = "pg"
+    catalog = {"uri": database.jdbc_url, "warehouse": f"{stack.warehouse}/pg", "username": database.user}
+    feed.create_topic(partitions=2)
+    feed.send(records(ROWS))
+    file = feed.write_file(
+        catalogs={"pg": {**catalog, "password": "${PG_PASSWORD}"}},
+        source=source(feed, max_records_per_batch=BATCH),
+        decode=JSON_ROWS,
+        trigger="1 second",
+    )
+    environment = {**feed.environment, "PG_PASSWORD": database.password}
+    addresses = [
+        stack.bootstrap_servers,
+        urlsplit(stack.schema_registry_url).netloc,
+        urlsplit(stack.s3_endpoint).netloc,
+    ]
+    ports = [*(int(address.rpartition(":")[2]) for address in addresses), database.port]
+    link = Link(tmp_path, ports)
+    with link.running():
+        first = Running(["run", file], environment, tmp_path / "first.log", command=link.command(COMMAND))
+        try:
+            first.wait_until_it_says(": batch ", times=3)
+            time.sleep(attempt)  # Another moment of a batch.
+            link.cut()
+            second = lakefeed("run", file, "--once", "--output", "json", environment=environment)
+            assert second.returncode == 0, second.stderr
+            assert 0 < json.loads(second.stdout)["rows"] < ROWS
+            assert first.process.poll() is None, first.said()
+            feed.send(records(10, first=ROWS))
+            link.restore()
+            assert first.process.wait(240) in (1, 2), first.said()
+        finally:
+            if first.process.poll() is None:
+                first.kill()
+    assert "Traceback" not in first.said()
+    assert "another driver" in first.said(), first.said()
+    rows = pipeline_rows(file, feed, environment)
+    assert sorted(rows) == list(range(ROWS))  # Not the ten that came after the cut: those are for the next run.
+
+
+def pipeline_rows(file: Path, feed: Feed, environment: dict[str, str]) -> list[int]:
+    """The ids in the table, read without Spark."""
+    from lakefeed.clients.iceberg.reader import open_table
+    from lakefeed.pipeline import Pipeline
+
+    connections = Pipeline.from_file(file, environment=environment).connections
+    return [row["id"] for row in open_table(feed.table, connections=connections).scan().to_arrow().to_pylist()]

@@ -1,0 +1,114 @@
+"""A rolling change between two versions of lakefeed, there and back: what docs/upgrade.md says, on real servers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from lakefeed.clients.iceberg.reader import open_table
+from tests.support.cli import COMMAND, Running, lakefeed
+from tests.support.feed import Feed
+from tests.support.json_feed import JSON_ROWS, records
+
+ROOT = Path(__file__).resolve().parents[2]
+# The last commit before the image and its way to upgrade.
+VERSION_BEFORE = "29ef138"
+TRIGGER_SECONDS = 2
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables under which the commands run are those of the version before, with its own JVM module."""
+    folder = tmp_path_factory.mktemp("before")
+    archive = subprocess.run(["git", "archive", VERSION_BEFORE], cwd=ROOT, capture_output=True, check=False)
+    assert archive.returncode == 0, f"this test needs the history of the repository: {archive.stderr.decode()}"
+    subprocess.run(["tar", "--extract", "--directory", folder], input=archive.stdout, check=True)
+    subprocess.run([sys.executable, folder / "tools" / "build_jvm.py"], check=True, capture_output=True)
+    return {"PYTHONPATH": str(folder / "src")}
+
+
+@contextmanager
+def arriving(feed: Feed) -> Iterator[list[int]]:
+    """Lets records arrive all the time, whichever version runs; the list has their ids."""
+    sent: list[int] = []
+    stop = Event()
+
+    def send() -> None:
+        while not stop.is_set():
+            feed.send(records(20, first=len(sent)))
+            sent.extend(range(len(sent), len(sent) + 20))
+            time.sleep(0.1)
+
+    sender = Thread(target=send)
+    sender.start()
+    try:
+        yield sent
+    finally:
+        stop.set()
+        sender.join()
+
+
+def snapshots(feed: Feed) -> list[float]:
+    """The times of the commits, in seconds."""
+    table = open_table(feed.table, connections=feed.connections)
+    return sorted(snapshot.timestamp_ms / 1000 for snapshot in table.metadata.snapshots)
+
+
+def downtime(feed: Feed, stopped: float) -> float:
+    """Seconds from the last commit before a moment to the first one after it."""
+    times = snapshots(feed)
+    return min(each for each in times if each > stopped) - max(each for each in times if each <= stopped)
+
+
+def run_until(file: Path, log: Path, environment: dict[str, str], *, batches: int) -> float:
+    """Runs a version for some batches, then stops it as an operator does; when it had ended."""
+    running = Running(["run", file], environment, log, command=COMMAND)
+    try:
+        running.wait_until_it_says(": batch ", times=batches)
+        assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+    return time.time()
+
+
+@pytest.mark.slow
+def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: dict[str, str], tmp_path: Path) -> None:
+    # A new version of the pipeline comes with that of lakefeed, and goes with it.
+    with_zone = {"sql": f"SELECT *, id % 7 AS zone FROM `{feed.name}`"}
+    trigger = f"{TRIGGER_SECONDS} seconds"
+    v1 = feed.write_file(decode=JSON_ROWS, trigger=trigger).rename(tmp_path / "v1.yaml")
+    v2 = feed.write_file(decode=JSON_ROWS, trigger=trigger, transform=with_zone).rename(tmp_path / "v2.yaml")
+    new = dict(feed.environment)
+    old = {**new, **before}
+    gaps = []
+    feed.create_topic(partitions=2)
+    with arriving(feed) as sent:
+        stopped = run_until(v1, tmp_path / "old.log", old, batches=3)
+        for file, environment, name in ((v2, new, "new"), (v1, old, "back")):
+            # The preflight, with the version that is to start: it changes nothing.
+            for command in (["check", "--connect"], ["plan"]):
+                done = lakefeed(*command, file, environment=environment)
+                assert done.returncode == 0, done.stdout + done.stderr
+            ended = run_until(file, tmp_path / f"{name}.log", environment, batches=3)
+            gaps.append(downtime(feed, stopped))
+            stopped = ended
+    last = lakefeed("run", v1, "--once", environment=old)
+    assert last.returncode == 0, last.stderr
+    print(json.dumps({"downtime_seconds": gaps, "batches": [round(gap / TRIGGER_SECONDS, 1) for gap in gaps]}))
+
+    rows = feed.rows()
+    assert sorted(row["id"] for row in rows) == sent
+    assert {row["zone"] for row in rows} == {None, *range(7)}
+    verified = lakefeed("verify", v1, "--deep", environment=new)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert max(gaps) < 60, gaps

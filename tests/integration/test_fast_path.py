@@ -1,0 +1,122 @@
+"""The fast path and the general one give the same rows, metrics, dead letters and counts, in files for every reader."""
+
+from __future__ import annotations
+
+import math
+import struct
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from lakefeed.clients.iceberg.reader import open_table
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EDGES = {
+    "type": "record",
+    "name": "Edges",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "ratio", "type": ["null", "double"]},
+        {"name": "share", "type": "float"},
+        {"name": "text", "type": ["string", "null"]},
+        {"name": "flag", "type": "boolean"},
+        {"name": "small", "type": "int"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "wide", "type": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10}},
+        {"name": "raw", "type": "bytes"},
+    ],
+}
+DECODE = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"], "on_null": "skip"}
+TEXTS = ["", "a", "é", "\U0001f600" * 20, "z" * 17, "huge " * 50_000]
+RATIOS = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, None, 1.5]
+
+
+def edges(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": (1 << 63) - 1 if number == 7 else number,
+            "ratio": RATIOS[number % len(RATIOS)],
+            "share": struct.unpack("f", struct.pack("f", number / 7))[0],
+            # One huge text, and one for each row that no other has.
+            "text": TEXTS[-1] if number == 11 else None if number % 9 == 0 else f"{TEXTS[number % 5]}{number % 700}",
+            "flag": number % 3 == 0,
+            "small": -(1 << 31) if number == 5 else number % 40,
+            "at": datetime(1, 1, 1, tzinfo=UTC) if number == 3 else datetime(2026, 1, 1, 0, 0, number % 60, tzinfo=UTC),
+            "day": None if number % 2 else date(1 + number % 9998, 1, 1),
+            "price": Decimal(number % 1000 - 500).scaleb(-2),
+            "wide": Decimal("9" * 28 + "." + "9" * 10) if number == 2 else Decimal(-number),
+            "raw": bytes([number % 256]) * (number % 20),
+        }
+        for number in range(count)
+    ]
+
+
+def landed(spark: SparkSession, feed: Feed, path: str) -> dict[str, Any]:
+    """Run the feed on one path and return everything that the two paths must have in common."""
+    table = f"{feed.catalog}.{feed.name}.{path}"
+    letters = f"{feed.catalog}.{feed.name}.{path}_letters"
+    pipeline = feed.pipeline(
+        name=f"{feed.name}_{path}",
+        decode=DECODE,
+        fast_path=path,
+        dead_letters={"table": letters},
+        transform={"sql": f"SELECT *, CAST(small AS BIGINT) * 2 AS twice FROM {feed.name}_{path} WHERE small <> 13"},
+        sink={"iceberg": {"table": table, "partition_by": ["flag"]}},
+        checkpoint=f"{feed.checkpoint}-{path}",
+    )
+    summary = pipeline.run(spark=spark, once=True)
+    files = spark.table(f"{table}.files").selectExpr(
+        "partition",
+        "record_count",
+        "value_counts",
+        "null_value_counts",
+        "nan_value_counts",
+        "lower_bounds",
+        "upper_bounds",
+    )
+    snapshot = open_table(table, connections=feed.connections).current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    return {
+        "rows": sorted(row.text for row in spark.table(table).selectExpr("to_json(struct(*)) AS text").collect()),
+        "files": sorted(map(repr, files.collect())),
+        "letters": sorted(map(repr, spark.table(letters).select("partition", "offset", "reason").collect())),
+        "counts": snapshot.summary["lakefeed.counts"],
+        "summary": (summary.records, summary.rows, summary.dead_letters, summary.skipped, summary.files),
+    }
+
+
+def test_both_paths_land_the_same_and_every_reader_reads_it(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    values: list[bytes | None] = [*feed.avro(edges(3_000), schema=EDGES)]
+    values[40:40] = [None, b"", b"no header", b"\x00\x00\x00\xff\xffunknown", values[0][:-1] if values[0] else None]
+    feed.send(values)
+    fast, general = landed(lake, feed, "auto"), landed(lake, feed, "off")
+    assert fast == general
+    assert fast["summary"][:4] == (3_005, len(fast["rows"]), 4, 1)
+    table = open_table(f"{feed.catalog}.{feed.name}.auto", connections=feed.connections)
+    arrow = table.scan().to_arrow()  # pyiceberg reads with pyarrow.
+    rows = lake.table(f"{feed.catalog}.{feed.name}.auto")
+    total = rows.selectExpr(
+        "count(*)", "sum(small)", "sum(length(text))", "sum(price)", "count_if(isnan(ratio))"
+    ).first()
+    with duckdb.connect() as connection:
+        connection.register("arrow", arrow)
+        query = "SELECT count(*), sum(small), sum(length(text)), sum(price), count_if(isnan(ratio)) FROM arrow"
+        assert tuple(total or ()) == connection.execute(query).fetchone()
+    assert arrow.num_rows == len(fast["rows"])
+    files = [task.file.file_path for task in table.scan().plan_files()]
+    for number, path in enumerate(files):
+        copy = feed.folder / f"{number}.parquet"
+        copy.write_bytes(table.io.new_input(path).open().read())
+    with duckdb.connect() as connection:
+        query = f"SELECT count(*), sum(small), max(id), sum(twice) FROM '{feed.folder}/*.parquet'"
+        found = connection.execute(query).fetchone()
+    assert found == tuple(rows.selectExpr("count(*)", "sum(small)", "max(id)", "sum(twice)").first() or ())

@@ -1,0 +1,116 @@
+"""Cuts a process off from the network, and lets it back: its connections stay open and hear nothing meanwhile.
+
+The process runs in a network namespace of its own, in which relays listen at the servers' own addresses. They reach the
+servers through Unix sockets, and a thread of the test that can stop passing bytes on. What was sent before the cut is
+delivered after it: a late commit too. Needs Linux and root.
+
+As a program, in the new namespace: ``unshare --net python cut_off.py FOLDER PORTS COMMAND …``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
+LOOPBACK = "127.0.0.1"
+
+
+class Link:
+    """The way between the process and its servers.
+
+    Args:
+        folder: gets the sockets.
+        ports: of the servers, on loopback.
+    """
+
+    def __init__(self, folder: Path, ports: Sequence[int]) -> None:
+        self.folder, self.ports = folder, ports
+        self._loop = asyncio.new_event_loop()
+        self._passing = asyncio.Event()
+        self._passing.set()
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """Return the command that runs another one behind this link."""
+        ports = ",".join(map(str, self.ports))
+        return ["unshare", "--net", sys.executable, __file__, str(self.folder), ports, *command]
+
+    def cut(self) -> None:
+        """Pass nothing on."""
+        self._loop.call_soon_threadsafe(self._passing.clear)
+
+    def restore(self) -> None:
+        """Pass on what has waited, and all that comes."""
+        self._loop.call_soon_threadsafe(self._passing.set)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Pass bytes on until the end of the block."""
+        thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        thread.start()
+        servers = [asyncio.run_coroutine_threadsafe(self._serve(port), self._loop).result(10) for port in self.ports]
+        try:
+            yield
+        finally:
+            for server in servers:
+                self._loop.call_soon_threadsafe(server.close)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join(10)
+
+    async def _serve(self, port: int) -> asyncio.Server:
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await _relay((reader, writer), await asyncio.open_connection(LOOPBACK, port), self._passing)
+
+        return await asyncio.start_unix_server(connected, str(self.folder / f"{port}.sock"))
+
+
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def _relay(here: Ends, there: Ends, passing: asyncio.Event) -> None:
+    await asyncio.gather(_pump(here[0], there[1], passing), _pump(there[0], here[1], passing))
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: asyncio.Event) -> None:
+    with suppress(OSError):
+        while data := await reader.read(1 << 16):
+            await passing.wait()
+            writer.write(data)
+            await writer.drain()
+    await passing.wait()
+    writer.close()
+
+
+async def _listen(folder: str, ports: list[int], command: list[str]) -> None:
+    """Listen where the servers are for everyone else, and run the command."""
+    always = asyncio.Event()
+    always.set()
+    for port in ports:
+
+        async def connected(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str = f"{folder}/{port}.sock"
+        ) -> None:
+            await _relay((reader, writer), await asyncio.open_unix_connection(path), always)
+
+        await asyncio.start_server(connected, LOOPBACK, port)
+    status = await (await asyncio.create_subprocess_exec(*command)).wait()
+    os._exit(status)  # Relays that are cancelled here would write their stack traces into the command's output.
+
+
+def _raise_loopback() -> None:
+    """Turn the namespace's loopback interface on."""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
+
+
+if __name__ == "__main__":
+    _raise_loopback()
+    asyncio.run(_listen(sys.argv[1], [int(port) for port in sys.argv[2].split(",")], sys.argv[3:]))

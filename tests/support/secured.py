@@ -1,0 +1,174 @@
+"""Every server of a feed behind TLS with a private authority, and pipelines that reach them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from lakefeed.local import Endpoints
+from tests.support.servers.authority import Authority
+from tests.support.servers.postgresql import UNPRIVILEGED, PostgreSQL
+from tests.support.servers.search import Gate, SearchServer, gate
+from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka, secured_kafka
+from tests.support.servers.tls_proxy import TlsProxy, tls_proxy
+from tests.support.servers.tokens import TokenServer, token_server
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secured:
+    """The servers, and the files of the authority that has signed their certificates."""
+
+    folder: Path
+    authority: Authority
+    stranger: Authority
+    tokens: TokenServer
+    kafka: SecuredKafka
+    registry: str
+    registry_proxy: TlsProxy
+    s3: str
+    stack: Endpoints
+    database: PostgreSQL
+    search: SearchServer
+    gate: Gate
+    misnamed_s3: str
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of a user: passwords, and where the servers are."""
+        return {
+            "LAKEFEED_CA_FILE": str(self.authority.file),
+            "KAFKA_BOOTSTRAP_SERVERS": self.kafka.servers("oauth"),
+            "KAFKA_OAUTH_TOKEN_URL": self.tokens.token_url,
+            "KAFKA_OAUTH_CLIENT_ID": "lakefeed",
+            "KAFKA_OAUTH_CLIENT_SECRET": self.tokens.clients["lakefeed"],
+            "SCHEMA_REGISTRY_URL": self.registry,
+            "SCHEMA_REGISTRY_TOKEN_URL": self.tokens.token_url,
+            "SCHEMA_REGISTRY_CLIENT_ID": "lakefeed",
+            "SCHEMA_REGISTRY_CLIENT_SECRET": self.tokens.clients["lakefeed"],
+            "AWS_ENDPOINT_URL_S3": self.s3,
+            "AWS_REGION": self.stack.region,
+            "AWS_ACCESS_KEY_ID": self.stack.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.stack.secret_key.get_secret_value(),
+            **self.passwords,
+        }
+
+    @property
+    def passwords(self) -> dict[str, str]:
+        return {
+            "BROKER_PASSWORD": PASSWORD,
+            "REGISTRY_SECRET": self.tokens.clients["lakefeed"],
+            "DATABASE_PASSWORD": self.database.password,
+            "SEARCH_PASSWORD": self.gate.password,
+        }
+
+    def pipeline(self, topic: str, name: str, *, tls: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Return a pipeline from the topic to Iceberg, PostgreSQL and the search server."""
+        database = f"{self.database.jdbc_url.replace('127.0.0.1', 'localhost')}?sslmode=verify-full"
+        registry = {
+            "url": self.registry,
+            "token_url": self.tokens.token_url,
+            "client_id": "lakefeed",
+            "client_secret": "${REGISTRY_SECRET}",
+        }
+        login = {"scram": {"username": USER, "password": "${BROKER_PASSWORD}"}}
+        return {
+            "name": name,
+            "tls": {"ca_file": str(self.authority.file)} if tls is None else dict(tls),
+            "source": {"kafka": {"bootstrap_servers": self.kafka.servers("scram"), "topics": [topic], "login": login}},
+            "decode": {"avro": {"registry": registry}, "metadata": ["topic", "partition", "offset"]},
+            "sink": {"iceberg": {"table": f"lake.secured.{name}"}},
+            "sinks": {
+                "base": {
+                    "jdbc": {"url": database, "table": name, "user": "lakefeed", "password": "${DATABASE_PASSWORD}"}
+                },
+                "index": {
+                    "elasticsearch": {
+                        "url": self.gate.url,
+                        "index": name,
+                        "username": self.gate.username,
+                        "password": "${SEARCH_PASSWORD}",
+                    }
+                },
+            },
+            "s3": {
+                "endpoint": self.s3,
+                "region": self.stack.region,
+                "access_key": "${AWS_ACCESS_KEY_ID}",
+                "secret_key": "${AWS_SECRET_ACCESS_KEY}",
+            },
+            "catalogs": {
+                "lake": {
+                    "type": "jdbc",
+                    "uri": database,
+                    "username": "lakefeed",
+                    "password": "${DATABASE_PASSWORD}",
+                    "warehouse": f"s3://{self.stack.bucket}/secured",
+                }
+            },
+            "trigger": "1 second",
+            "checkpoint": f"s3a://{self.stack.bucket}/checkpoints/{name}",
+        }
+
+    def write(self, pipeline: Mapping[str, Any]) -> Path:
+        """Write a pipeline file."""
+        file = self.folder / f"{pipeline['name']}.yaml"
+        file.write_text(yaml.safe_dump(dict(pipeline), sort_keys=False), "utf-8")
+        return file
+
+
+@contextmanager
+def secured(folder: Path, *, stack: Endpoints, postgres: PostgreSQL, search: SearchServer) -> Iterator[Secured]:
+    """Put TLS before the shared servers, and run a broker, until the block ends."""
+    authority = Authority(folder / "authority")
+    here = authority.sign("server", "localhost", "127.0.0.1")
+    elsewhere = authority.sign("elsewhere", "elsewhere.example")
+    with ExitStack() as servers:
+        tokens = servers.enter_context(token_server(here))
+        kafka = servers.enter_context(secured_kafka(folder / "kafka", authority=authority, tokens=tokens))
+        registry = urlsplit(stack.schema_registry_url)
+        context = here.server_context()
+        before_registry = servers.enter_context(tls_proxy(registry.port or 0, context, accepts=tokens.accepts))
+        store = urlsplit(stack.s3_endpoint).port or 0
+        before_store = servers.enter_context(tls_proxy(store, context))
+        misnamed = servers.enter_context(tls_proxy(store, elsewhere.server_context()))
+        servers.enter_context(_tls_of(postgres, here.certificate, here.key, folder))
+        yield Secured(
+            folder=folder,
+            authority=authority,
+            stranger=Authority(folder / "stranger", "a stranger"),
+            tokens=tokens,
+            kafka=kafka,
+            registry=f"https://localhost:{before_registry.port}{registry.path}",
+            registry_proxy=before_registry,
+            s3=f"https://localhost:{before_store.port}",
+            misnamed_s3=f"https://localhost:{misnamed.port}",
+            stack=stack,
+            database=postgres.new_database(),
+            search=search,
+            gate=servers.enter_context(gate(search, certificate=here.both)),
+        )
+
+
+@contextmanager
+def _tls_of(postgres: PostgreSQL, certificate: Path, key: Path, folder: Path) -> Iterator[None]:
+    """Let the server take TLS too, with files that are its own."""
+    [(data,)] = postgres.execute("SHOW data_directory")
+    for name, file in (("server.crt", certificate), ("server.key", key)):
+        made = Path(shutil.copy(file, Path(data) / name))
+        made.chmod(0o600)
+        if os.geteuid() == 0:
+            os.chown(made, UNPRIVILEGED, UNPRIVILEGED)
+    postgres.execute("ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()")
+    try:
+        yield
+    finally:
+        postgres.execute("ALTER SYSTEM RESET ssl", "SELECT pg_reload_conf()")

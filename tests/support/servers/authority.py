@@ -1,0 +1,80 @@
+"""A private certificate authority of the tests, and what it signs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A certificate and its key, as files in PEM; ``both`` has the key, the certificate and its authority's."""
+
+    certificate: Path
+    key: Path
+    both: Path
+
+    def server_context(self, *, clients: Path | None = None) -> ssl.SSLContext:
+        """Return the context of a server; with ``clients`` only for those that an authority has signed."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        if clients is not None:
+            context.load_verify_locations(clients)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+class Authority:
+    """An authority with files in a folder of its own."""
+
+    def __init__(self, folder: Path, name: str = "lakefeed tests") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._name = folder, _named(name)
+        self._key = rsa.generate_private_key(65537, 2048)
+        self.file = folder / "ca.pem"
+        certificate = (
+            self._builder(self._name, self._key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.file.write_bytes(certificate.public_bytes(Encoding.PEM))
+
+    def sign(self, name: str, *hosts: str, days: float = 1) -> Signed:
+        """Sign a certificate for hosts, or for a client of this name; with less than no days it has expired."""
+        key = rsa.generate_private_key(65537, 2048)
+        names = [x509.DNSName(host) if not host[0].isdigit() else x509.IPAddress(ip_address(host)) for host in hosts]
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = self._builder(_named(name), key.public_key(), days=days).add_extension(
+            x509.ExtendedKeyUsage(usages), critical=False
+        )
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        paths = Signed(*(self._folder / f"{name}{ending}" for ending in (".pem", ".key", ".both.pem")))
+        paths.certificate.write_bytes(certificate)
+        paths.both.write_bytes(private + certificate + self.file.read_bytes())
+        paths.key.write_bytes(private)
+        paths.key.chmod(0o600)
+        return paths
+
+    def _builder(self, name: x509.Name, key: rsa.RSAPublicKey, *, days: float = 1) -> x509.CertificateBuilder:
+        now = dt.datetime.now(dt.UTC)
+        return (
+            x509.CertificateBuilder(self._name, name, key, x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(days=2))
+            .not_valid_after(now + dt.timedelta(days=days))
+        )

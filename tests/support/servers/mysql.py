@@ -1,0 +1,99 @@
+"""A MySQL server from its Maven artifact: unpacked, initialised and run in a folder of its own.
+
+The archive has everything that MySQL builds, 550 MB; the server and its libraries are a seventh of it. It links to two
+libraries of the system, which come from Debian's packages where the machine does not have them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.database import unpack_archive, unprivileged
+from tests.support.servers.debian import unpack_packages
+from tests.support.servers.mariadb import MariaDB, answers
+from tests.support.servers.process import restartable
+
+GROUP = "test-mysql-linux-x86_64"
+LIBRARIES = ("libaio1", "libnuma1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MySQL(MariaDB):
+    """A MySQL server that runs, and a database in it; its user logs in as MySQL 8 has it by default."""
+
+    kind = "mysql"
+
+    @property
+    def jdbc_url(self) -> str:
+        """For a JDBC driver; without TLS it has to ask for the key that encrypts the password."""
+        return f"{super().jdbc_url}?allowPublicKeyRetrieval=true"
+
+
+@contextmanager
+def mysql() -> Iterator[MySQL]:
+    """Runs a server until the block ends; nothing of it is left but the program, which is kept in the cache."""
+    base = unpack_archive(GROUP, place=_place)
+    folder = Path(tempfile.mkdtemp(prefix="lakefeed-mysql-"))
+    try:
+        data, share = folder / "data", folder / "share"
+        data.mkdir()
+        shutil.copytree(base / "share", share)
+        options = ["--no-defaults", f"--datadir={data}", f"--lc-messages-dir={share}", *unprivileged(folder, data)]
+        # Without it the server asks the kernel for asynchronous I/O, which sandboxes refuse.
+        options.append("--innodb-use-native-aio=OFF")
+        libraries = unpack_packages(*LIBRARIES)
+        found = sorted({str(file.parent) for file in libraries.rglob("*.so*")})
+        environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(found)}
+        password = secrets.token_hex(16)
+        begin = folder / "begin.sql"
+        begin.write_text(
+            f"CREATE USER 'lakefeed'@'%' IDENTIFIED BY '{password}';\n"
+            "GRANT ALL ON *.* TO 'lakefeed'@'%' WITH GRANT OPTION;\n"
+        )
+        program = base / "bin" / "mysqld"
+        done = subprocess.run(
+            [program, *options, "--initialize-insecure", f"--init-file={begin}", "--innodb-redo-log-capacity=16M"],
+            env=environment,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        begin.unlink()
+        port = choose_free(avoid=())
+        server = MySQL(host=LOOPBACK, port=port, user="lakefeed", password=password, database="mysql")
+        command: list[str | Path] = [
+            program,
+            *options,
+            f"--bind-address={LOOPBACK}",
+            f"--port={port}",
+            f"--socket={data / 'sock'}",
+            "--mysqlx=OFF",
+            "--skip-name-resolve",
+            "--disable-log-bin",
+            "--innodb-buffer-pool-size=64M",
+            # Killed with SIGKILL, the operating system still has all that was written: no test cuts the power.
+            "--innodb-flush-log-at-trx-commit=2",
+            "--performance-schema=OFF",
+        ]
+        with restartable(command, log=folder / "log", ready=answers(server), environment=environment) as process:
+            yield replace(server, process=process)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _place(name: str) -> str | None:
+    folder, _, file = name.rpartition("/")
+    if name in ("bin/mysqld", "share/english/errmsg.sys"):
+        return folder
+    return folder if folder == "lib/private" and ".so" in file else None

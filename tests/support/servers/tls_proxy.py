@@ -1,0 +1,100 @@
+"""TLS before a server that has none, as an ingress puts it there: bytes go to and fro."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lakefeed.local.ports import LOOPBACK
+
+
+@dataclass
+class TlsProxy:
+    """A proxy that runs.
+
+    Attributes:
+        port: where it listens.
+        accepts: whether a request may pass with this header ``Authorization``; None lets everything pass, as bytes.
+        refused: how many requests were answered with 401.
+    """
+
+    port: int
+    accepts: Callable[[str], bool] | None = None
+    refused: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@contextmanager
+def tls_proxy(
+    behind: int, context: ssl.SSLContext, *, accepts: Callable[[str], bool] | None = None
+) -> Iterator[TlsProxy]:
+    """Run a proxy before a port of the loopback interface until the block ends."""
+    listener = socket.create_server((LOOPBACK, 0), backlog=128)
+    proxy = TlsProxy(port=listener.getsockname()[1], accepts=accepts)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                threading.Thread(target=_serve, args=(proxy, client, context, behind), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield proxy
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def _serve(proxy: TlsProxy, client: socket.socket, context: ssl.SSLContext, behind: int) -> None:
+    with contextlib.suppress(OSError), client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with (
+            context.wrap_socket(client, server_side=True) as tls,
+            socket.create_connection((LOOPBACK, behind)) as server,
+        ):
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            first = b"" if proxy.accepts is None else _head(tls)
+            if proxy.accepts is not None:
+                if not proxy.accepts(_authorization(first)):
+                    with proxy.lock:
+                        proxy.refused += 1
+                    tls.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    return
+                # One request for each connection, so that each one is checked.
+                first = re.sub(rb"\r\n(?i:connection):[^\r]*", b"", first)
+                first = first.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+            server.sendall(first)
+            back = threading.Thread(target=_copy, args=(server, tls), daemon=True)
+            back.start()
+            _copy(tls, server)
+            back.join()
+
+
+def _head(tls: ssl.SSLSocket) -> bytes:
+    text = b""
+    while b"\r\n\r\n" not in text:
+        received = tls.recv(65536)
+        if not received:
+            raise ConnectionResetError
+        text += received
+    return text
+
+
+def _authorization(head: bytes) -> str:
+    found = re.search(rb"\r\n(?i:authorization): *([^\r]*)", head)
+    return found[1].decode() if found else ""
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        while received := source.recv(1 << 18):
+            target.sendall(received)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)

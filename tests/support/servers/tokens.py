@@ -1,0 +1,129 @@
+"""A server of OAuth 2.0 tokens over https, with the keys that brokers check them with."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from tests.support.servers.authority import Signed
+
+
+def _b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _number(value: int) -> str:
+    return _b64(value.to_bytes((value.bit_length() + 7) // 8, "big"))
+
+
+@dataclass
+class TokenServer:
+    """A server that runs.
+
+    Attributes:
+        url: its address; tokens are at ``/token``, keys at ``/jwks``.
+        seconds: how long a token is valid; less than none gives out tokens that have expired.
+        given: when each token was given out, to whom.
+    """
+
+    url: str = ""
+    seconds: float = 300
+    clients: dict[str, str] = field(default_factory=lambda: {"lakefeed": 'se"c\\ret'})
+    given: list[tuple[float, str]] = field(default_factory=list)
+    key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
+
+    @property
+    def token_url(self) -> str:
+        return f"{self.url}/token"
+
+    def token(self, subject: str, *, seconds: float | None = None) -> str:
+        """Sign a token (RFC 7519)."""
+        now = time.time()
+        claims = {"iss": self.url, "sub": subject, "aud": "kafka", "scope": "kafka", "iat": int(now) - 600}
+        claims["exp"] = int(now + (self.seconds if seconds is None else seconds))
+        head = _b64(json.dumps({"alg": "RS256", "kid": "k1", "typ": "JWT"}).encode())
+        text = f"{head}.{_b64(json.dumps(claims).encode())}"
+        return f"{text}.{_b64(self.key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+    def accepts(self, authorization: str) -> bool:
+        """Check a bearer token as a server does: its signature, and that it has not expired."""
+        text, _, signature = authorization.removeprefix("Bearer ").rpartition(".")
+        padded = {part: base64.urlsafe_b64decode(part + "==") for part in (signature, text.rpartition(".")[2]) if part}
+        if not authorization.startswith("Bearer ") or len(padded) != 2:
+            return False
+        try:
+            self.key.public_key().verify(padded[signature], text.encode(), padding.PKCS1v15(), hashes.SHA256())
+        except InvalidSignature:
+            return False
+        return bool(json.loads(padded[text.rpartition(".")[2]])["exp"] > time.time())
+
+    def answer(self, path: str, authorization: str, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        """Answer a request."""
+        if path == "/jwks":
+            public = self.key.public_key().public_numbers()
+            known = {"kty": "RSA", "kid": "k1", "alg": "RS256", "use": "sig"}
+            return 200, {"keys": [{**known, "n": _number(public.n), "e": _number(public.e)}]}
+        name, secret = form.get("client_id", ""), form.get("client_secret", "")
+        if authorization.startswith("Basic "):
+            name, _, secret = base64.b64decode(authorization[6:]).decode().partition(":")
+            # Kafka's clients do not encode them, others do as the specification says.
+            if self.clients.get(name) != secret:
+                name, secret = urllib.parse.unquote_plus(name), urllib.parse.unquote_plus(secret)
+        if path != "/token" or not name or self.clients.get(name) != secret:
+            return 401, {"error": "invalid_client"}
+        self.given.append((time.time(), name))
+        answer = {"access_token": self.token(name), "token_type": "Bearer", "expires_in": int(self.seconds)}
+        return 200, answer
+
+
+@contextmanager
+def token_server(certificate: Signed) -> Iterator[TokenServer]:
+    """Run a server until the block ends."""
+    made = TokenServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers.get("content-length") or 0)
+            form = dict(urllib.parse.parse_qsl(self.rfile.read(length).decode()))
+            status, document = made.answer(self.path, self.headers.get("authorization", ""), form)
+            text = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Nothing: a client that does not trust the certificate."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.socket = certificate.server_context().wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
+    made.url = f"https://localhost:{server.server_address[1]}"
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        yield made
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,81 @@
+"""Ratios compare the runs of the same round, and a run whose rows differ cannot be overlooked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from lakefeed.bench.cases import Way
+from lakefeed.bench.limits import Limits
+from lakefeed.bench.throughput import Landed, Throughput, WayResult, table
+from lakefeed.bench.throughput_jobs import RunFigures, TimedRun
+
+FIGURES = RunFigures(
+    batches=3,
+    rows=3000,
+    seconds=3.0,
+    cpu_seconds=4.0,
+    steady_rows=2000,
+    steady_seconds=1.0,
+    steady_cpu_seconds=2.0,
+    batch_overhead_seconds=0.1,
+    peak_rss_mb=900,
+    files=30,
+    stored_bytes=60_000,
+    s3_requests=40,
+    ends={0: 3000},
+    totals=None,
+    stages=None,
+)
+LIMITS = Limits(fetch=0.2, decode=0.1, encode=0.2, read_rows_per_second=9.0, decoded_rows_per_second=8.0)
+
+
+def result(way: Way, *rates: float, equal: bool = True) -> WayResult:
+    """Return runs with these rows for each CPU second."""
+    runs = tuple(
+        Landed(figures=replace(FIGURES, steady_cpu_seconds=2000 / rate), server_cpu_seconds={}, rows_equal=equal)
+        for rate in rates
+    )
+    return WayResult(way=way, runs=runs, rows_equal=equal, stages=None, idle=None)
+
+
+def found(*ways: WayResult) -> Throughput:
+    return Throughput(records=3000, record_bytes=150.0, partitions=1, cores=2, ways=ways, limits=LIMITS)
+
+
+def test_a_ratio_is_the_median_over_the_rounds() -> None:
+    # The machine was half as fast in the second round, for both.
+    mine, theirs = result("lakefeed-iceberg", 200.0, 100.0, 240.0), result("spark-iceberg", 100.0, 50.0, 110.0)
+    assert mine.ratio_to(theirs) == pytest.approx(2.0)
+    assert mine.ratio_to(None) is None
+
+
+def test_the_document_has_the_ratios_by_name() -> None:
+    bench = found(result("lakefeed-iceberg", 400_000.0), result("spark-iceberg", 200_000.0))
+    document = json.loads(json.dumps(bench.as_dict()))
+    lakefeed, spark = document["ways"]
+    assert (lakefeed["ratio_to_spark"], lakefeed["ratio_to_seed"], lakefeed["ratio_to_limit"]) == (2.0, None, 0.2)
+    assert lakefeed["rows_per_second"] == 2000
+    assert lakefeed["rows_per_cpu_second"] == 400_000
+    assert lakefeed["peak_rss_mb"] == 900
+    assert lakefeed["rows_equal"] is True
+    assert spark["ratio_to_spark"] == 1.0
+    assert document["limits"]["rows_per_cpu_second"] == 2_000_000
+
+
+def test_rows_that_differ_show() -> None:
+    bench = found(result("lakefeed-iceberg", 400_000.0, equal=False), result("seed", 100_000.0))
+    assert not bench.holds
+    lines = table(bench).splitlines()
+    assert [line.split()[-1] for line in lines[1:3]] == ["DIFFER", "equal"]
+    assert "4.00" in lines[1]
+
+
+def test_each_run_has_places_of_its_own() -> None:
+    runs = [TimedRun.of(way, number, bucket="b") for way in ("seed", "lakefeed-parquet") for number in (0, 1)]
+    for place in ("table", "path", "checkpoint"):
+        assert len({getattr(run, place) for run in runs}) == 4
+    assert {run.manager for run in runs} == {"spark", "lakefeed"}
+    assert {run.sink for run in runs} == {"parquet"}

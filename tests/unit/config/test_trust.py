@@ -1,0 +1,147 @@
+"""The block ``tls``: what is read, what is refused, and what clients are given."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from lakefeed.config import trust
+from lakefeed.config.tls import libpq_options, pgjdbc_properties
+from lakefeed.config.trust import Certificates, Tls
+from lakefeed.errors import ConfigError
+from tests.support.servers.authority import Authority, Signed
+
+
+@pytest.fixture(autouse=True)
+def _nothing_declared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for variable in trust.VARIABLES.values():
+        monkeypatch.delenv(variable, raising=False)
+    trust.forget()
+    yield
+    trust.forget()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def own(authority: Authority) -> Signed:
+    return authority.sign("own")
+
+
+def test_declared_authorities_are_added_to_the_systems(authority: Authority, tmp_path: Path) -> None:
+    before = len(trust.client_context().get_ca_certs())
+    trust.declare(Tls(ca_file=authority.file))
+    other = Authority(tmp_path, "another pipeline's")
+    trust.declare(Tls(ca_file=other.file))
+    assert len(trust.client_context().get_ca_certs()) == before + 2
+    bundle = Path(trust.authorities_file() or "").read_text()
+    assert authority.file.read_text().strip() in bundle
+    assert bundle.count("BEGIN CERTIFICATE") >= before + 2
+    assert len(trust.client_context(authority.file.read_text()).get_ca_certs()) == 1
+
+
+def test_the_environment_is_the_default(authority: Authority, own: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trust.current() == Certificates()
+    assert trust.authorities_file() is None
+    monkeypatch.setenv("LAKEFEED_CA_FILE", str(authority.file))
+    monkeypatch.setenv("LAKEFEED_CLIENT_CERTIFICATE", str(own.certificate))
+    monkeypatch.setenv("LAKEFEED_CLIENT_KEY", str(own.key))
+    assert trust.current().authorities == authority.file.read_text().strip()
+    assert trust.own_files() == (own.certificate, own.key)
+    assert "PRIVATE" not in repr(trust.current())
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
+def test_a_key_is_handed_on_as_java_reads_it(own: Signed, tmp_path: Path, form: PrivateFormat) -> None:
+    key = load_pem_private_key(own.key.read_bytes(), None)
+    file = tmp_path / "key.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, form, NoEncryption()))
+    found = Certificates.read(Tls(certificate=own.certificate, key=file)).key.get_secret_value()
+    assert found.startswith("-----BEGIN PRIVATE KEY-----")
+    same = load_pem_private_key(found.encode(), None)
+    numbers = [each.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()) for each in (same, key)]
+    assert numbers[0] == numbers[1]
+
+
+def test_files_that_cannot_be_used_are_named(authority: Authority, own: Signed, tmp_path: Path) -> None:
+    empty, broken, locked = (tmp_path / name for name in ("empty", "broken", "locked"))
+    empty.touch()
+    broken.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    key = load_pem_private_key(own.key.read_bytes(), None)
+    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x")))
+    stranger = authority.sign("stranger")
+    cases = {
+        "the file cannot be read": Tls(ca_file=tmp_path / "missing"),
+        "has no certificate": Tls(ca_file=empty),
+        "no certificates that can be read": Tls(ca_file=broken),
+        "has a passphrase": Tls(certificate=own.certificate, key=locked),
+        "the key is not that of the certificate": Tls(certificate=own.certificate, key=stranger.key),
+        "has no private key": Tls(certificate=own.certificate, key=own.certificate),
+    }
+    for message, tls in cases.items():
+        with pytest.raises(ConfigError, match=message) as refused:
+            Certificates.read(tls)
+        assert refused.value.where is not None
+        assert refused.value.where.startswith("tls.")
+
+
+def test_a_certificate_without_its_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="belong together"):
+        Tls(certificate=Path("own.pem"))
+
+
+def test_postgresql_verifies_with_the_declared_authorities(authority: Authority) -> None:
+    assert pgjdbc_properties({"sslmode": "verify-full"}) == {}
+    trust.declare(Tls(ca_file=authority.file))
+    assert pgjdbc_properties({"sslmode": "verify-full"}) == {"sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"}
+    assert pgjdbc_properties({"ssl": "true"}) != {}
+    assert libpq_options({"sslmode": "verify-full"}, where="db")["sslrootcert"] == trust.authorities_file()
+    # What the URL says wins, and what verifies nothing stays so.
+    for options in ({"sslmode": "verify-full", "sslrootcert": "/own.pem"}, {"sslmode": "require"}, {}):
+        assert pgjdbc_properties(options) == {}
+        assert libpq_options(options, where="db").get("sslrootcert") in (None, "/own.pem")
+
+
+def test_errors_say_what_is_wrong_with_a_connection() -> None:
+    def verification(code: int) -> ssl.SSLCertVerificationError:
+        error = ssl.SSLCertVerificationError(1, "failed")
+        error.verify_code, error.verify_message = code, "reason"
+        return error
+
+    plain = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    plain.reason = "WRONG_VERSION_NUMBER"
+    for error, message in (
+        (verification(20), "signed by an authority that is not trusted"),
+        (verification(62), "is for another host"),
+        (verification(10), "has expired"),
+        (plain, "does not use TLS at this address"),
+    ):
+        found = trust.explain(error, server="the store", where="https://store")
+        assert message in found.what
+        assert found.hint
+
+
+def test_messages_of_libpq_are_understood() -> None:
+    failed = 'connection to server at "127.0.0.1", port 5432 failed: '
+    for text, message in (
+        ("SSL error: certificate verify failed", "signed by an authority that is not trusted"),
+        ('server certificate for "a" does not match host name "b"', "is for another host"),
+        ("SSL error: tlsv13 alert certificate required", "asks for a certificate"),
+    ):
+        found = trust.explain_libpq(failed + text, server="the database", where="b:5432")
+        assert found is not None
+        assert message in found.what
+    assert trust.explain_libpq(f"{failed}Connection refused", server="the database", where="b:5432") is None

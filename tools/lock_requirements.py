@@ -1,0 +1,72 @@
+"""Write the locks of the container image from uv.lock: ``python tools/lock_requirements.py [--check]``.
+
+``requirements.txt`` has what lakefeed needs at run time, for CPython on Linux, with the hashes of all files that pip
+may choose. Versions are those for Python 3.11, which later ones take too. ``setuptools.txt`` builds Spark's archive.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from packaging.markers import Marker
+
+ROOT = Path(__file__).resolve().parents[1]
+IMAGE = ROOT / "src" / "lakefeed" / "operations" / "image"
+EXTRAS = ("spark", "read", "postgresql", "mariadb", "pandas", "otlp")
+TARGET = {
+    "implementation_name": "cpython",
+    "platform_machine": "x86_64",
+    "platform_python_implementation": "CPython",
+    "python_full_version": "3.11.0",
+    "python_version": "3.11",
+    "sys_platform": "linux",
+}
+_HEADER = "# Made by tools/lock_requirements.py from uv.lock: change that instead.\n"
+
+
+def requirements() -> str:
+    """Return the packages of a lakefeed that runs, with their hashes."""
+    extras = [word for extra in EXTRAS for word in ("--extra", extra)]
+    command = [sys.executable, "-m", "uv", "export", "--frozen", "--offline", "--no-default-groups", *extras]
+    plain = ["--no-emit-project", "--no-annotate", "--no-header", "--quiet"]
+    text = subprocess.run([*command, *plain], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    kept = []
+    for entry in re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]:
+        name, _, hashes = entry.partition(" \\\n")
+        package, _, marker = name.partition(" ; ")
+        if not marker or Marker(marker).evaluate(TARGET):
+            kept.append(f"{package} \\\n{hashes}")
+    return _HEADER + "".join(kept)
+
+
+def setuptools() -> str:
+    """Return the setuptools of the lock, with its hashes."""
+    (package,) = (
+        each for each in tomllib.loads((ROOT / "uv.lock").read_text())["package"] if each["name"] == "setuptools"
+    )
+    hashes = [f"    --hash={file['hash']}" for file in package["wheels"]]
+    return _HEADER + " \\\n".join([f"setuptools=={package['version']}", *hashes]) + "\n"
+
+
+FILES = {IMAGE / "requirements.txt": requirements, IMAGE / "setuptools.txt": setuptools}
+
+
+def main() -> int:
+    """Write the files; with --check only name those that differ, with exit status 1."""
+    differing = [
+        path for path, text in FILES.items() if not path.exists() or path.read_text(encoding="utf-8") != text()
+    ]
+    for path in differing:
+        if "--check" in sys.argv[1:]:
+            print(f"{path.relative_to(ROOT)} is out of date: make docs")
+        else:
+            path.write_text(FILES[path](), encoding="utf-8")
+    return int(bool(differing) and "--check" in sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
