@@ -21,7 +21,7 @@ from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import activate, copy_of, pools, session
-from lakefeed.config.checks import named_functions
+from lakefeed.config.checks import function_modules
 from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import raise_first_error
@@ -186,7 +186,7 @@ class Pipeline:
             secret_keys=keys_of(self.config),
             ui_host=ui.host if ui else None,
             folder=self.feed.folder,
-            modules=[path.partition(":")[0] for _, path in named_functions(self.config)],
+            modules=function_modules(self.config),
         )
 
     @property
@@ -280,8 +280,7 @@ class Pipeline:
         Args:
             monitor: of the run; hand it to ``run`` within the block.
             port: of the driver's endpoint on this machine, 0 for a free one; None for no endpoint.
-            dashboard: ``HOST:PORT`` of the dashboard, empty for the file's or the default; None for one only if the
-                file has one.
+            dashboard: its ``HOST:PORT``, empty for the file's or the default; None for none but the file's.
             probe_port: answers /health/live, /health/ready, /health and /metrics there, to all callers.
 
         Raises:
@@ -292,9 +291,8 @@ class Pipeline:
         from lakefeed.dashboard.driver import dashboard_of, reachable
 
         settings = dashboard_of(self.config, dashboard)
-        served = {"port": port, "probe_port": probe_port}
         with reachable(
-            self.config, monitor, **served, dashboard=settings, connections=self.connections
+            self.config, monitor, port=port, dashboard=settings, probe_port=probe_port, connections=self.connections
         ) as self._served:
             try:
                 yield self._served
@@ -395,10 +393,9 @@ class Pipeline:
         master: str | None = None,
         log_file: Path | None = None,
     ) -> Plans:
-        """Return what ``run`` would do now: its start, its changes of the catalog, its reads, and what they cost.
+        """Return what ``run`` would do now, and what it would cost, without a change; the feed may run.
 
-        Changes nothing, and may run beside the feed. A start that would be refused is reported, not raised. Starts a
-        session only if anything would start.
+        A start that would be refused is reported, not raised. Starts a session only if anything would start.
         """
         parts = [self.of_topic(topic)] if topic is not None else self.parts()
         return plan_run(

@@ -46,7 +46,7 @@ def main(specification: str) -> None:
 
 
 def numbers(user: str) -> tuple[int, int]:
-    """Return uid and gid of what USER says: root, or numbers, which is what a cluster can check."""
+    """Return the uid and gid of an image's USER: root, or numbers, because a cluster cannot check a name."""
     uid, _, gid = ("0:0" if user == "root" else user).partition(":")
     return int(uid), int(gid)
 

@@ -318,6 +318,11 @@ class PipelineBlocks(Model):
         return self.notify.model_copy(update={"link": self.dashboard.public_url})
 
     @property
+    def uses_fast_path(self) -> bool:
+        """Check that lakefeed's own readers and encoders may be used."""
+        return self.fast_path != "off"
+
+    @property
     def has_many_tables(self) -> bool:
         """Check that each topic goes to a table of its own."""
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")

@@ -6,10 +6,12 @@ import ast
 import difflib
 import importlib.util
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import BaseModel
 
 from lakefeed.config import tls, upserts
 from lakefeed.config.blocks import PipelineBlocks, SinkChoice
@@ -138,6 +140,26 @@ def named_functions(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
     for place, sink in config.sink_blocks:
         if sink.python is not None:
             yield f"{place}.python.path", sink.python.path
+
+
+def function_modules(config: PipelineBlocks) -> list[str]:
+    """Return the modules of the Python functions and classes that the pipeline names."""
+    return [path.partition(":")[0] for _, path in named_functions(config)]
+
+
+def named_files(value: object) -> Iterator[Path]:
+    """Yield the files that settings name."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from named_files(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for below in value.values():
+            yield from named_files(below)
+    elif isinstance(value, list | tuple):
+        for below in value:
+            yield from named_files(below)
 
 
 def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Problem | None:

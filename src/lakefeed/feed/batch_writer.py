@@ -363,12 +363,13 @@ class CountPerAttempt:
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
         """Give the rows of one attempt to write the batch, and their counter."""
-        with BatchOutcomes(self.spark) as outcomes:
-            # Other commits have some records of their ranges only.
-            if self.direct is not None and isinstance(commit, Commit):
+        # Other commits have some records of their ranges only.
+        if self.direct is not None and isinstance(commit, Commit):
+            with BatchOutcomes(self.spark) as outcomes:
                 yield self.direct.read(batch.sparkSession, commit.ranges, outcomes), outcomes
-            else:
-                yield self.rows.accepted_rows(batch, outcomes), outcomes
+        else:
+            with self.rows.counted(batch, self.spark) as counted:
+                yield counted
 
     def template(self, batch: DataFrame) -> DataFrame:
         """Return records that the rows' columns can be derived from."""

@@ -39,7 +39,10 @@ class Imports:
 
 
 def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
-    """Read the imports of these modules and of all that they import, without importing any."""
+    """Read the imports of these modules and of all that they import, without importing any.
+
+    A file that is not valid Python has none here: the check of the pipeline file reports it.
+    """
     found, waiting, seen = Imports(), list(modules), set[str]()
     while waiting:
         module = waiting.pop()
@@ -61,7 +64,9 @@ def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
         text = own.read_bytes()
         if _NEEDS_PANDAS.search(text.decode("utf-8", "replace")):
             found.packages |= {"pandas", "pyarrow"}
-        waiting += _imported(ast.parse(text, filename=str(own)), parts if own.name == "__init__.py" else parts[:-1])
+        with suppress(SyntaxError, ValueError):
+            tree = ast.parse(text, filename=str(own))
+            waiting += _imported(tree, parts if own.name == "__init__.py" else parts[:-1])
     return found
 
 

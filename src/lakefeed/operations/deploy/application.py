@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from lakefeed.clients.spark.python_files import find_imports
+from lakefeed.config.checks import function_modules, named_files
 from lakefeed.config.connections import credentials_in, is_loopback
 from lakefeed.config.kubernetes import PIPELINE_FOLDER, PROBE_PORT, AppName, Kubernetes
 from lakefeed.config.loading.document import Remote
@@ -19,7 +20,6 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.config.secrets import SECRET_KEY
 from lakefeed.errors import ConfigError
-from lakefeed.operations.deploy.python_files import python_files
 
 PIPELINE_FILE = "pipeline.yaml"
 # A ConfigMap has 1 MiB at most, with its names.
@@ -235,7 +235,8 @@ def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> 
     """Read the files that the pipeline names, and its Python modules."""
     mounted = tuple(settings.mounts)
     found: dict[str, str] = {}
-    for file in [*_paths(config), *python_files(config, folder)]:
+    imports = find_imports(folder, function_modules(config))
+    for file in [*named_files(config), *sorted(imports.files)]:
         if any(file.is_relative_to(place) for place in mounted):
             continue
         try:
@@ -248,20 +249,6 @@ def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> 
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the file cannot be read as text: {error}", where=str(file)) from None
     return found
-
-
-def _paths(value: Any) -> Iterator[Path]:
-    if isinstance(value, Path):
-        yield value
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _paths(getattr(value, name))
-    elif isinstance(value, Mapping):
-        for below in value.values():
-            yield from _paths(below)
-    elif isinstance(value, list | tuple):
-        for below in value:
-            yield from _paths(below)
 
 
 def _require_small(files: Mapping[str, str]) -> None:

@@ -18,16 +18,14 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.python_files import distributions_of, files_of, find_imports, with_requirements
 from lakefeed.clients.spark.session import class_path
 from lakefeed.config import secrets
-from lakefeed.config.checks import named_functions
+from lakefeed.config.checks import function_modules, named_files
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError
@@ -113,31 +111,16 @@ def _texts(file: Path) -> dict[str, bytes]:
 
 def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict[str, Path]:
     folder = file.absolute().parent
-    imports = find_imports(folder, (path.partition(":")[0] for _, path in named_functions(config)))
+    imports = find_imports(folder, function_modules(config))
     plugged = {entry.dist.name for entry in importlib.metadata.entry_points(group="lakefeed.sinks") if entry.dist}
     packages = with_requirements([_LAKEFEED, *plugged, *distributions_of(imports.packages)])
     entries = {f"python/{name}": path for distribution in packages.values() for name, path in files_of(distribution)}
     # Numbered: the order on the class path is that of the lock.
     entries |= {f"jars/{number:03}-{path.name}": path for number, path in enumerate(class_path(connections))}
-    own = {file.absolute(), *imports.files, *(path for path in _paths(config) if path.is_relative_to(folder))}
+    named = {path.absolute() for path in named_files(config) if path.is_file()}
+    own = {file.absolute(), *imports.files, *(path for path in named if path.is_relative_to(folder))}
     entries |= {f"pipeline/{path.relative_to(folder).as_posix()}": path for path in own}
     return {f"{_CONTENT}/{name}": path for name, path in entries.items()}
-
-
-def _paths(value: Any) -> Iterator[Path]:
-    """Yield the files that settings name."""
-    if isinstance(value, Path):
-        if value.is_file():
-            yield value.absolute()
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _paths(getattr(value, name))
-    elif isinstance(value, Mapping):
-        for below in value.values():
-            yield from _paths(below)
-    elif isinstance(value, list | tuple):
-        for below in value:
-            yield from _paths(below)
 
 
 def _write(target: str, entries: Mapping[str, Path], texts: Mapping[str, bytes]) -> str:

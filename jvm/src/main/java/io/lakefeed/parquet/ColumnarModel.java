@@ -16,11 +16,9 @@ import org.apache.iceberg.formats.ModelWriteBuilder;
 import org.apache.iceberg.formats.ReadBuilder;
 import org.apache.iceberg.io.FileAppender;
 import org.apache.iceberg.io.InputFile;
-import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.util.Pair;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -64,17 +62,6 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
     @SuppressWarnings("unchecked")
     private static FormatModel<?, ?> over(FormatModel<?, ?> model) {
         return model instanceof ColumnarModel ? model : new ColumnarModel((FormatModel<InternalRow, StructType>) model);
-    }
-
-    /**
-     * Returns why Iceberg's own writer writes the files of a table; null if they are written by columns.
-     *
-     * @param rows the JSON of the rows' type
-     * @param properties the table's
-     */
-    public static String refusal(String rows, Map<String, String> properties) {
-        StructType type = (StructType) DataType.fromJson(rows);
-        return ColumnarFile.refusal(SparkSchemaUtil.convert(type), type, properties);
     }
 
     /** A task has the settings of the session that it works for. */
