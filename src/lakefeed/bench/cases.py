@@ -7,17 +7,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
+from lakefeed.config.blocks import FastPath
+
 Manager = Literal["spark", "abortable", "lakefeed"]
 """``spark``: Spark as it comes. ``abortable``: the same with the checkpoint manager of its hadoop-cloud module.
 ``lakefeed``: what ``lakefeed run`` does, with lakefeed's settings and manager."""
 
 Sink = Literal["parquet", "iceberg"]
 
-Way = Literal["lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed"]
+Way = Literal[
+    "lakefeed-iceberg",
+    "lakefeed-parquet",
+    "spark-iceberg",
+    "seed",
+    "lakefeed-iceberg-off",
+    "lakefeed-iceberg-encoder",
+    "lakefeed-iceberg-reader",
+    "lakefeed-iceberg-auto",
+]
 """A way from a topic to a table that ``bench throughput`` times: lakefeed's, plain Spark's ``from_avro`` into Iceberg,
-and the seeds' consumer, plain Spark into Parquet."""
+the seeds' consumer, plain Spark into Parquet, and lakefeed's with each value of ``fast_path``."""
 
 WAYS: tuple[Way, ...] = get_args(Way)
+FAST_PATHS: Mapping[Way, FastPath] = {
+    "lakefeed-iceberg-off": "off",
+    "lakefeed-iceberg-encoder": "encoder",
+    "lakefeed-iceberg-reader": "reader",
+    "lakefeed-iceberg-auto": "auto",
+}
+"""The ways that differ from each other by this option alone; the others have its default."""
+USUAL_WAYS: tuple[Way, ...] = tuple(way for way in WAYS if way not in FAST_PATHS)
+"""The ways that are timed where none is chosen."""
 LIMIT = "limit"
 """The case beside the ways that measures what no job can exceed."""
 
@@ -92,6 +112,8 @@ class RequestCase:
     manager: Manager
     sink: Sink
     versioned: bool
+    fast_path: FastPath | None = None
+    """The option of lakefeed's pipeline; None: its default."""
 
     @property
     def bucket_kind(self) -> str:

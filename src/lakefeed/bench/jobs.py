@@ -166,6 +166,7 @@ def pipeline_of(case: RequestCase, work: Workload, endpoints: Endpoints) -> Pipe
             "decode": {"avro": {"registry": endpoints.schema_registry_url}},
             "sink": {"iceberg": {"table": case.table}} if case.sink == "iceberg" else {"parquet": {"path": case.path}},
             "checkpoint": case.checkpoint,
+            **({"fast_path": case.fast_path} if case.fast_path is not None else {}),
         }
     )
     return Pipeline(config, environment=environment_of(case, endpoints))

@@ -35,7 +35,12 @@ _FRAMES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
             r"|TableMetadata|jdbc/)|HDFSMetadataLog|FileStreamSinkLog|FileCommitProtocol|OutputCommitter|org/sqlite/"
         ),
     ),
-    ("encode", re.compile(r"(?:shaded/)?org/apache/parquet/|iceberg/(?:parquet|spark/data|io)/|datasources/parquet/")),
+    (
+        "encode",
+        re.compile(
+            r"(?:shaded/)?org/apache/parquet/|iceberg/(?:parquet|spark/data|io)/|datasources/parquet/|io/lakefeed/parquet/"
+        ),
+    ),
     ("project", re.compile(r"spark/sql/(?:catalyst|execution)/|spark/unsafe/|io/lakefeed/")),
 )
 

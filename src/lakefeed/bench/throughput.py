@@ -126,6 +126,7 @@ class Throughput:
             "ratio_to_spark": _rounded(way.ratio_to(self.way("spark-iceberg"))),
             "ratio_to_seed": _rounded(way.ratio_to(self.way("seed"))),
             "ratio_to_limit": _rounded(self.ratio_to_limit(way)),
+            "ratio_to_off": _rounded(way.ratio_to(self.way("lakefeed-iceberg-off"))),
             "peak_rss_mb": way.peak_rss_mb,
             "rows_equal": way.rows_equal,
             "stages": dict(way.stages) if way.stages is not None else None,
@@ -248,10 +249,15 @@ def table(found: Throughput) -> str:
 
 def _sections(found: Throughput) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [
-        ("way", "rows/CPU s", "to spark", "to seed", "to limit", "rows/s", "peak MB", "S3 requests", "rows")
+        ("way", "rows/CPU s", "to spark", "to seed", "to limit", "to off", "rows/s", "peak MB", "S3 requests", "rows")
     ]
     for way in found.ways:
-        ratios = (way.ratio_to(found.way("spark-iceberg")), way.ratio_to(found.way("seed")), found.ratio_to_limit(way))
+        ratios = (
+            way.ratio_to(found.way("spark-iceberg")),
+            way.ratio_to(found.way("seed")),
+            found.ratio_to_limit(way),
+            way.ratio_to(found.way("lakefeed-iceberg-off")),
+        )
         requests = statistics.median(run.figures.s3_requests for run in way.runs)
         rows.append(
             (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.bench import jobs
-from lakefeed.bench.cases import RequestCase, Way, Workload
+from lakefeed.bench.cases import FAST_PATHS, RequestCase, Way, Workload
 from lakefeed.bench.stages import Stage, shares
 from lakefeed.bench.trips import taxi_trips
 from lakefeed.clients.spark import jars, jvm
@@ -46,8 +46,9 @@ class TimedRun(RequestCase):
             number=number,
             bucket=bucket,
             manager="lakefeed" if way.startswith("lakefeed") else "spark",
-            sink="iceberg" if way.endswith("iceberg") else "parquet",
+            sink="iceberg" if "iceberg" in way else "parquet",
             versioned=False,
+            fast_path=FAST_PATHS.get(way),
         )
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
-from lakefeed.bench.cases import LIMIT, MANAGERS, SINKS, WAYS, Manager, Sink, Workload, matrix, workload
+from lakefeed.bench.cases import LIMIT, MANAGERS, SINKS, USUAL_WAYS, WAYS, Manager, Sink, Workload, matrix, workload
 from lakefeed.cli.options import FILE, output_option, own_home_option
 from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.environment import default_home, measured_throughput
@@ -159,7 +159,13 @@ def latency(triggers: tuple[str, ...], home: Path | None, **options: int) -> Non
 @click.option("--batches", type=click.IntRange(2), default=6, show_default=True, help="Micro-batches of a run.")
 @click.option("--partitions", type=click.IntRange(1), default=10, show_default=True, help="Of the topic.")
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Timed runs of each case.")
-@click.option("--case", "cases", type=click.Choice([*WAYS, LIMIT]), multiple=True, help="Only this; again for more.")
+@click.option(
+    "--case",
+    "cases",
+    type=click.Choice([*WAYS, LIMIT]),
+    multiple=True,
+    help=f"Only this; again for more.  [default: {', '.join((*USUAL_WAYS, LIMIT))}]",
+)
 @click.option("--profile/--no-profile", default=True, show_default=True, help="A further run: CPU by stage.")
 @click.option("--store", type=click.Choice(STORES), default="minio", show_default=True)
 @own_home_option("bench", folder="throughput")
@@ -190,7 +196,7 @@ def throughput(
     with fresh_stack(home, store=store) as endpoints:
         servers = {part.part: part.pid for part in Stack(home).status() if part.pid is not None}
         running = ThroughputBench(endpoints=endpoints, servers=servers, home=home / "logs", say=_say)
-        chosen = cases or (*WAYS, LIMIT)
+        chosen = cases or (*USUAL_WAYS, LIMIT)
         ways = [way for way in WAYS if way in chosen]
         found = running.measure(work, ways=ways, limit=LIMIT in chosen, runs=runs, profile=profile, csv=csv)
     if found.holds and ways:

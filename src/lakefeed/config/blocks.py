@@ -55,6 +55,8 @@ from lakefeed.config.values import (
 from lakefeed.errors import ConfigError
 
 OnFailure = Literal["pause", "stop", "fail"]
+FastPath = Literal["auto", "reader", "encoder", "off"]
+"""Which of lakefeed's own reader of topics and encoder of Parquet files may be used; each applies where it can."""
 
 
 class Source(OneOf):
@@ -225,9 +227,10 @@ class PipelineBlocks(Model):
     checkpoint: Annotated[str, AfterValidator(lambda path: path and sinks.s3a_path(path))] = ""
     """Checkpoint location: s3a://bucket/path, for this pipeline only. Required, unless each topic has a table of its
     own: then the tables' ledgers are enough; or the sink is memory or console: then each run may start over."""
-    fast_path: Literal["auto", "off"] = "off"
-    """auto: read topics and write Parquet files of Iceberg tables with lakefeed's own readers and encoders, where they
-    apply; off: with Spark's and Iceberg's. Rows, the files' schemas and their metrics are the same. Experimental."""
+    fast_path: FastPath = "off"
+    """auto: read topics and write Parquet files of Iceberg tables with lakefeed's own reader and encoder, where they
+    apply; off: with Spark's and Iceberg's; reader, encoder: only one of the two. Rows, the files' schemas and their
+    metrics are the same. Experimental."""
     budget: RequestBudget | None = Field(None, description="What a batch should use at most; more than that warns.")
     upkeep: Upkeep | None = None
     """Look after the tables while the feed runs. Default: lakefeed tables maintain does it."""
@@ -318,9 +321,14 @@ class PipelineBlocks(Model):
         return self.notify.model_copy(update={"link": self.dashboard.public_url})
 
     @property
-    def uses_fast_path(self) -> bool:
-        """Check that lakefeed's own readers and encoders may be used."""
-        return self.fast_path != "off"
+    def has_fast_reader(self) -> bool:
+        """Check that lakefeed's own reader of topics may be used."""
+        return self.fast_path in ("auto", "reader")
+
+    @property
+    def has_fast_encoder(self) -> bool:
+        """Check that lakefeed's own encoder of Parquet files may be used."""
+        return self.fast_path in ("auto", "encoder")
 
     @property
     def has_many_tables(self) -> bool:

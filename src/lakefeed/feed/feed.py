@@ -82,7 +82,7 @@ class FeedSource:
                 starting=starting,
                 gather=gather,
                 bounded=bounded,
-                fast_path=self.config.uses_fast_path,
+                fast_path=self.config.has_fast_reader,
             )
         )
 
@@ -90,7 +90,7 @@ class FeedSource:
         """Read the records of these offsets of Kafka as a stream would; duplicates among them are marked."""
         headers = self.keeps_headers or self.config.kafka.deduplicate
         return self._mark_duplicates(
-            read_batch(spark, self.config.kafka, ranges=ranges, headers=headers, fast_path=self.config.uses_fast_path)
+            read_batch(spark, self.config.kafka, ranges=ranges, headers=headers, fast_path=self.config.has_fast_reader)
         )
 
     def reread(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
@@ -258,7 +258,7 @@ class Feed:
         if check_query is None and not alone:
             self.require_stateless(spark)
         # The feed's queries copy the session, and tasks have its settings.
-        spark.conf.set(FAST_PATH, self.config.uses_fast_path)
+        spark.conf.set(FAST_PATH, self.config.has_fast_encoder)
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
             dead_letters.ensure()
@@ -274,13 +274,13 @@ class Feed:
 
     def general_path_reason(self, rows: RowBuilder) -> str | None:
         """Return why Spark's source reads the batches, and not ``DirectRows``; None if that does."""
-        if not self.config.uses_fast_path:
-            return "fast_path: off"
+        if not self.config.has_fast_reader:
+            return f"fast_path: {self.config.fast_path}"
         return DirectRows.refusal(self.config.source.kafka, rows)
 
     def path_notes(self, rows: RowBuilder) -> tuple[str, ...]:
         """Return who reads the records where it may not be Spark's source, and why where it is."""
-        if not self.config.uses_fast_path:
+        if self.config.fast_path == "off":
             return ()
         reason = self.general_path_reason(rows)
         return (

@@ -21,6 +21,8 @@ KAFKA = "org/apache/spark/sql/kafka010/consumer/KafkaDataConsumer.get"
         ((TASK, WRITE, "io/lakefeed/decode/DecodeFunction.invoke", "java/lang/String.<init>"), "decode"),
         ((TASK, WRITE, "org/apache/spark/sql/catalyst/expressions/GeneratedClass$X.project"), "project"),
         ((TASK, WRITE, PARQUET, "java/util/HashMap.get"), "encode"),
+        ((TASK, WRITE, "io/lakefeed/parquet/FixedBuffer.index", "java/util/Arrays.fill"), "encode"),
+        ((TASK, WRITE, "io/lakefeed/parquet/Zstd.compress", "com/github/luben/zstd/ZstdCompressCtx.x"), "compress"),
         ((TASK, WRITE, PARQUET, "com/github/luben/zstd/ZstdCompressCtx.compress", "ZSTD_compressBlock"), "compress"),
         ((TASK, PARQUET, "org/apache/iceberg/aws/s3/S3OutputStream.close", "java/net/Socket.write"), "upload"),
         (("[stream execution thread tid=9]", "org/apache/iceberg/SnapshotProducer.commit", "x"), "commit"),
