@@ -13,7 +13,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm page demo examples bench test test-jvm test-unit test-full test-all faults mutants audit lint docs screenshots clean
+.PHONY: help setup jvm page demo examples bench test test-jvm test-unit test-full test-all faults mutants audit lint docs docs-site screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -76,6 +76,10 @@ lint: setup ## formatting, style, layers, words, types
 docs: setup ## regenerate the references in docs/ and the locks of the image
 	$(BIN)/python tools/generate_docs.py
 	$(BIN)/python tools/lock_requirements.py
+
+docs-site: setup ## the documentation as a site in build/site, searchable; a broken link fails it
+	$(BIN)/uv sync --frozen --quiet --inexact --group site
+	$(BIN)/python -m tools.build_site
 
 screenshots: setup ## take the pictures of the dashboard again, in a real browser
 	LAKEFEED_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/browser/test_screenshots.py

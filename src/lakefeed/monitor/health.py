@@ -31,7 +31,7 @@ class FeedHealth:
         return self.live and not self.stalled
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the health for JSON: docs/monitor.md lists the keys."""
+        """Return the health for JSON: docs/monitor-documents.md lists the keys."""
         progress = self.progress
         since = None if progress.last_commit_at is None else progress.taken_at - progress.last_commit_at
         return {

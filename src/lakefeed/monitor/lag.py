@@ -53,7 +53,7 @@ class PartitionLag:
         return 0.0 if self.lag == 0 else self.uncommitted_seconds
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the partition for JSON: docs/monitor.md lists the keys."""
+        """Return the partition for JSON: docs/monitor-documents.md lists the keys."""
         return {
             "topic": self.topic,
             "partition": self.partition,

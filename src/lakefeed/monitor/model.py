@@ -1,7 +1,7 @@
 """The progress of a feed as values: a finished batch, the batch at work, and the feed with its driver.
 
 Every view reads these: lines and panel in the terminal, ``lakefeed status``, the driver's endpoint. ``as_dict`` is
-their JSON; docs/monitor.md lists the keys, which keep their names and their meaning.
+their JSON; docs/monitor-documents.md lists the keys, which keep their names and their meaning.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class SeenFeed:
         return batch.requests.total if batch and batch.requests else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``lakefeed top --output json``: docs/monitor.md lists the keys."""
+        """Return the document of ``lakefeed top --output json``: docs/monitor-documents.md lists the keys."""
         return {
             "feed": self.name,
             "sink": self.sink,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.operations.packaged import packaged_root
 
 FOLDER = "examples"
 _COMMAND = re.compile(r"^#   ((?:lakefeed|python|aws) .+)$", re.MULTILINE)
@@ -55,7 +56,7 @@ class PackagedExample:
 
 def packaged_examples() -> list[PackagedExample]:
     """Return all examples, by name."""
-    root = _root()
+    root = packaged_root(FOLDER)
     folders = sorted(folder for folder in (root / FOLDER).iterdir() if any(folder.glob("*.yaml")))
     return [_read(root, folder) for folder in folders]
 
@@ -85,15 +86,6 @@ def copy_example(example: PackagedExample, to: Path) -> list[Path]:
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         (to / file).write_bytes(content)
     return sorted(contents)
-
-
-def _root() -> Path:
-    """Return the folder that has ``examples/``: the installed package's, or a checkout's."""
-    package = Path(__file__).resolve().parents[1]
-    for root in (package, package.parents[1]):
-        if (root / FOLDER).is_dir():
-            return root
-    raise ResourceMissing("the examples are not there", where=str(package), hint="install lakefeed from its wheel")
 
 
 def _read(root: Path, folder: Path) -> PackagedExample:

@@ -150,7 +150,7 @@ class LiveStatus:
         return self.driver.error if self.driver is not None and self.state == "failed" else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``: docs/monitor.md lists the keys."""
+        """Return the document of ``--output json``: docs/monitor-documents.md lists the keys."""
         driver = self.driver
         return {
             "feed": self.feed,

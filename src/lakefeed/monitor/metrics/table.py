@@ -206,7 +206,7 @@ _BATCHES = (
     ),
     _counter(
         "lakefeed_batch_phase_seconds_total",
-        "Time spent in each phase of batches: docs/monitor.md, A batch.",
+        "Time spent in each phase of batches: docs/monitor-documents.md, A batch.",
         by_name(lambda r: r.counters.phases),
         ("phase",),
     ),
