@@ -101,7 +101,8 @@ def search(search_servers: Callable[[str], SearchServer], request: pytest.Fixtur
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests of the search sink on each search server, other tests on one."""
     if "search" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_elasticsearch"):
-        metafunc.parametrize("search", EACH_SEARCH_SERVER, indirect=True, scope="session")
+        # Not of the session: pytest would run these files one after the other, ahead of their folders.
+        metafunc.parametrize("search", EACH_SEARCH_SERVER, indirect=True, scope="module")
 
 
 @pytest.fixture

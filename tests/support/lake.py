@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.spark.session import session
+from lakefeed.clients.spark.session import is_running, session
 from lakefeed.config.connections import Connections, KinesisAccess
 from lakefeed.local import Endpoints
 
@@ -23,7 +23,7 @@ def spark_in(
     connections: Connections | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Two threads; stopped when the block ends, well or not.
+    """Two threads; stopped when the block ends, well or not, unless it ran before.
 
     The jars are those of all tests: a JVM keeps the class path of the first session that was in it.
 
@@ -33,6 +33,7 @@ def spark_in(
         connections: what it reaches; nothing without.
         conf: settings of its own.
     """
+    is_shared = is_running()
     running = session(
         name,
         connections=(connections or Connections()).model_copy(update={"kinesis": KinesisAccess()}),
@@ -43,7 +44,8 @@ def spark_in(
     try:
         yield running
     finally:
-        running.stop()
+        if not is_shared:
+            running.stop()
 
 
 @contextmanager
