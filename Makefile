@@ -74,7 +74,7 @@ lint: setup ## formatting, style, layers, words, types
 	$(BIN)/mypy
 
 docs: setup ## regenerate the references in docs/ and the locks of the image
-	$(BIN)/python tools/generate_docs.py
+	$(BIN)/python -m tools.generate_docs
 	$(BIN)/python tools/lock_requirements.py
 
 docs-site: setup ## the documentation as a site in build/site, searchable; a broken link fails it

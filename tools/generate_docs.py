@@ -26,6 +26,7 @@ from lakefeed.config.schema import json_schema, written
 from lakefeed.operations.deploy.application import read_feed, read_producer
 from lakefeed.operations.deploy.operators import Operator
 from lakefeed.operations.deploy.output import manifest
+from tools.pictures import PICTURES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _GENERATED = "<!-- Made by tools/generate_docs.py: change the code instead. -->\n"
@@ -185,6 +186,7 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     "kubernetes/taxi-kubeflow.yaml": _manifest("feed", "kubeflow"),
     "kubernetes/taxi-producer-apache.yaml": _manifest("producer", "apache"),
     "kubernetes/taxi-producer-kubeflow.yaml": _manifest("producer", "kubeflow"),
+    **{f"images/{name}.svg": picture for name, picture in PICTURES.items()},
 }
 
 

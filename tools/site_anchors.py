@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+
+from lakefeed.operations.page_html import heading_anchor
 
 
 def slugify() -> Callable[[str, str], str]:
     """Return the function that Python-Markdown calls for each heading; zensical stores it by its name."""
-    return anchor
-
-
-def anchor(heading: str, separator: str) -> str:
-    """Return the anchor of a heading's text."""
-    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", separator)
+    return heading_anchor

@@ -12,6 +12,7 @@ import lakefeed
 from lakefeed.cli.options import output_option, pipeline_argument, set_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.errors import ConfigError
+from lakefeed.messages.pages import page_command
 
 
 @click.group()
@@ -38,7 +39,9 @@ def test(pipeline: Path, names: tuple[str, ...], overrides: tuple[str, ...]) -> 
     settings = config.notified
     if settings is None:
         raise ConfigError(
-            "the pipeline has no block notify", where=str(pipeline), hint="docs/alerts.md has examples to copy"
+            "the pipeline has no block notify",
+            where=str(pipeline),
+            hint=f"{page_command('alerts')} has examples to copy",
         )
     targets = settings.targets
     if unknown := [name for name in names if name not in targets]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from lakefeed.messages.pages import page_command
+
 Operation: TypeAlias = Literal["rewind", "backfill", "replay", "verify", "batch", "lag", "stand_beside", "real_time"]
 
 
@@ -49,7 +51,7 @@ class Capabilities:
     replay: Refusal | None = Refusal("dead letters can be replayed into an Iceberg table only")
     verify: Refusal | None = Refusal(
         "sink.{sink} keeps no ledger of all its commits that could be verified from outside",
-        "land the feed in an Iceberg table; docs/sinks.md says what each sink guarantees",
+        f"land the feed in an Iceberg table; {page_command('sinks')} says what each sink guarantees",
     )
     batch: Refusal | None = None
     lag: Refusal | None = Refusal("{sink} keeps no ledger that it could catch up from", "on_failure: stop")

@@ -17,6 +17,7 @@ from lakefeed.config.dataset_names import DatasetName, path_name
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.transform import FUNCTION, OutputMode
 from lakefeed.config.values import Count, Identifier, catalog_of
+from lakefeed.messages.pages import page_command
 
 FileFormat = Literal["parquet", "orc", "avro", "json", "csv"]
 EVERY_MODE: tuple[OutputMode, ...] = ("append", "update", "complete")
@@ -174,7 +175,7 @@ class FormatSinkConfig(SinkConfig):
 
 
 class PythonSinkConfig(SinkConfig):
-    """A class of one's own: see docs/sinks.md."""
+    """A class of one's own: see `lakefeed docs sinks`."""
 
     definition: ClassVar[str] = "lakefeed.sinks.python:PythonDefinition"
     # The class says which it takes, when it is loaded.
@@ -219,7 +220,7 @@ class PathSinkConfig(SinkConfig):
         verify=Refusal(
             "a feed of files cannot be verified from outside: _spark_metadata lists files by batch id, and has "
             "neither offsets nor counts to compare with",
-            "land the feed in an Iceberg table; docs/exactly-once.md says what files guarantee",
+            f"land the feed in an Iceberg table; {page_command('exactly-once')} says what files guarantee",
         ),
         batch=Refusal(
             "a feed of files cannot be run as a batch: their log is numbered by the stream's batches",

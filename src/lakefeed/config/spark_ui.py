@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from lakefeed.config.base import ConfigProblem, Model
 from lakefeed.config.connections import is_loopback
+from lakefeed.messages.pages import page_command
 
 FILTERS = "spark.ui.filters"
 
@@ -39,5 +40,6 @@ class SparkUi(Model):
         if self.is_local or spark.get(FILTERS):
             return None
         what = f"spark_ui.host: {self.host} is reached from other machines, and Spark's pages have no login"
-        hint = f"127.0.0.1; or spark: {{{FILTERS}: org.apache.spark.ui.JWSFilter, …}}, which docs/monitor.md explains"
+        filtered = f"spark: {{{FILTERS}: org.apache.spark.ui.JWSFilter, …}}"
+        hint = f"127.0.0.1; or {filtered}, which {page_command('spark-ui')} explains"
         return ConfigProblem(what, hint=hint)

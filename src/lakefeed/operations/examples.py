@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.operations.packaged import packaged_root
+from lakefeed.operations.pages import with_commands
 
 FOLDER = "examples"
 _COMMAND = re.compile(r"^#   ((?:lakefeed|python|aws) .+)$", re.MULTILINE)
@@ -106,6 +107,8 @@ def _mentioned(root: Path, files: set[Path]) -> Iterator[Path]:
 
 def _content(file: Path) -> bytes:
     content = file.read_bytes()
+    if file.suffix == ".md":
+        return with_commands(content.decode()).encode()
     if file.suffix != ".yaml":
         return content
     # The schema that the line names is in the checkout alone.

@@ -1,4 +1,4 @@
-"""The folders of the repository that the wheel brings along: examples and pages."""
+"""Examples and pages, which the wheel brings along beside the package."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from pathlib import Path
 
 from lakefeed.errors import ResourceMissing
 
+PACKAGED = ("examples", "docs", "CHANGELOG.md")
+"""Beside each other in the package as in the repository, so that links between them hold in both."""
 
-def packaged_root(folder: str) -> Path:
-    """Return what a folder such as ``examples`` is in: the installed package, or a checkout.
+
+def packaged_root(name: str) -> Path:
+    """Return the folder that has one of ``PACKAGED``: the installed package, or a checkout.
 
     Raises:
         ResourceMissing: neither has it.
     """
     package = Path(__file__).resolve().parents[1]
     for root in (package, package.parents[1]):
-        if (root / folder).is_dir():
+        if (root / name).exists():
             return root
-    raise ResourceMissing(f"the {folder} are not there", where=str(package), hint="install lakefeed from its wheel")
+    raise ResourceMissing(
+        f"the package came without {name}", where=str(package), hint="install lakefeed from its wheel"
+    )

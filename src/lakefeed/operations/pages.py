@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakefeed.errors import ResourceMissing
+from lakefeed.messages.pages import page_command
 from lakefeed.operations.packaged import packaged_root
 
 FOLDER = "docs"
@@ -19,6 +20,8 @@ INDEX = "README.md"
 _HEADING = re.compile(r"(#{2,3}) (.+)")
 _ROW = re.compile(r"\| (?P<purpose>.+) \| (?P<links>\[.+\]\(.+\)) \|")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)\)")
+
+_PAGE_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[\w./-]+\.md)(?:#[\w-]*)?\)")
 
 
 @dataclass(frozen=True)
@@ -51,19 +54,39 @@ def indexed_pages(folder: Path) -> list[Page]:
     return list(found.values())
 
 
+def all_pages(folder: Path) -> list[Page]:
+    """Return the pages of the index, and those that other pages lead to: the decision records."""
+    indexed = indexed_pages(folder)
+    paths = {page.path for page in indexed} | {INDEX}
+    others = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.md"))
+    return indexed + [Page(_topic(path), path, (), "") for path in others if path not in paths]
+
+
 def find_page(pages: list[Page], topic: str) -> Page:
-    """Return a page by its topic; the file's name and the path in the repository are understood, too.
+    """Return a page by its topic; the file's path and the number of a decision are understood, too.
 
     Raises:
         ResourceMissing: no page has this topic; the hint names the nearest.
     """
     there = {page.topic: page for page in pages}
-    name = topic.removeprefix("docs/").removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
-    if name in there:
-        return there[name]
+    name = Path(topic).name.removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
+    numbered = [other for other in there if name.isdigit() and other.startswith(f"{name.zfill(4)}-")]
+    if name in there or numbered:
+        return there[name if name in there else numbered[0]]
     near = difflib.get_close_matches(name, there, n=1) or [other for other in there if name and name in other][:1]
     hint = f"did you mean {near[0]}? lakefeed docs lists all" if near else "lakefeed docs lists all topics"
     raise ResourceMissing(f"there is no page '{topic}'", hint=hint)
+
+
+def with_commands(text: str) -> str:
+    """Replace links to other pages by the commands that print them, for a terminal."""
+
+    def command(match: re.Match[str]) -> str:
+        topic = _topic(match["path"])
+        name = match["text"]
+        return f"`{page_command(topic)}`" if name.removesuffix(".md") == topic else f"{name} (`{page_command(topic)}`)"
+
+    return _PAGE_LINK.sub(command, text)
 
 
 def _rows(index: str) -> Iterator[Page]:

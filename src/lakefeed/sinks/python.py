@@ -18,6 +18,7 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.messages.pages import page_command
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.transform.steps import load
 from lakefeed.sinks.base import StatelessSink
@@ -76,7 +77,8 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
         except TypeError as error:
             raise ConfigError(f"the class does not take these options: {error}", where=where) from None
         if not callable(getattr(own, "write", None)):
-            raise ConfigError("the class has no write(rows, batch)", where=where, hint="docs/sinks.md has an example")
+            hint = f"{page_command('sinks')} has an example"
+            raise ConfigError("the class has no write(rows, batch)", where=where, hint=hint)
         modes = tuple(getattr(own, "modes", ("append",)))
         if wrong := [name for name in modes if name not in EVERY_MODE]:
             raise ConfigError(f"its modes name {wrong[0]}, which is none", where=where)

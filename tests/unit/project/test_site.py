@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.operations.pages import find_page, indexed_pages
+from lakefeed.operations.pages import indexed_pages
 from tools import build_site
 
 DOCS = build_site.ROOT / "docs"
@@ -90,11 +90,3 @@ def test_links_are_changed_outside_of_code_alone() -> None:
     assert (
         build_site.relinked("[e](run.md) [f](../no-such.md)", Path("CHANGELOG.md")) == "[e](run.md) [f](../no-such.md)"
     )
-
-
-def test_a_topic_of_the_index_is_found_by_name_and_path() -> None:
-    pages = indexed_pages(DOCS)
-    assert find_page(pages, "exactly-once").path == "exactly-once.md"
-    assert find_page(pages, "docs/exactly-once.md").path == "exactly-once.md"
-    assert find_page(pages, "changelog").path == "../CHANGELOG.md"
-    assert find_page(pages, "decisions").path == "decisions/README.md"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import get_args
 
+from lakefeed.messages.pages import page_command
 from lakefeed.monitor.counters import DURATION_BOUNDS
 from lakefeed.monitor.lag import PartitionLag
 from lakefeed.monitor.metrics.reading import (
@@ -206,7 +207,7 @@ _BATCHES = (
     ),
     _counter(
         "lakefeed_batch_phase_seconds_total",
-        "Time spent in each phase of batches: docs/monitor-documents.md, A batch.",
+        f"Time spent in each phase of batches: {page_command('monitor-documents')}, A batch.",
         by_name(lambda r: r.counters.phases),
         ("phase",),
     ),

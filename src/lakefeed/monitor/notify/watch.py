@@ -8,6 +8,7 @@ from typing import Any
 
 from lakefeed.config.notify import DeadLetterBound, LagBound, Notify
 from lakefeed.config.values import seconds_of
+from lakefeed.messages.pages import page_command
 from lakefeed.monitor.events import Event
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.monitor.notify.gate import Gate, Sending
@@ -25,7 +26,7 @@ _HINTS = {
     "no_commit": _STATUS,
     "dead_letters": "lakefeed dead-letters list PIPELINE shows them by reason",
     "hangs": f"{_STATUS}; a process that does not continue can be killed: the next start resumes at the last commit",
-    "request_budget": "docs/s3-requests.md says what makes requests, and which settings lower them",
+    "request_budget": f"{page_command('s3-requests')} says what makes requests, and which settings lower them",
 }
 
 

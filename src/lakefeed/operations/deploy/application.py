@@ -20,6 +20,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.config.secrets import SECRET_KEY
 from lakefeed.errors import ConfigError
+from lakefeed.messages.pages import page_command
 
 PIPELINE_FILE = "pipeline.yaml"
 # A ConfigMap has 1 MiB at most, with its names.
@@ -161,7 +162,7 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
     declared = alone.mistakes.config if alone.mistakes is not None else None
     if declared is None or declared.deploy is None:
         raise_first_error(alone.problems)
-        hint = "deploy: {kubernetes: {image: …, namespace: …}}; docs/deploy-on-kubernetes.md has a whole one"
+        hint = f"deploy: {{kubernetes: {{image: …}}}}; {page_command('deploy-on-kubernetes')} has a whole one"
         raise ConfigError("the pipeline file does not say how the feed is deployed", where=str(path), hint=hint)
     if any(problem.key.startswith("deploy") for problem in errors_of(alone.problems)):
         raise_first_error(alone.problems)  # Without the block the environment would be wrong, too.

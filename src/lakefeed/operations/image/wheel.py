@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from lakefeed.clients.spark.jvm import jar
-from lakefeed.operations.examples import FOLDER, packaged_examples
+from lakefeed.operations.packaged import PACKAGED, packaged_root
 
 _NAME = "lakefeed"
 _COPIED = ("METADATA", "entry_points.txt")
@@ -44,17 +44,18 @@ def write_wheel(folder: Path) -> Path:
 
 
 def _package_files() -> Iterator[tuple[str, bytes]]:
-    """Yield the files of the package and of its examples, by their names in the wheel."""
+    """Yield the files of the package, of its examples and of its pages, by their names in the wheel."""
     jar()  # A checkout without the JVM module gets the error that says how to build it.
-    roots = [(Path(str(files(_NAME))), _NAME)]
-    examples = packaged_examples()[0].root / FOLDER
-    if not examples.is_relative_to(roots[0][0]):
-        roots.append((examples, f"{_NAME}/{FOLDER}"))
-    for root, name in roots:
-        for file in sorted(file for file in root.rglob("*") if file.is_file()):
-            relative = file.relative_to(root)
-            if not any(part.startswith((".", "__pycache__")) for part in relative.parts):
-                yield f"{name}/{relative.as_posix()}", file.read_bytes()
+    package = Path(str(files(_NAME)))
+    found = [(package, file) for file in package.rglob("*")]
+    for name in PACKAGED:
+        root = packaged_root(name)
+        if root != package:
+            found += [(root, file) for file in (root / name, *(root / name).rglob("*"))]
+    for root, file in sorted(found):
+        relative = file.relative_to(root)
+        if file.is_file() and not any(part.startswith((".", "__pycache__")) for part in relative.parts):
+            yield f"{_NAME}/{relative.as_posix()}", file.read_bytes()
 
 
 def _digest(content: bytes) -> str:

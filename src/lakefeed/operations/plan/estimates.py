@@ -17,6 +17,7 @@ from lakefeed.feed.multi_table.table import next_ranges
 from lakefeed.feed.recovery import Start, ends
 from lakefeed.ledger.checkpoint import CheckpointState
 from lakefeed.ledger.feed_position import Position
+from lakefeed.messages.pages import page_command
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.operations.plan.history import Past, Sample
 from lakefeed.records.sources.kafka import task_count
@@ -267,7 +268,9 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
     if written.merges:
         return _unknown("a MERGE reads files of the table, as many as have rows of the batch's keys")
     if has_state:
-        return _unknown("beside the files each part of the state is a request of every batch (docs/s3-requests.md)")
+        return _unknown(
+            f"beside the files each part of the state is a request of every batch ({page_command('s3-requests')})"
+        )
     if files.first is None or files.all is None:
         return Estimate(None, None, "not known, as the files are not")
     parts = {
@@ -276,7 +279,7 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
         "1 delete of old metadata": int(past.deletes_metadata),
     }
     names = " and ".join(name for name, count in parts.items() if count)
-    a_batch, why = sum(parts.values()), f"files, and in each batch {names} (docs/s3-requests.md)"
+    a_batch, why = sum(parts.values()), f"files, and in each batch {names} ({page_command('s3-requests')})"
     return Estimate(files.first + a_batch, files.all + a_batch * batches.count, why)
 
 

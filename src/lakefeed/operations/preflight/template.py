@@ -15,6 +15,7 @@ from lakefeed.config.connections import Registry
 from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
 from lakefeed.config.values import Brokers, Identifier
 from lakefeed.errors import ConfigError
+from lakefeed.messages.pages import page_command
 from lakefeed.operations.preflight.discover import Discovery
 
 MAX_FIELDS = 200
@@ -69,7 +70,7 @@ def pipeline_text(blank: Blank) -> str:
             f"# Lands the topic {_comment(blank.topic)} in the table {blank.table}.",
             "#   lakefeed check FILE --connect   finds mistakes here, and in what it points at",
             "#   lakefeed run FILE               runs it",
-            "# ${NAME} comes from the environment. Every setting: lakefeed's docs/pipeline-reference.md",
+            f"# ${{NAME}} comes from the environment. Every setting: {page_command('pipeline-reference')}",
             "",
             "# Marks commits and the checkpoint: do not change it once the pipeline has run.",
             f"name: {_scalar(blank.name)}",

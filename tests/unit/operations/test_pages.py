@@ -1,0 +1,147 @@
+"""The pages that come with the package: listed, printed, opened; and what names them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed.cli.main import root
+from lakefeed.errors import ResourceMissing
+from lakefeed.messages.pages import page_command
+from lakefeed.operations import page_html
+from lakefeed.operations.examples import copy_example, packaged_examples
+from lakefeed.operations.image.wheel import write_wheel
+from lakefeed.operations.pages import all_pages, find_page, indexed_pages, page_folder, with_commands
+
+PACKAGE = Path(page_html.__file__).parents[1]
+PAGES = all_pages(page_folder())
+TOPICS = {page.topic for page in PAGES}
+
+
+def test_a_topic_is_found_by_name_path_and_number() -> None:
+    for name in ("exactly-once", "Exactly Once", "docs/exactly-once.md"):
+        assert find_page(PAGES, name).path == "exactly-once.md"
+    assert find_page(PAGES, "changelog").path == "../CHANGELOG.md"
+    assert find_page(PAGES, "decisions").path == "decisions/README.md"
+    assert find_page(PAGES, "10").path == "decisions/0010-jars-from-a-lock-file.md"
+
+
+def test_topics_are_unique() -> None:
+    assert len(TOPICS) == len(PAGES)
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "near"), [("exactly_onse", "exactly-once"), ("kubernetes", "deploy-on-kubernetes")]
+)
+def test_a_misspelt_topic_names_the_nearest(misspelt: str, near: str) -> None:
+    with pytest.raises(ResourceMissing) as missing:
+        find_page(PAGES, misspelt)
+    assert missing.value.exit_status == 2
+    assert missing.value.hint is not None
+    assert missing.value.hint.startswith(f"did you mean {near}?")
+
+
+def test_the_command_lists_and_prints() -> None:
+    listed = CliRunner().invoke(root, ["docs"])
+    assert listed.exit_code == 0
+    assert all(f"  {page.topic} " in listed.output for page in indexed_pages(page_folder()))
+    printed = CliRunner().invoke(root, ["docs", "sinks"])
+    assert printed.output == (page_folder() / "sinks.md").read_text("utf-8")
+    document = json.loads(CliRunner().invoke(root, ["docs", "sinks", "--output", "json"]).output)
+    assert document["parts"] == ["How-to", "Where rows go"]
+    assert document["text"] == printed.output
+
+
+def test_a_terminal_gets_commands_instead_of_links() -> None:
+    assert with_commands("see [run.md](run.md#progress), [sinks](sinks.md) and [x](https://example.org/a.md)") == (
+        "see `lakefeed docs run`, `lakefeed docs sinks` and [x](https://example.org/a.md)"
+    )
+    assert with_commands("[what holds](exactly-once.md)") == "what holds (`lakefeed docs exactly-once`)"
+
+
+def test_the_pages_are_html_files_whose_links_and_pictures_lead_to_files(tmp_path: Path) -> None:
+    opened = page_html.write_pages(page_folder(), tmp_path, "exactly-once.md")
+    assert opened == tmp_path / "docs" / "exactly-once.html"
+    text = opened.read_text("utf-8")
+    assert '<h2 id="what-is-guaranteed">' in text
+    assert "<td>" in text
+    broken = []
+    for file in tmp_path.rglob("*.html"):
+        for target in re.findall(r'(?:href|src)="([^"#]+)', file.read_text("utf-8")):
+            path = Path(target.removeprefix("file://"))
+            if not re.match(r"https?:", target) and not (file.parent / path).exists():
+                broken.append((file.name, target))
+    assert broken == []
+
+
+def test_the_changelog_beside_the_pages_is_opened_too(tmp_path: Path) -> None:
+    assert page_html.write_pages(page_folder(), tmp_path, "../CHANGELOG.md") == tmp_path / "CHANGELOG.html"
+
+
+def test_a_wheel_has_the_pages_where_the_package_looks_for_them(tmp_path: Path) -> None:
+    with zipfile.ZipFile(write_wheel(tmp_path)) as wheel:
+        wheel.extractall(tmp_path / "installed")
+    folder = tmp_path / "installed" / "lakefeed" / "docs"
+    for page in all_pages(folder):
+        assert (folder / page.path).is_file(), page
+    assert {page.topic for page in all_pages(folder)} == TOPICS
+
+
+def calls(text: str) -> set[str]:
+    """Return the topics that calls of ``page_command`` name."""
+    return {
+        str(node.args[0].value)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == page_command.__name__
+        and isinstance(node.args[0], ast.Constant)
+    }
+
+
+def test_each_page_that_messages_and_files_of_the_package_name_is_there() -> None:
+    python = [file.read_text("utf-8") for file in PACKAGE.rglob("*.py")]
+    named = {topic for text in python for topic in calls(text)} - {"TOPIC"}
+    assert len(named) > 5
+    others = [file for file in PACKAGE.rglob("*") if file.suffix in (".yml", ".yaml", ".json", ".html", ".js")]
+    texts = [*python, *(file.read_text("utf-8") for file in others if "vendor" not in file.parts)]
+    written = {topic for text in texts for topic in re.findall(r"lakefeed docs ([a-z][a-z0-9-]+)", text)} - {"lists"}
+    assert "s3-requests" in written
+    assert {topic for topic in named | written if topic not in TOPICS} == set()
+
+
+def strings(text: str) -> list[str]:
+    """Return the strings of a module that are no docstrings."""
+    nodes = list(ast.walk(ast.parse(text)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+    ]
+
+
+def test_no_message_names_a_file_that_the_wheel_does_not_show() -> None:
+    """A docstring of a setting is a message, too: it goes into the reference and the JSON Schema."""
+    found = {
+        (file.name, text)
+        for file in PACKAGE.rglob("*.py")
+        for text in strings(file.read_text("utf-8"))
+        if re.search(r"\bdocs/[\w-]+\.md", text)
+    }
+    assert found == set()
+    schema = (page_folder() / "schema" / "pipeline.schema.json").read_text("utf-8")
+    assert not re.search(r"\bdocs/[\w-]+\.md", schema)
+
+
+def test_a_copied_example_names_commands(tmp_path: Path) -> None:
+    for example in packaged_examples():
+        copy_example(example, tmp_path)
+    texts = {file.name: file.read_text("utf-8") for file in tmp_path.rglob("*.*") if file.suffix in (".md", ".yaml")}
+    assert {name for name, text in texts.items() if "docs/" in text.replace("/docs/v", "")} == set()

@@ -1,0 +1,255 @@
+"""The pictures of the concepts, as SVG: boxes, arrows and texts at places on a grid. ``make docs`` writes them.
+
+SVG is shown by code hosts, by the site and by ``lakefeed docs --open`` alike, and needs no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+_COLOURS = {
+    "plain": ("#f6f8fa", "#57606a"),
+    "input": ("#ddf4ff", "#0969da"),
+    "work": ("#fff8c5", "#9a6700"),
+    "good": ("#dafbe1", "#1a7f37"),
+    "bad": ("#ffebe9", "#cf222e"),
+}
+_LINE = 18
+
+
+class Picture:
+    """A picture that is drawn step by step.
+
+    Args:
+        title: said by screen readers; the text beside the picture says the same.
+    """
+
+    def __init__(self, title: str, width: int, height: int) -> None:
+        self._parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            f'role="img" font-family="system-ui, sans-serif" font-size="13">',
+            f"<title>{escape(title)}</title>",
+            '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
+            'orient="auto">'
+            '<path d="M0 0L10 5L0 10z" fill="#57606a"/></marker></defs>',
+            # A ground of its own: the texts are dark on dark pages, too.
+            f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
+        ]
+
+    def box(self, x: int, y: int, width: int, height: int, *lines: str, kind: str = "plain") -> None:
+        """Draw a box with lines of text in its middle; the first one is bold."""
+        fill, stroke = _COLOURS[kind]
+        self._parts.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{stroke}"/>'
+        )
+        top = y + height / 2 - (len(lines) - 1) * _LINE / 2 + 5
+        for number, line in enumerate(lines):
+            weight = ' font-weight="600"' if number == 0 else ""
+            self._parts.append(_text(line, x + width / 2, top + number * _LINE, f'text-anchor="middle"{weight}'))
+
+    def arrow(self, *points: tuple[int, int], dashed: bool = False) -> None:
+        """Draw an arrow along points."""
+        path = "M" + "L".join(f"{x} {y}" for x, y in points)
+        style = ' stroke-dasharray="5 4"' if dashed else ""
+        self._parts.append(f'<path d="{path}" fill="none" stroke="#57606a" marker-end="url(#head)"{style}/>')
+
+    def note(self, x: int, y: int, *lines: str, anchor: str = "start") -> None:
+        """Write lines of small text."""
+        for number, line in enumerate(lines):
+            self._parts.append(_text(line, x, y + number * 16, f'text-anchor="{anchor}" font-size="12" fill="#57606a"'))
+
+    def cells(self, x: int, y: int, texts: Sequence[str], *, width: int = 44, kind: str = "plain") -> None:
+        """Draw a row of cells, as of a topic's partition or a table."""
+        for number, text in enumerate(texts):
+            fill, stroke = _COLOURS[kind]
+            left = x + number * width
+            self._parts.append(
+                f'<rect x="{left}" y="{y}" width="{width}" height="26" fill="{fill}" stroke="{stroke}"/>'
+            )
+            self._parts.append(_text(text, left + width / 2, y + 18, 'text-anchor="middle" font-size="12"'))
+
+    def svg(self) -> str:
+        """Return the file's text."""
+        return "\n".join([*self._parts, "</svg>", ""])
+
+
+def _text(text: str, x: float, y: float, attributes: str) -> str:
+    return f'<text x="{x:g}" y="{y:g}" {attributes}>{escape(text)}</text>'
+
+
+def flow() -> str:
+    """docs/images/flow.svg: the way of a record."""
+    picture = Picture(
+        "Records of a topic are read, decoded and transformed; rows and offsets enter the table", 900, 300
+    )
+    picture.box(20, 90, 150, 80, "Kafka topic", "records at offsets", kind="input")
+    picture.box(200, 10, 150, 44, "Schema Registry", kind="input")
+    picture.box(200, 90, 150, 80, "decode", "by the schema id", "of each record", kind="work")
+    picture.box(380, 90, 150, 80, "expect, transform", "rules, SQL, Python", kind="work")
+    picture.box(560, 90, 150, 80, "check and commit", "rows + offset ranges", "in one step", kind="work")
+    picture.box(740, 90, 140, 80, "Iceberg table", "or another sink", kind="good")
+    picture.box(380, 220, 150, 56, "dead letters", "complete, replayable", kind="bad")
+    picture.box(560, 220, 150, 56, "checkpoint", "derived from the table")
+    picture.box(740, 220, 140, 56, "any engine", "Spark, DuckDB, Trino", kind="good")
+    picture.box(20, 220, 330, 56, "lakefeed run", "dashboard, metrics, alerts, verify")
+    picture.arrow((170, 130), (198, 130))
+    picture.arrow((275, 54), (275, 88))
+    picture.arrow((350, 130), (378, 130))
+    picture.arrow((530, 130), (558, 130))
+    picture.arrow((710, 130), (738, 130))
+    picture.arrow((455, 170), (455, 218))
+    picture.arrow((635, 170), (635, 218), dashed=True)
+    picture.arrow((810, 170), (810, 218))
+    picture.note(462, 198, "no row")
+    picture.note(640, 80, "begins where the last commit ended, or is refused", anchor="middle")
+    return picture.svg()
+
+
+def exactly_once() -> str:
+    """docs/images/exactly-once.svg: which batch may be committed."""
+    picture = Picture("A batch is committed only where the table's last commit ended", 860, 330)
+    picture.note(20, 28, "topic trips, partition 0: offsets")
+    picture.cells(20, 38, ["0", "…", "109"], kind="good")
+    picture.cells(152, 38, ["110", "…", "219"], kind="good")
+    picture.cells(284, 38, ["220", "…", "319"], kind="input")
+    picture.cells(416, 38, ["320", "…"], kind="plain")
+    picture.box(20, 110, 132, 56, "commit 1", "[0, 110)", kind="good")
+    picture.box(160, 110, 124, 56, "commit 2", "[110, 220)", kind="good")
+    picture.box(330, 110, 160, 56, "next batch", "[220, 320), fence 7", kind="input")
+    picture.box(
+        560,
+        96,
+        280,
+        84,
+        "check, inside the commit",
+        "begins at 220? same topic?",
+        "fence 7 still the newest?",
+        kind="work",
+    )
+    picture.arrow((86, 64), (86, 108))
+    picture.arrow((222, 64), (222, 108))
+    picture.arrow((352, 64), (400, 108))
+    picture.arrow((490, 138), (558, 138))
+    picture.box(560, 240, 130, 66, "yes: swapped", "commit 3 is", "rows + [220, 320)", kind="good")
+    picture.box(710, 240, 130, 66, "no: refused", "nothing is", "written", kind="bad")
+    picture.arrow((625, 180), (625, 238))
+    picture.arrow((775, 180), (775, 238))
+    picture.note(20, 204, "the table's snapshots: rows and ranges, each in one atomic step")
+    picture.box(20, 230, 470, 76, "a repeated batch [110, 220)", "has the ranges of the newest commit: skipped")
+    return picture.svg()
+
+
+def ledger() -> str:
+    """docs/images/ledger.svg: what a commit stores."""
+    picture = Picture(
+        "The table's metadata has snapshots with offset ranges, and the feed's position and fence", 860, 330
+    )
+    picture.box(20, 20, 150, 60, "catalog", "points at one file", kind="plain")
+    picture.box(250, 20, 270, 60, "metadata of the table", "swapped as a whole: one step", kind="work")
+    picture.arrow((170, 50), (248, 50))
+    picture.box(
+        20,
+        150,
+        240,
+        110,
+        "snapshot 41",
+        "feed taxi, batch 11, fence 6",
+        "trips: 0: [0, 110)",
+        "110 records, 1 dead letter",
+        kind="good",
+    )
+    picture.box(
+        290,
+        150,
+        240,
+        110,
+        "snapshot 42",
+        "feed taxi, batch 12, fence 7",
+        "trips: 0: [110, 220)",
+        "110 records, 0 dead letters",
+        kind="good",
+    )
+    picture.box(
+        570,
+        150,
+        270,
+        110,
+        "properties",
+        "lakefeed.position.taxi: 0: 220",
+        "lakefeed.fence.taxi: 7",
+        "outlive expired snapshots",
+        kind="input",
+    )
+    picture.arrow((330, 80), (160, 148))
+    picture.arrow((400, 80), (410, 148))
+    picture.arrow((470, 80), (690, 148))
+    picture.arrow((260, 205), (288, 205))
+    picture.note(140, 290, "data files of its rows", anchor="middle")
+    picture.note(410, 290, "data files of its rows", anchor="middle")
+    picture.arrow((140, 260), (140, 276))
+    picture.arrow((410, 260), (410, 276))
+    picture.note(705, 290, "where the next batch must begin", anchor="middle")
+    return picture.svg()
+
+
+def checkpoint() -> str:
+    """docs/images/checkpoint.svg: the steps of a batch, and what a kill between them leaves."""
+    picture = Picture("A batch is planned, written, committed to the table, then logged", 900, 300)
+    steps = [
+        ("1 plan", "checkpoint:", "offsets/12", "plain"),
+        ("2 write", "data files,", "not yet visible", "work"),
+        ("3 commit", "table: rows +", "offset ranges", "good"),
+        ("4 log", "checkpoint:", "commits/12", "plain"),
+    ]
+    for number, (name, first, second, kind) in enumerate(steps):
+        picture.box(20 + number * 225, 40, 165, 84, name, first, second, kind=kind)
+        if number:
+            picture.arrow((185 + (number - 1) * 225, 82), (18 + number * 225, 82))
+    kills = [
+        (215, "killed here:", "the same offsets", "are read again"),
+        (440, "killed here:", "the same; files that", "no snapshot has are orphans"),
+        (665, "killed here:", "the table has the batch:", "it is skipped, then logged"),
+    ]
+    for x, *lines in kills:
+        picture.arrow((x, 172), (x, 90), dashed=True)
+        picture.box(x - 100, 174, 200, 70, *lines, kind="bad")
+    picture.note(
+        450, 280, "checkpoint lost or rolled back: a start rebuilds it from the table's last commit", anchor="middle"
+    )
+    return picture.svg()
+
+
+def schema_evolution() -> str:
+    """docs/images/schema-evolution.svg: a new field on its way into the table."""
+    picture = Picture(
+        "A new schema id changes the reader's schema, then the table, then the batch is committed", 900, 310
+    )
+    picture.note(20, 26, "records of one batch")
+    picture.cells(20, 36, ["id 7", "id 7", "id 9", "id 7"], width=52, kind="input")
+    picture.box(20, 120, 208, 60, "schema id 9 is new", "field fare: double", kind="input")
+    picture.arrow((150, 62), (124, 118))
+    picture.box(280, 120, 170, 60, "reader's schema", "7 and 9 merged", kind="work")
+    picture.arrow((228, 150), (278, 150))
+    picture.box(500, 120, 170, 60, "ALTER TABLE", "ADD COLUMNS (fare)", kind="work")
+    picture.arrow((450, 150), (498, 150))
+    picture.box(720, 120, 160, 60, "decode again", "then commit", kind="good")
+    picture.arrow((670, 150), (718, 150))
+    picture.note(500, 222, "the table")
+    picture.cells(500, 232, ["trip", "zone", "fare"], width=80, kind="plain")
+    picture.cells(500, 258, ["1", "a", "null"], width=80, kind="good")
+    picture.cells(740, 258, ["older rows"], width=120)
+    picture.cells(500, 284, ["2", "b", "12.5"], width=80, kind="good")
+    picture.cells(740, 284, ["from id 9"], width=120)
+    picture.box(20, 232, 400, 70, "does not fit?", "dead letters, or the feed stops before the commit", kind="bad")
+    picture.arrow((340, 180), (240, 230), dashed=True)
+    return picture.svg()
+
+
+PICTURES = {
+    "flow": flow,
+    "exactly-once": exactly_once,
+    "ledger": ledger,
+    "checkpoint": checkpoint,
+    "schema-evolution": schema_evolution,
+}
