@@ -253,7 +253,7 @@ class Pipeline:
             if self.config.checkpoint:
                 return run_stream(self.feed, spark, options)
             with TemporaryDirectory(prefix="lakefeed-") as folder:
-                return run_stream(self.feed.with_checkpoint(f"file:{folder}/checkpoint"), spark, options)
+                return run_stream(self.feed.with_scratch(f"file:{folder}/checkpoint"), spark, options)
 
     def _offer_replay(self, spark: SparkSession, monitor: FeedMonitor) -> None:
         """Let operators replay the dead letters beside the run, where ``replay`` can."""
@@ -314,7 +314,7 @@ class Pipeline:
         self._require_one_sink()
         spark = spark or self.session()
         with translating(), TemporaryDirectory(prefix="lakefeed-") as folder:
-            feed = self.feed.with_checkpoint(f"file:{folder}/checkpoint")
+            feed = self.feed.with_scratch(f"file:{folder}/checkpoint")
             return run_bounded(feed, spark, Selection.of(since=since, until=until))
 
     def replay(
@@ -401,7 +401,7 @@ class Pipeline:
         return plan_run(
             self.config.name,
             # New feeds: each asks the registry once.
-            [part.feed.with_checkpoint(part.config.checkpoint) for part in parts],
+            [part.feed.renewed() for part in parts],
             many=self.config.has_many_tables,
             spark=lambda: spark or self.session(master=master, log_file=log_file),
         )

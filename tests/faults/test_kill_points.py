@@ -16,8 +16,12 @@ from tests.support.faults.s3_fault_proxy import FaultProxy
 from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 
-# In make test-full: between metadata.json and the swap in the catalog.
-TELLING = (KillPoint("iceberg", "table metadata", "after"),)
+# In make test-full: between metadata.json and the swap in the catalog; without a checkpoint, right behind it too.
+TELLING = (
+    KillPoint("iceberg", "table metadata", "after"),
+    KillPoint("iceberg", "table metadata", "then", has_checkpoint=False),
+    KillPoint("iceberg", "letters' table metadata", "before", has_checkpoint=False),
+)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,7 @@ TELLING = (KillPoint("iceberg", "table metadata", "after"),)
 def test_killed_there_each_record_is_there_once_after_a_restart(
     feed: Feed, stack_proxy: FaultProxy, successor: Driver, point: KillPoint
 ) -> None:
-    landing = Landing(feed, point.sink)
+    landing = Landing(feed, point.sink, has_checkpoint=point.has_checkpoint)
     work = Workload(feed)
     feed.create_topic(partitions=PARTITIONS)
     work.send(90)

@@ -60,14 +60,17 @@ class Plan:
     sink: SinkKind
     batch: int
     runs: tuple[Run, ...]
+    has_checkpoint: bool
 
     @classmethod
     def of(cls, seed: int) -> Plan:
         """The same for the same seed."""
         dice = random.Random(seed)
         sink: SinkKind = dice.choice(("iceberg", "parquet"))
-        points = [each for each in POINTS if each.sink == sink]
-        return cls(sink, dice.randint(40, 250), tuple(_run(dice, points) for _ in range(dice.randint(1, 3))))
+        has_checkpoint = sink == "parquet" or dice.random() < 0.5
+        points = [each for each in POINTS if each.sink == sink and each.has_checkpoint == has_checkpoint]
+        runs = tuple(_run(dice, points) for _ in range(dice.randint(1, 3)))
+        return cls(sink, dice.randint(40, 250), runs, has_checkpoint)
 
 
 def _run(dice: random.Random, points: list[KillPoint]) -> Run:
@@ -94,7 +97,7 @@ def test_whatever_happens_each_record_is_there_once(
 
 def play(plan: Plan, feed: Feed, proxy: FaultProxy, successor: Driver) -> None:
     """One feed's life."""
-    landing = Landing(feed, plan.sink, plan.batch)
+    landing = Landing(feed, plan.sink, plan.batch, has_checkpoint=plan.has_checkpoint)
     work = Workload(feed)
     feed.create_topic(partitions=PARTITIONS)
     file = landing.write_file()

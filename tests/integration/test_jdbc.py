@@ -68,6 +68,21 @@ def test_a_feed_resumes_where_the_database_is_and_is_proven(feed: Feed, server: 
         pipeline.run(spark=lake, once=True)
 
 
+def test_without_a_checkpoint_it_begins_and_resumes_by_the_database(
+    feed: Feed, server: Server, lake: SparkSession
+) -> None:
+    feed.create_topic(partitions=2)
+    feed.send(feed.avro(trips(10)))
+    kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], "start": "latest"}
+    pipeline = pipeline_of(feed, server, source={"kafka": kafka}, checkpoint="")
+    assert pipeline.run(spark=lake, once=True).rows == 0
+    for start in (10, 15):
+        feed.send(feed.avro(trips(5, start=start)))
+        assert pipeline.run(spark=lake, once=True).rows == 5
+    assert ids(server) == list(range(10, 20))
+    assert pipeline.verify(deep=True).faults == ()
+
+
 def test_a_row_that_the_database_refuses_is_named(feed: Feed, server: Server, lake: SparkSession) -> None:
     feed.create_topic(partitions=2)
     pipeline = pipeline_of(feed, server)

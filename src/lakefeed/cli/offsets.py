@@ -84,18 +84,19 @@ def rewind(
             raise click.UsageError("each topic has a table of its own: --topic says which one is moved")
         declared = declared.of_topic(topic)
     agreed = declared.plan_rewind(to, topic=topic, **choice)
+    has_checkpoint = bool(declared.config.checkpoint)
     if dry_run:
-        emit({**agreed.as_dict(), "done": False}, lambda: _print_plan(agreed))
+        emit({**agreed.as_dict(), "done": False}, lambda: _print_plan(agreed, has_checkpoint=has_checkpoint))
         return
     if not yes:
-        _print_plan(agreed, err=True)
+        _print_plan(agreed, has_checkpoint=has_checkpoint, err=True)
         click.confirm("Move the feed?", abort=True, err=True)
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-rewind"))
     if message := declared.rewind(agreed, spark=spark):
         echo(message, err=True)
 
     def text() -> None:
-        _print_plan(agreed)
+        _print_plan(agreed, has_checkpoint=has_checkpoint)
         echo("done; the next start resumes there")
 
     emit({**agreed.as_dict(), "done": True}, text)
@@ -124,9 +125,10 @@ def _print_status(feed: FeedStatus) -> None:
         echo(f"\n{feed.refusal}")
 
 
-def _print_plan(agreed: RewindPlan, *, err: bool = False) -> None:
+def _print_plan(agreed: RewindPlan, *, has_checkpoint: bool, err: bool = False) -> None:
     if not agreed.moves:
-        echo(f"{agreed.feed} stays where {agreed.table} is; the checkpoint is recreated", err=err)
+        then = "the checkpoint is recreated" if has_checkpoint else "it has no checkpoint to recreate"
+        echo(f"{agreed.feed} stays where {agreed.table} is; {then}", err=err)
     else:
         echo(f"{agreed.feed} in {agreed.table}:", err=err)
         lines = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]

@@ -225,8 +225,9 @@ class PipelineBlocks(Model):
     tables: Tables | None = None
     """With {topic} in the sink's table: what becomes of one that fails, and what is special to some."""
     checkpoint: Annotated[str, AfterValidator(lambda path: path and sinks.s3a_path(path))] = ""
-    """Checkpoint location: s3a://bucket/path, for this pipeline only. Required, unless each topic has a table of its
-    own: then the tables' ledgers are enough; or the sink is memory or console: then each run may start over."""
+    """Checkpoint location: s3a://bucket/path, for this pipeline only. Optional where the sink's ledger is enough to
+    resume: from topics or a stream without state into one sink, iceberg, jdbc or elasticsearch. Not allowed where each
+    topic has a table of its own. Into memory or the console, without it each run starts over."""
     fast_path: FastPath = "off"
     """auto: read topics and write Parquet files of Iceberg tables with lakefeed's own reader and encoder, where they
     apply; off: with Spark's and Iceberg's; reader, encoder: only one of the two. Rows, the files' schemas and their
@@ -329,6 +330,11 @@ class PipelineBlocks(Model):
     def has_fast_encoder(self) -> bool:
         """Check that lakefeed's own encoder of Parquet files may be used."""
         return self.fast_path in ("auto", "encoder")
+
+    @property
+    def resumes_by_ledger(self) -> bool:
+        """Check that one feed has no checkpoint, and its sink's ledger says where it resumes."""
+        return not self.checkpoint and not self.has_many_tables and self.sink.chosen.is_lasting
 
     @property
     def has_many_tables(self) -> bool:

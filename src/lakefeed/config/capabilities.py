@@ -7,7 +7,9 @@ from typing import Literal, TypeAlias
 
 from lakefeed.messages.pages import page_command
 
-Operation: TypeAlias = Literal["rewind", "backfill", "replay", "verify", "batch", "lag", "stand_beside", "real_time"]
+Operation: TypeAlias = Literal[
+    "rewind", "backfill", "replay", "verify", "batch", "lag", "stand_beside", "real_time", "no_checkpoint"
+]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Capabilities:
         lag: fall behind the feed while it is unavailable, and catch up.
         stand_beside: be one of several sinks, beside the feed's own.
         real_time: write each record by itself.
+        no_checkpoint: resume without a checkpoint: the sink's ledger has the offsets, the topics' ids and the schema.
     """
 
     rewind: Refusal | None = Refusal(
@@ -57,6 +60,7 @@ class Capabilities:
     lag: Refusal | None = Refusal("{sink} keeps no ledger that it could catch up from", "on_failure: stop")
     stand_beside: Refusal | None = None
     real_time: Refusal | None = Refusal("sink.{sink} takes whole batches only", "trigger: 1 second")
+    no_checkpoint: Refusal | None = Refusal("only that says where a feed into sink.{sink} resumes, and by which schema")
 
     def refusal(self, operation: Operation, *, sink: str) -> Refusal | None:
         """Return why the sink of this name cannot do something; None if it can."""

@@ -57,6 +57,7 @@ class ElasticsearchSinkConfig(SinkConfig):
             "to read the topics again, name another index and another checkpoint location",
         ),
         lag=None,
+        no_checkpoint=None,
     )
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a server")
 

@@ -20,7 +20,9 @@ class IcebergSinkConfig(SinkConfig):
 
     definition: ClassVar[str] = "lakefeed.sinks.iceberg.definition:IcebergDefinition"
     guarantee: ClassVar[str] = "exactly-once"
-    capabilities: ClassVar[Capabilities] = Capabilities(rewind=None, backfill=None, replay=None, verify=None, lag=None)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        rewind=None, backfill=None, replay=None, verify=None, lag=None, no_checkpoint=None
+    )
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
     table: TableTemplate

@@ -59,6 +59,7 @@ class JdbcSinkConfig(SinkConfig):
         ),
         verify=None,
         lag=None,
+        no_checkpoint=None,
     )
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a database")
 

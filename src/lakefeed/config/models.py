@@ -15,6 +15,7 @@ from lakefeed.config.blocks import PipelineBlocks
 from lakefeed.config.places import servers_of, shared_places
 from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
+CHECKPOINT_HINT = "checkpoint: s3a://bucket/path"
 CROSS_BLOCK_ERRORS = "cross_block_errors"
 """Key of the validation context: a list there collects the errors of the rules between blocks; nothing is raised."""
 
@@ -173,8 +174,29 @@ def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         yield ConfigProblem(f"means nothing without {mark}", key="tables")
     if config.dead_letters is not None and TOPIC_MARK in (config.dead_letters.table or ""):
         yield ConfigProblem(f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table has not")
-    if not config.checkpoint and config.sink.chosen.is_lasting:
-        yield ConfigProblem("a pipeline needs a checkpoint: s3a://bucket/path")
+
+
+def _checkpoint(config: PipelineBlocks) -> Iterator[ConfigProblem]:
+    """Require a checkpoint where the sink's ledger does not say all that a start has to know."""
+    if not config.resumes_by_ledger:
+        return
+    source, refusal = config.source, config.sink.refusal("no_checkpoint")
+    if source.numbered is None:
+        why = f"rows of {source.kind} have no offsets, and only that knows which were read"
+    elif refusal is not None:
+        why = refusal.what
+    elif config.output_mode != "append" or (source.kafka is not None and source.kafka.deduplicate):
+        why = "the query keeps state from batch to batch, which is stored there"
+    elif config.sinks:
+        why = "only that says which of several sinks have begun"
+    elif source.kinesis is not None and source.kinesis.start != "earliest":
+        why = "until the first batch is committed, only that knows where start: latest was"
+    else:
+        if config.runs.keep == "checkpoint":
+            what = "runs.keep: checkpoint keeps traces beside the checkpoint, and there is none"
+            yield ConfigProblem(what, hint="keep: local")
+        return
+    yield ConfigProblem(f"a pipeline needs a checkpoint: {why}", hint=CHECKPOINT_HINT)
 
 
 def _spark_ui(config: PipelineBlocks) -> Iterator[ConfigProblem]:
@@ -194,5 +216,6 @@ _RULES: tuple[Callable[[PipelineBlocks], Iterator[ConfigProblem]], ...] = (
     _kinesis,
     _records_or_rows,
     _one_table_or_many,
+    _checkpoint,
     _spark_ui,
 )

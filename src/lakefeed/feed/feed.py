@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import CHECKPOINT_HINT, PipelineConfig
 from lakefeed.config.sources import KinesisSource
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
@@ -121,6 +121,15 @@ class FeedSource:
         return found if self.keeps_headers else found.drop("headers")
 
 
+def state_without_checkpoint() -> ConfigError:
+    """Return the refusal of a query whose state has no place."""
+    return ConfigError(
+        "the transform keeps state from batch to batch, and without a checkpoint it has no place",
+        where="transform",
+        hint=CHECKPOINT_HINT,
+    )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Feed:
     """One feed, and its parts.
@@ -129,12 +138,14 @@ class Feed:
         config: the pipeline; of one topic, where each has a table of its own.
         view: the name of the decoded rows in the transform's SQL.
         folder: the pipeline file's: Python functions are searched there too.
+        scratch: where a query keeps its files instead of the checkpoint; nothing reads them after the run.
     """
 
     config: PipelineConfig
     connections: Connections
     view: str
     folder: Path | None = None
+    scratch: str = ""
     _plans: list[QueryPlan] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
@@ -158,9 +169,18 @@ class Feed:
     def sink_definition(self) -> AnySink:
         return sink_of(self.config, self.connections, folder=self.folder)
 
-    def with_checkpoint(self, location: str) -> Feed:
-        """Return the same feed with another checkpoint location; nothing that was resolved is kept."""
-        return replace(self, config=self.config.model_copy(update={"checkpoint": location}))
+    def with_scratch(self, location: str) -> Feed:
+        """Return the same feed with a place for the files of its query; nothing that was resolved is kept."""
+        return replace(self, scratch=location)
+
+    def renewed(self) -> Feed:
+        """Return the same feed, with nothing that was resolved."""
+        return replace(self)
+
+    @property
+    def checkpoint_location(self) -> str:
+        """The place of the query's files: the checkpoint, or the scratch of a run."""
+        return self.scratch or self.config.checkpoint
 
     def for_topic(self, topic: str) -> Feed:
         """Return the feed of one topic, of a pipeline whose topics go to a table each; else a ConfigError."""
@@ -199,7 +219,7 @@ class Feed:
             plan = self.plan_of(frame)
             noted = tuple(checkpoint.noted.state)
             if has_state:
-                plan.require_same_state(noted, checkpoint=self.config.checkpoint)
+                plan.require_same_state(noted, checkpoint=self.checkpoint_location)
             has_state = True  # The next schema of this run is compared with the state that this one has begun.
             if plan.state != noted:
                 checkpoint.remember(state=plan.state)
@@ -217,10 +237,19 @@ class Feed:
                 "replay of dead letters",
             )
 
+    def require_checkpoint_for_state(self, spark: SparkSession) -> None:
+        """Refuse a transform with state where the pipeline file names no checkpoint; only Spark knows that of SQL.
+
+        The feed of one of many topics cannot have one: see ``require_stateless``.
+        """
+        is_of_many = self.view != self.config.name
+        if self.config.resumes_by_ledger and not is_of_many and self.plan(spark).stateful:
+            raise state_without_checkpoint()
+
     def claim(self, spark: SparkSession) -> Claim:
         """Claim the feed's checkpoint location; a CheckpointMismatch if it belongs to another feed."""
         identity = self.identity
-        return Claim(spark, self.config.checkpoint, identity.owner, transform=identity.transform_id)
+        return Claim(spark, self.checkpoint_location, identity.owner, transform=identity.transform_id)
 
     def sink(self, spark: SparkSession, checkpoint: Claim, *, note: Callable[[str], None] = lambda note: None) -> Sink:
         """Open the feed's own sink, or that and the sinks beside it as one; ``note`` reports their pauses."""

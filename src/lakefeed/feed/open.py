@@ -51,6 +51,7 @@ def collect_facts(
     sink: SinkState,
     *,
     checkpoint: CheckpointState,
+    has_checkpoint: bool = True,
     note: Note | None,
     topics: Topics,
     stateful: bool,
@@ -71,6 +72,7 @@ def collect_facts(
         keeps_ledger=sink.keeps_ledger,
         keeps_log=sink.keeps_log,
         checkpoint=checkpoint,
+        has_checkpoint=has_checkpoint,
         last=position,
         unknown_move=reset_snapshot_id not in (None, note.move if note else None),
         logged=sink.logged(),
@@ -84,13 +86,18 @@ def collect_facts(
     )
 
 
-def at_first_offsets(start: Start, state: CheckpointState, source: KafkaSource | None, topics: Topics) -> Start:
+def at_first_offsets(
+    start: Start, state: CheckpointState, source: KafkaSource | None, topics: Topics, *, by_ledger: bool = False
+) -> Start:
     """Let a feed that has nothing to resume from begin where its pipeline file says.
 
-    The two places that Spark knows by name are left to it. Raises what ``first_offsets`` raises.
+    Of the two places that Spark knows by name, ``earliest`` is left to it; ``latest`` too, unless the feed resumes
+    ``by_ledger``, which has to record it. Raises what ``first_offsets`` raises.
     """
     has_begun = state.batch_id is not None and not start.reset_checkpoint
-    if source is None or source.starting.is_word or has_begun or start.positions is not None:
+    if source is None or has_begun or start.positions is not None:
+        return start
+    if source.starting.kind == "earliest" or (source.starting.kind == "latest" and not by_ledger):
         return start
     begins = f"begins at {source.starting.described}"
     message = begins if start.message is None else f"{start.message}; {begins}"
@@ -105,6 +112,8 @@ class FeedStart:
         checkpoint: None for a feed whose position is in the ledger alone.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
         source: says where a feed begins that has nothing to resume from; None where the caller knows.
+        by_ledger: whether the sink's ledger alone says where the feed resumes. Where a feed begins is recorded there
+            before its first batch, unless that is at the earliest records.
         check: looks at the feed's position before anything is decided; raises if the feed must not start there.
         position: where the feed stands in the sink's ledger; None if that has nothing of it.
 
@@ -119,6 +128,7 @@ class FeedStart:
     is_numbered: bool = field(default=True, kw_only=True)
     accept_loss: bool = field(default=False, kw_only=True)
     source: KafkaSource | None = field(default=None, kw_only=True)
+    by_ledger: bool = field(default=False, kw_only=True)
     check: Callable[[Position | None], None] = field(default=lambda position: None, kw_only=True)
     decision: Start = field(init=False)
     position: Position | None = field(init=False)
@@ -142,6 +152,7 @@ class FeedStart:
             self.feed,
             self.sink,
             checkpoint=self._state,
+            has_checkpoint=self.checkpoint is not None,
             note=self.checkpoint.noted if self.checkpoint is not None else None,
             topics=self.topics,
             stateful=self.stateful,
@@ -149,7 +160,7 @@ class FeedStart:
         self.position = facts.last
         self.check(facts.last)
         decision = decide(facts, accept_loss=self.accept_loss)
-        self.decision = at_first_offsets(decision, self._state, self.source, self.topics)
+        self.decision = at_first_offsets(decision, self._state, self.source, self.topics, by_ledger=self.by_ledger)
         if self.checkpoint is not None and not self.sink.keeps_ledger:
             ids = {name: topic.topic_id for name, topic in self.topics.items() if topic is not None}
             self.checkpoint.remember(topic_ids=ids)
@@ -193,6 +204,8 @@ class FeedStart:
             return self.decision.message
         if self.unfinished_batch is not None:
             return f"the last run began batch {self.unfinished_batch} and did not finish it: it is retried"
+        if self.position is not None and self.checkpoint is None:
+            return "the feed resumes at its position in the sink"
         if self.position is not None:
             checkpoint = "a new checkpoint" if self.is_new_query else "its checkpoint"
             return f"the feed resumes at its position in the sink, with {checkpoint}"
@@ -241,6 +254,9 @@ class FeedStart:
             )
             self.sink.commit_reset(commit, commit_id=uuid.uuid4().hex)
             self.position = self.sink.position()
+        if self.by_ledger and self.position is None and self.decision.positions is not None:
+            record_beginning(self.sink, self.feed.owner.feed, self.decision.positions, self.topics, fence=fence)
+            self.position = self.sink.position()
         if self.checkpoint is None:
             return
         if self.decision.reset_checkpoint:
@@ -248,6 +264,16 @@ class FeedStart:
             if self.position is not None and self.position.is_move:
                 self.checkpoint.remember(move=self.position.reset_snapshot_id)
         self.checkpoint.note(transform=self.feed.transform_id)
+
+
+def record_beginning(
+    sink: Sink, feed: str, positions: Mapping[Partition, int], topics: Topics, *, fence: str | None
+) -> OffsetRanges:
+    """Record in the ledger where a feed begins, before its first batch: a restart must not begin at a later place."""
+    ids = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
+    ranges = OffsetRanges.at(positions, ids)
+    sink.commit_reset(Commit(feed, 0, ranges, fence=fence), commit_id=uuid.uuid4().hex)
+    return ranges
 
 
 def loss_commit(

@@ -79,6 +79,7 @@ class Facts:
     Attributes:
         last: where the feed stands in the sink's ledger; None if that has nothing of it.
         unknown_move: whether that is a move that the checkpoint was not made for.
+        has_checkpoint: whether the feed has one; without it the ledger alone says where it resumes.
         noted_ids: the topics' ids as the checkpoint location has them, for a sink without a ledger.
         rewinds: whether ``lakefeed offsets rewind`` moves the sink.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets. Known, never guessed.
@@ -90,6 +91,7 @@ class Facts:
     keeps_ledger: bool
     checkpoint: CheckpointState
     last: Position | None = None
+    has_checkpoint: bool = True
     unknown_move: bool = False
     logged: int | None = None
     topics: Topics = field(default_factory=dict)
@@ -164,6 +166,8 @@ def _from_ledger(facts: Facts) -> Start:
     if facts.last is None:
         return _without_commits(facts)
     table = ends(facts.last)
+    if not facts.has_checkpoint:
+        return Start(positions=table)
 
     def at_table(message: str) -> Start:
         return Start(reset_checkpoint=True, positions=table, message=message)

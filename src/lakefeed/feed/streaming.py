@@ -35,7 +35,7 @@ from lakefeed.feed.run import (
 )
 from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering, with_batches_of
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
-from lakefeed.ledger.pauses import CheckpointPauses
+from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
 from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.stopwatch import timed
@@ -63,7 +63,9 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     with run.steering:
         writer = run.begin_writer()
         with (
-            FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=run.sink.location(), since=before) as requests,
+            FeedRequests(
+                spark, checkpoint=feed.checkpoint_location, sink=run.sink.location(), since=before
+            ) as requests,
             upkeep_beside_feed(feed, spark, monitor=options.monitor) as add_notes,
         ):
             began = time.monotonic()
@@ -78,6 +80,8 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
 class StreamRun:
     """One run of a feed as a streaming query. Making it claims the checkpoint, and decides how the feed starts.
 
+    Without a checkpoint, the query keeps its files in the scratch of the run, and the sink's ledger decides alone.
+
     Attributes:
         topics: describes the source's topics or stream; None for a source without offsets.
         stateful: whether the query resumes only from its own checkpoint.
@@ -88,12 +92,15 @@ class StreamRun:
         self.source, self.trigger = feed.source, AVAILABLE_NOW if options.once else feed.config.trigger
         self.topics = feed.source.topics(spark)
         self.checkpoint = feed.claim(spark)
-        self.steering = Steering(feed.config, options, CheckpointPauses(self.checkpoint), change=self.change)
+        self.by_ledger = feed.config.resumes_by_ledger
+        pauses = LocalPauses.of(feed.config) if self.by_ledger else CheckpointPauses(self.checkpoint)
+        self.steering = Steering(feed.config, options, pauses, change=self.change)
         self.batches = MicroBatches(options.stop, interrupts=lambda: self.steering.interrupts)
         # Before the sink is touched.
         if self.steering.wait_for_start(sink=feed.identity.owner.sink):
             # Another driver may have come further meanwhile.
             self.checkpoint = feed.claim(spark)
+        feed.require_checkpoint_for_state(spark)
         # Without offsets only the checkpoint records progress, so treat the query as stateful.
         self.stateful = feed.plan(spark).stateful or self.topics is None
         self.sink = feed.sink(spark, self.checkpoint, note=options.on_note)
@@ -114,12 +121,13 @@ class StreamRun:
         return FeedStart(
             self.feed.identity,
             self.sink,
-            checkpoint=self.checkpoint,
+            checkpoint=None if self.by_ledger else self.checkpoint,
             topics=self.topics.describe(self.sink.position()) if self.topics is not None else {},
             stateful=self.stateful,
             is_numbered=self.topics is not None,
             accept_loss=accept_loss,
             source=self.feed.config.source.kafka,
+            by_ledger=self.by_ledger,
         )
 
     def begin_writer(self) -> BatchWriter:
@@ -132,6 +140,8 @@ class StreamRun:
             self.options.on_note(message)
         start.apply(fence=writer.fence)
         writer.follow()
+        if self.by_ledger and start.position is not None:
+            self._reached = ends(start.position)
 
         def reread(ranges: Sequence[OffsetRange]) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
             return writer.rows.counted(feed.source.reread(self.spark, ranges), self.spark)
@@ -221,7 +231,7 @@ class StreamRun:
             return (
                 stream.foreachBatch(self.batches.guarded(write))
                 .queryName(config.name)
-                .option("checkpointLocation", config.checkpoint)
+                .option("checkpointLocation", self.feed.checkpoint_location)
                 .trigger(**trigger_of(trigger))
                 .start()
             )
@@ -322,7 +332,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     began = time.monotonic()
     # Spark's real-time mode requires update, which is append where there are no groups.
     stream = sink.records(rows, batch=call).writeStream.format("kafka").options(**sink.options).outputMode("update")
-    writer: Any = stream.queryName(config.name).option("checkpointLocation", config.checkpoint)
+    writer: Any = stream.queryName(config.name).option("checkpointLocation", feed.checkpoint_location)
     gateway: Any = spark._jvm
     # PySpark 4.1 has no word for this trigger.
     writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))

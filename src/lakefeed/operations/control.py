@@ -208,7 +208,7 @@ def stored_pause(config: PipelineConfig, connections: Connections, *, must_exist
         CheckpointMismatch: the checkpoint belongs to another feed.
         ConfigError: the feed has no place for a pause, as it keeps nothing beyond a run.
     """
-    if config.has_many_tables:
+    if config.has_many_tables or config.resumes_by_ledger:
         return LocalPauses.of(config)
     if not config.checkpoint:
         raise ConfigError(f"feed '{config.name}' has no checkpoint: a pause holds in a run alone", where="checkpoint")

@@ -125,7 +125,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
         except (CheckpointMismatch, ConfigError) as unknown:
             letters_refusal = unknown
     stateful: bool | None = False
-    if not stateless:
+    if not stateless and not config.resumes_by_ledger:
         # The state is noted before the first batch is planned, so that the note counts from then on.
         is_noted = state.batch_id is not None and note is not None and note.transform == identity.transform_id
         stateful = bool(note and note.state) if is_noted else None
@@ -134,6 +134,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
             identity,
             sink,
             checkpoint=state,
+            has_checkpoint=files is not None,
             note=note,
             topics=topics,
             stateful=bool(stateful),
@@ -149,7 +150,9 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
         else:
             decided, refusal = _decide(facts, files, stateful=stateful)
         try:
-            decided = decided and at_first_offsets(decided, state, config.kafka, topics)
+            decided = decided and at_first_offsets(
+                decided, state, config.kafka, topics, by_ledger=config.resumes_by_ledger
+            )
         except LakefeedError as unfit:
             decided, refusal = None, unfit
         if refusal is None and letters_refusal is not None:
@@ -209,7 +212,7 @@ def _decide_by_plan(
 def _start_text(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
     if start is None:
         return "refused"
-    if start.message is not None and config.checkpoint:
+    if start.message is not None:
         return start.message
     return f"begins at {config.kafka.starting.described}" if is_new else "resumes where the last batch ended"
 

@@ -33,23 +33,28 @@ class KillPoint:
     sink: SinkKind
     place: Place
     when: When
+    has_checkpoint: bool = True
 
     def __str__(self) -> str:
-        return f"{self.sink}: {self.when} {self.place}"
+        return f"{self.sink}{'' if self.has_checkpoint else ' alone'}: {self.when} {self.place}"
 
     def arm(self, proxy: FaultProxy, landing: Landing, *, batch: int | None = None) -> Fault:
         """From now on the driver dies there, in this batch, or in the first one that begins."""
-        begun = batch_begun(landing, batch)
         place = _request(self.place, landing, batch)
         # The entry itself is what the others wait for.
-        after = () if self.place == "offsets entry" else (begun,)
+        after = [] if self.place == "offsets entry" else [batch_begun(landing, batch)]
+        if not self.has_checkpoint:
+            # Nothing in the store says that a batch begins: the second one comes after the commit of the first.
+            after = [batch_begun(landing), _request("table metadata", landing, batch)]
         if self.when == "then":
             return proxy.spoil("kill before", lambda request: True, after=[*after, place])
         return proxy.spoil("kill before" if self.when == "before" else "kill after", place, after=after)
 
 
 def batch_begun(landing: Landing, batch: int | None = None) -> Matcher:
-    """A batch has been planned: this one, or any."""
+    """A batch has been planned: this one, or any. Without a checkpoint, its first rows have come."""
+    if not landing.has_checkpoint:
+        return _request("data file", landing, batch)
     return put(f"/checkpoints/{landing.feed.name}/offsets/{_number(batch)}$")
 
 
@@ -96,6 +101,8 @@ PARQUET: tuple[Place, ...] = (
     "letters' table metadata",
     "commits entry",
 )
+LEDGER_ALONE: tuple[Place, ...] = tuple(place for place in ICEBERG if not place.endswith("s entry"))
+"""The requests of a feed without a checkpoint."""
 BOTH: tuple[When, ...] = ("before", "after")
 
 POINTS: tuple[KillPoint, ...] = (
@@ -103,6 +110,9 @@ POINTS: tuple[KillPoint, ...] = (
     # Right behind the two swaps in the catalog.
     KillPoint("iceberg", "table metadata", "then"),
     KillPoint("iceberg", "letters' table metadata", "then"),
+    *(KillPoint("iceberg", place, when, has_checkpoint=False) for place in LEDGER_ALONE for when in BOTH),
+    KillPoint("iceberg", "table metadata", "then", has_checkpoint=False),
+    KillPoint("iceberg", "letters' table metadata", "then", has_checkpoint=False),
     *(KillPoint("parquet", place, when) for place in PARQUET for when in BOTH),
     KillPoint("parquet", "letters' table metadata", "then"),
 )

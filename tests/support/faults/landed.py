@@ -30,12 +30,14 @@ class Landing:
         sink: where rows go.
         batch: records of a batch, at most.
         topic: what it reads, if that is not the feed's own topic.
+        has_checkpoint: whether the pipeline file names one.
     """
 
     feed: Feed
     sink: SinkKind
     batch: int = 100
     topic: str | None = None
+    has_checkpoint: bool = True
 
     @property
     def letters(self) -> str:
@@ -63,6 +65,7 @@ class Landing:
             decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["topic", "partition", "offset"]},
             sink=sinks[self.sink],
             dead_letters={"table": self.letters},
+            checkpoint=self.feed.checkpoint if self.has_checkpoint else "",
         )
 
     def rows(self) -> list[dict[str, Any]]:

@@ -108,7 +108,7 @@ KAFKA = {"bootstrap_servers": "localhost:9092"}
     ("blocks", "said"),
     [
         ({"checkpoint": "s3a://lake/c"}, "means nothing with {topic}"),
-        ({"sink": {"iceberg": {"table": "lake.shop.orders"}}}, "a pipeline needs a checkpoint"),
+        ({"sink": {"parquet": {"path": "s3a://lake/orders"}}}, "a pipeline needs a checkpoint"),
         (
             {
                 "sink": {"iceberg": {"table": "lake.shop.orders"}},

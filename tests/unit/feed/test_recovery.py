@@ -102,6 +102,16 @@ def test_a_move_that_the_checkpoint_does_not_know_wins_over_it() -> None:
         decide(facts(checkpoint(1, 9), moved))
 
 
+def test_without_a_checkpoint_the_ledger_alone_says_where_to_resume() -> None:
+    alone = facts(checkpoint(None), position(9), has_checkpoint=False, unknown_move=True)
+    assert decide(alone) == Start(positions={P0: 9})
+    assert decide(replace(alone, last=None)) == Start()
+    with pytest.raises(RecordsLost):
+        decide(replace(alone, topics={"t": topic((12, 90))}))
+    with pytest.raises(CheckpointMismatch, match="keeps state"):
+        decide(replace(alone, last=Position(with_batch(position(9).ranges, batch_id=3, query_id="q"), snapshot_id=7)))
+
+
 def test_a_partition_that_is_new_begins_where_it_begins() -> None:
     grown = {"t": topic((0, 100), (40, 50))}
     assert starting_offsets({P0: 9}, grown) == {"t": {0: 9, 1: -2}}

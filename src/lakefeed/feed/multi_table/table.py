@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,12 +21,11 @@ from lakefeed.config.topic_tables import require_fit
 from lakefeed.errors import ConfigError, LakefeedError, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.open import FeedStart
+from lakefeed.feed.open import FeedStart, record_beginning
 from lakefeed.feed.recovery import GIVE_UP, find_data_loss
 from lakefeed.feed.run import TableSummary
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts
-from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 
 if TYPE_CHECKING:
@@ -254,11 +252,10 @@ class TableTask:
         self._batch_id = newest.batch_id + 1 if newest else 0
         self._reached = start.position.ranges if start.position else NOTHING
         if start.position is None and self.begins.kind != "earliest":
-            # Recorded before the first batch: a restart must not begin at a later place.
-            position = self._latest or self._first_offsets(topic)
-            self._reached = OffsetRanges.at(position, {self.topic: topic.topic_id})
-            commit = Commit(self.feed.config.name, 0, self._reached, fence=writer.fence)
-            sink.commit_reset(commit, commit_id=uuid.uuid4().hex)
+            positions = self._latest or self._first_offsets(topic)
+            self._reached = record_beginning(
+                sink, self.feed.config.name, positions, {self.topic: topic}, fence=writer.fence
+            )
             self._batch_id = 1
         self._writer = writer
         return writer

@@ -361,6 +361,7 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
 
     feed = table.feed
     try:
+        feed.require_checkpoint_for_state(spark)
         sink = _PlannedSink(feed.schema_planner(spark, status.note.schema if status.note else None))
         letters = feed.dead_letter_store(spark) if feed.config.dead_letters is not None else None
         if letters is not None:

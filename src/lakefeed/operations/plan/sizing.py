@@ -306,12 +306,13 @@ class _Arithmetic:
         yield Figure("files an hour", math.ceil(self.files * batches), "", f"{self.files:,} of a batch")
         size_ = rate * self.trigger * measured.stored_bytes / self.files
         yield Figure("file size", round(size_), "B", f"{measured.stored_bytes:.1f} B a row measured")
+        checkpoint = ", the checkpoint" if load.config.checkpoint else ""
         others = (written.commit_puts + 1) * load.tables + (CHECKPOINT if load.config.checkpoint else 0)
         yield Figure(
             "S3 requests an hour",
             math.ceil((self.files + others) * batches),
             "",
-            f"files and {others:,} in each batch: {written.commit_name}, a delete of old metadata, the checkpoint",
+            f"files and {others:,} in each batch: {written.commit_name}, a delete of old metadata{checkpoint}",
         )
         yield Figure("from Kafka", rate * measured.record_bytes / 10**6, "MB/s", "not compressed")
         yield Figure("to the store", rate * measured.stored_bytes / 10**6, "MB/s", "as stored")

@@ -13,7 +13,7 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.feed.feed import Feed
+from lakefeed.feed.feed import Feed, state_without_checkpoint
 from lakefeed.feed.streaming import require_fit
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics
@@ -150,6 +150,8 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
             where="transform",
             hint="a pipeline of its own for each topic that is grouped, windowed or deduplicated",
         )
+    if plan.stateful and feed.config.resumes_by_ledger:
+        raise state_without_checkpoint()
     _require_columns(feed.config, frame)
     if interval_of(feed.config.trigger) is not None:
         require_fit(frame)

@@ -92,6 +92,7 @@ def pipeline_text(blank: Blank) -> str:
             f"    # partition_by: [days({instant})]",
             "",
             "trigger: 1 minute                     # time between two commits; or available-now",
+            "# Optional without state: then the feed resumes by its table, with 2 S3 requests less in each batch.",
             f"checkpoint: s3a://{bucket}/checkpoints/{blank.name}",
             "",
             *_connections(blank.table.split(".")[0]),

@@ -138,7 +138,7 @@ def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str |
     """
     config = feed.config
     sink = feed.ledger_table(spark)
-    # Without a checkpoint, each topic has a table of its own.
+    # Without a checkpoint, the ledger alone is moved.
     claim = feed.claim(spark) if config.checkpoint else None
     fence = sink.take_fence() if spark.catalog.tableExists(agreed.table) else None
     letters = feed.dead_letter_store(spark) if config.dead_letters else None

@@ -17,7 +17,10 @@ HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
         [("source.kafka", "max_wait is for"), ("source.kafka.max_records_per_batch", "expects a whole number")],
     ),
     "rules between blocks behind an unknown key": (
-        [("checkpoint: s3a://lake/checkpoints/taxi\n", "dead_letters: {topic: trips}\nfoo: 1\n")],
+        [
+            ("checkpoint: s3a://lake/checkpoints/taxi\n", "dead_letters: {topic: trips}\nfoo: 1\n"),
+            ("  iceberg:\n    table: lake.nyc.trips\n", "  parquet: {path: s3a://lake/trips}\n"),
+        ],
         [("", "circle"), ("", "needs a checkpoint"), ("foo", "unknown option")],
     ),
     "a value below a misspelt key": (

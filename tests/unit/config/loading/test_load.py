@@ -213,7 +213,7 @@ def test_all_that_does_not_fit_together_shows_in_one_go(reading: Reader) -> None
         "makes dead letters, and dead_letters does not say where they go",
         "is the topic trips, which the source reads: rows would go in a circle",
         "looks after Iceberg tables, and this pipeline writes to none",
-        "pipeline needs a checkpoint: s3a://bucket/path",
+        "pipeline needs a checkpoint: only that says where a feed into sink.kafka resumes, and by which schema",
     ]
 
 

@@ -1,0 +1,157 @@
+"""A feed without a checkpoint resumes by its sink's ledger alone, and asks S3 for nothing else.
+
+``offsets show``, ``plan`` and ``run`` have to agree on each start: see ``tests/support/starts.py``. A driver that is
+killed at each step: ``tests/faults/test_kill_points.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakefeed as lf
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.errors import CheckpointMismatch, ConfigError, FeedPaused, RecordsLost
+from lakefeed.feed.progress import BatchProgress
+from lakefeed.ledger.pauses import LocalPauses
+from lakefeed.operations.control import pause_next_start, resume_next_start
+from lakefeed.pipeline import Pipeline, RunSummary
+from tests.support.feed import Feed
+from tests.support.starts import run_as_planned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["partition", "offset"]}
+
+
+def send(feed: Feed, ids: range, *, partition: int = 0) -> None:
+    feed.send([json.dumps({"id": number}).encode() for number in ids], partition=partition)
+
+
+def ids(feed: Feed) -> list[int]:
+    return sorted(row["id"] for row in feed.rows())
+
+
+def pipeline(feed: Feed, *, kafka: dict[str, Any] | None = None, **blocks: Any) -> Pipeline:
+    source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **(kafka or {})}
+    return feed.pipeline(**{"source": {"kafka": source}, "decode": DECODE, "checkpoint": "", **blocks})
+
+
+def run(feed: Feed, lake: SparkSession, notes: list[str] | None = None, **blocks: Any) -> RunSummary:
+    return run_as_planned(pipeline(feed, **blocks), lake, [] if notes is None else notes, counts=True)
+
+
+def test_it_resumes_by_the_table_and_a_batch_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    for partition in range(2):
+        send(feed, range(partition * 100, partition * 100 + 60), partition=partition)
+    batches: list[BatchProgress] = []
+    small = pipeline(feed, kafka={"max_records_per_batch": 20})
+    summary = small.run(spark=lake, once=True, on_batch=batches.append)
+    assert len(batches) == 6
+    for batch in batches[1:]:
+        assert batch.requests is not None
+        # The manifest, the list of manifests, the metadata file.
+        assert batch.requests.as_dict()["calls"] == {"data": {"PutObject": 2}, "metadata": {"PutObject": 3}}
+    places = {place for call in summary.requests.counts for place in [call.location]}
+    assert not [place for place in places if "checkpoint" in place]
+    assert summary.files == 12
+
+    send(feed, range(60, 70))
+    notes: list[str] = []
+    assert run(feed, lake, notes).rows == 10
+    assert notes == []
+    assert run(feed, lake).rows == 0
+    assert ids(feed) == [*range(70), *range(100, 160)]
+    assert not small.verify(deep=True).faults
+
+
+def test_where_it_begins_is_in_the_ledger_before_the_first_batch(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    send(feed, range(10))
+    assert run(feed, lake, kafka={"start": "latest"}).rows == 0
+    # Come after the first start: not lost, although no batch was ever committed.
+    send(feed, range(10, 15))
+    send(feed, range(15, 20), partition=1)
+    assert run(feed, lake, kafka={"start": "latest"}).rows == 10
+    assert ids(feed) == list(range(10, 20))
+
+
+def test_a_stop_before_the_first_commit_leaves_nothing_behind_that_a_start_would_miss(
+    lake: SparkSession, feed: Feed
+) -> None:
+    feed.create_topic(partitions=1)
+    send(feed, range(10))
+    stop = threading.Event()
+    stop.set()
+    pipeline(feed).run(spark=lake, once=True, stop=stop)
+    assert run(feed, lake).rows == 10
+    assert ids(feed) == list(range(10))
+
+
+def test_a_move_and_a_loss_are_resumed_from_once(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    send(feed, range(10))
+    run(feed, lake)
+    moved = pipeline(feed)
+    moved.rewind(moved.plan_rewind(f"{feed.topic}:0:4", delete_rows=True), spark=lake)
+    assert ids(feed) == list(range(4))
+    notes: list[str] = []
+    assert run(feed, lake, notes).rows == 6
+    send(feed, range(10, 12))
+    assert run(feed, lake, notes).rows == 2
+    assert notes == []
+    assert moved.plan_rewind("table").moves == ()
+
+    cluster = Topics(feed.stack.bootstrap_servers)
+    cluster.delete(feed.topic)
+    feed.create_topic(partitions=1)
+    send(feed, range(20, 23))
+    with pytest.raises(RecordsLost, match="recreated"):
+        run(feed, lake)
+    assert moved.run(spark=lake, once=True, accept_loss=True).rows == 3
+    assert run(feed, lake).rows == 0
+    assert ids(feed) == [*range(12), *range(20, 23)]
+
+
+def test_a_later_driver_takes_over(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    send(feed, range(40))
+    rival = pipeline(feed)
+
+    def take_over(batch: BatchProgress) -> None:
+        if batch.batch_id == 0:
+            rival.run(spark=lf.clients.spark.session.copy_of(lake), once=True)
+
+    with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
+        pipeline(feed, kafka={"max_records_per_batch": 10}).run(spark=lake, once=True, on_batch=take_over)
+    assert ids(feed) == list(range(40))
+
+
+def test_a_pause_is_kept_in_the_users_own_folder(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    send(feed, range(5))
+    declared = pipeline(feed)
+    pause_next_start(declared.config, declared.connections, reason="repair")
+    assert LocalPauses.of(declared.config).read() is not None
+    with pytest.raises(FeedPaused, match="repair"):
+        declared.run(spark=lake, once=True)
+    resume_next_start(declared.config, declared.connections)
+    assert declared.run(spark=lake, once=True).rows == 5
+
+
+def test_a_transform_with_state_is_refused_before_anything_is_changed(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    send(feed, range(5))
+    steps = {"steps": {"once": {"deduplicate": ["id"]}}, "watermark": {"column": "at", "delay": "1 minute"}}
+    grouped = pipeline(feed, decode={"json": {"schema_ddl": "id BIGINT, at TIMESTAMP"}}, transform=steps)
+    with pytest.raises(ConfigError, match="without a checkpoint it has no place"):
+        grouped.run(spark=lake, once=True)
+    [plan] = grouped.plan(spark=lake).tables
+    assert plan.refusal is not None
+    assert "without a checkpoint" in plan.refusal.what
+    assert not lake.catalog.tableExists(feed.table)

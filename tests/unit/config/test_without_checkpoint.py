@@ -1,0 +1,65 @@
+"""Which pipelines may leave their checkpoint out, and what the others are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from lakefeed.config.models import PipelineConfig
+
+KAFKA: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "topics": ["orders"]}
+KINESIS: dict[str, Any] = {"stream": "orders", "region": "eu-west-1"}
+TABLE = {"iceberg": {"table": "lake.shop.orders"}}
+
+
+def pipeline(**blocks: Any) -> PipelineConfig:
+    settings = {"name": "orders", "source": {"kafka": KAFKA}, "decode": "raw", "sink": TABLE, **blocks}
+    return PipelineConfig.model_validate(settings)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        {},
+        {"source": {"kafka": {**KAFKA, "start": "latest"}}, "sink": {"iceberg": {**TABLE["iceberg"]}}},
+        {"source": {"kinesis": KINESIS}},
+        {"sink": {"elasticsearch": {"url": "http://search:9200", "index": "orders", "mode": "upsert", "keys": ["id"]}}},
+        {"sink": {"jdbc": {"url": "jdbc:postgresql://host/shop", "user": "u", "password": "p", "table": "orders"}}},
+    ],
+)
+def test_the_ledger_is_enough(blocks: dict[str, Any]) -> None:
+    assert pipeline(**blocks).resumes_by_ledger
+    assert not pipeline(**blocks, checkpoint="s3a://lake/c").resumes_by_ledger
+
+
+@pytest.mark.parametrize(
+    ("blocks", "why"),
+    [
+        ({"sink": {"parquet": {"path": "s3a://lake/orders"}}}, "a feed into sink.parquet resumes"),
+        ({"sink": {"kafka": {"topic": "out"}}}, "a feed into sink.kafka resumes"),
+        ({"sink": {"python": {"path": "shop:Sink"}}}, "a feed into sink.python resumes"),
+        ({"source": {"kafka": {**KAFKA, "deduplicate": True}}}, "keeps state"),
+        (
+            {
+                "sink": {"iceberg": {**TABLE["iceberg"], "mode": "upsert", "keys": ["id"]}},
+                "transform": {"sql": "SELECT id, count(*) AS n FROM orders GROUP BY id", "output_mode": "update"},
+            },
+            "keeps state",
+        ),
+        ({"sinks": {"copy": {"iceberg": {"table": "lake.shop.copy"}}}}, "which of several sinks have begun"),
+        ({"source": {"kinesis": {**KINESIS, "start": "latest"}}}, "start: latest"),
+        ({"runs": {"keep": "checkpoint"}}, "beside the checkpoint, and there is none"),
+    ],
+)
+def test_others_are_told_why_not(blocks: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        pipeline(**blocks)
+    pipeline(**blocks, checkpoint="s3a://lake/c")
+
+
+def test_rows_without_offsets_need_one() -> None:
+    settings = {"name": "rows", "source": {"rate": {}}, "sink": TABLE}
+    with pytest.raises(ValidationError, match="rows of rate have no offsets"):
+        PipelineConfig.model_validate(settings)
