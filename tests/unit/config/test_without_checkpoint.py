@@ -1,4 +1,4 @@
-"""Which pipelines may leave their checkpoint out, and what the others are told."""
+"""Which pipelines may leave their checkpoint out, and why the others may not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_ledger_is_enough(blocks: dict[str, Any]) -> None:
         ({"runs": {"keep": "checkpoint"}}, "beside the checkpoint, and there is none"),
     ],
 )
-def test_others_are_told_why_not(blocks: dict[str, Any], why: str) -> None:
+def test_others_need_one_for_a_reason(blocks: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         pipeline(**blocks)
     pipeline(**blocks, checkpoint="s3a://lake/c")
