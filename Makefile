@@ -38,7 +38,8 @@ demo: setup ## the main job from end to end on the embedded stack, verified
 bench: setup ## S3 requests counted by a real MinIO; ARGS="--workload steady" for the other table
 	$(BIN)/lakefeed bench s3-requests $(ARGS)
 
-test: setup lint test-jvm ## lint, types, all unit tests, and each feature once on real servers: 8 minutes
+test: setup ## lint, types, all unit tests, and each feature once on real servers: 8 minutes
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint test-jvm
 	$(PYTEST) -m "quick and not slow" $(ARGS)
 
 test-full: setup ## the tests that make test leaves out, but for the slow ones: half an hour; CI runs both

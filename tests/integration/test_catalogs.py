@@ -127,7 +127,6 @@ def plainly(spark: SparkSession, loaded: Pipeline, table: str) -> list[tuple[Any
     return [tuple(row) for row in rows]
 
 
-@pytest.mark.quick
 def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSession, feed: Feed, case: Case) -> None:
     feed.catalog = case.name
     feed.create_topic()

@@ -217,7 +217,6 @@ def test_a_stopped_process_is_replaced(own: Stack) -> None:
     assert all(part.state == "up" for part in own.status())
 
 
-@pytest.mark.quick
 def test_pyiceberg_and_duckdb_read_the_catalog(own: Stack) -> None:
     endpoints = own.up()
     rides = pa.table({"miles": [1.5, 2.5, 4.0], "zone": ["a", "b", "a"]})

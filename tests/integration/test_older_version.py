@@ -110,7 +110,6 @@ def test_an_iceberg_table_resumes_with_its_checkpoint_and_without(
     older.assert_verified(offsets=54)
 
 
-@pytest.mark.quick
 def test_parquet_files_and_their_checkpoint_resume(stack: Endpoints, lake: SparkSession, tmp_path: Path) -> None:
     older = Older(stack, tmp_path, "older_parquet")
     assert older.run(lake) == 0

@@ -41,20 +41,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OTHER_FORMS = ("orc", "avro", "json", "csv")
-EACH_KIND = (
-    "iceberg-update",
-    "kafka-append",
-    "mariadb-update",
-    "orc-append",
-    "python-ledger-append",
-    "elasticsearch-append",
-)
+QUICK = ("iceberg-update", "kafka-append", "mariadb-update")
+FULL = ("iceberg-complete", "orc-append", "python-ledger-append", "elasticsearch-append")
 
 
 def marks(case: str) -> tuple[pytest.MarkDecorator, ...]:
-    if case in EACH_KIND:
+    if case in QUICK:
         return (pytest.mark.quick,)
-    return () if case == "iceberg-complete" else (pytest.mark.slow,)
+    return () if case in FULL else (pytest.mark.slow,)
 
 
 @pytest.fixture

@@ -87,7 +87,6 @@ class Running:
         return done
 
 
-@pytest.mark.quick
 def test_a_feed_runs_on_while_its_tables_are_looked_after(lake: SparkSession, feed: Feed) -> None:
     dead = f"lake.{feed.name}.dead_letters"
     feed.create_topic()

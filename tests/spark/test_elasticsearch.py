@@ -208,7 +208,6 @@ def test_no_type_of_field_lets_a_refusal_show_the_document(shop: SearchFeed) -> 
         assert ", ".join(str(each) for each in secret.encode()) not in message, (kind, message)
 
 
-@pytest.mark.quick
 def test_the_newest_change_of_each_key_wins_and_deletes_delete(shop: SearchFeed) -> None:
     index = shop.started(mode="upsert", keys=["ID", "city"])
     first = [(1, "Bern", "a", 0, 0), (1, "Bern", "b", 0, 1), (2, "Basel", "c", 0, 2), (3, "a/b", "d", 0, 3)]
