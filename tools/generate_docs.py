@@ -19,6 +19,7 @@ from pydantic_core import PydanticUndefined
 
 from lakefeed.cli.main import COMMANDS, root
 from lakefeed.config.base import OneOf
+from lakefeed.config.descriptions import descriptions
 from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, REFUSED_CONSUMER, Option
 from lakefeed.config.loading import shape
 from lakefeed.config.models import PipelineConfig
@@ -65,8 +66,10 @@ def _table(title: str, model: type[BaseModel], place: tuple[str, ...]) -> Iterat
         yield f"Exactly one of {', '.join(f'`{kind}`' for kind in model.__kinds__)}.\n"
     yield "| key | type | default | meaning |"
     yield "|---|---|---|---|"
+    described = descriptions(model)
     for name, field in shape.fields(model).items():
-        yield f"| `{name}` | {_cell(_type(field))} | {_default(field)} | {_cell(_meaning(name, field, place))} |"
+        meaning = _meaning(name, field, place, described.get(name))
+        yield f"| `{name}` | {_cell(_type(field))} | {_default(field)} | {_cell(meaning)} |"
     yield ""
 
 
@@ -105,9 +108,9 @@ def _default(field: FieldInfo) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def _meaning(name: str, field: FieldInfo, place: tuple[str, ...]) -> str:
+def _meaning(name: str, field: FieldInfo, place: tuple[str, ...], description: str | None) -> str:
     model = shape.model_of(field.annotation) or _block_of_list(field)
-    meaning = field.description or _paragraphs(model.__doc__ if model else "").splitlines()[0]
+    meaning = description or _paragraphs(model.__doc__ if model else "").splitlines()[0]
     if model is not None and model.model_fields:
         return f"{meaning} See [`{shape.dotted((*place, name))}`](#{_anchor((*place, name))})."
     return meaning

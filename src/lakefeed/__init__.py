@@ -13,11 +13,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-# Not with the others: the import of the module would put it in place of the function.
-from lakefeed.clients.spark.session import session as session
-
 if TYPE_CHECKING:
     from lakefeed.clients.iceberg.reader import open_table as open_table
+    from lakefeed.clients.spark.session import session as session
     from lakefeed.clients.spark.signals import stop_on_signals as stop_on_signals
     from lakefeed.dataframes import read_topic as read_topic
     from lakefeed.dataframes import write_table as write_table
@@ -40,11 +38,12 @@ _MODULES = {
     "deduplicated": "records.sources.kafka",
     "open_table": "clients.iceberg.reader",
     "read_topic": "dataframes",
+    "session": "clients.spark.session",
     "stop_on_signals": "clients.spark.signals",
     "write_table": "dataframes",
 }
 
-__all__ = sorted(["__version__", "session", *_MODULES])
+__all__ = sorted(["__version__", *_MODULES])
 
 
 def __getattr__(name: str) -> object:

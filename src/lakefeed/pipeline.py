@@ -21,6 +21,7 @@ from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import activate, copy_of, pools, session
+from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.config.checks import function_modules
 from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
@@ -169,30 +170,28 @@ class Pipeline:
         The JVM writes its log to ``log_file``, or to this process's stderr.
 
         Raises:
-            LakefeedError: broker, topics, registry, buckets or catalog are missing; found before a JVM starts.
+            LakefeedError: broker, topics, registry, buckets or catalog are missing; found before Spark starts.
         """
-        raise_first_error(preflight(self.config, connections=self.connections))
         ui = self.config.spark_ui
-        return session(
-            self.config.name,
-            connections=self.connections,
-            master=master,
-            conf={
-                **(pools() if self._shares_its_session else {}),
-                **(ui.settings() if ui else {}),
-                **{key: value if isinstance(value, str) else str(value) for key, value in self.config.spark.items()},
-            },
-            log_file=log_file,
-            secret_keys=keys_of(self.config),
-            ui_host=ui.host if ui else None,
-            folder=self.feed.folder,
-            modules=function_modules(self.config),
-        )
-
-    @property
-    def _shares_its_session(self) -> bool:
-        """Check that other jobs than batches run in the session: upkeep, or query panels."""
-        return self.config.upkeep is not None or bool(self.config.dashboard and self.config.dashboard.panels)
+        with StartChecks(lambda: raise_first_error(preflight(self.config, connections=self.connections))) as checks:
+            return session(
+                self.config.name,
+                connections=self.connections,
+                master=master,
+                conf={
+                    **(pools() if self.config.shares_its_session else {}),
+                    **(ui.settings() if ui else {}),
+                    **{
+                        key: value if isinstance(value, str) else str(value) for key, value in self.config.spark.items()
+                    },
+                },
+                log_file=log_file,
+                secret_keys=keys_of(self.config),
+                ui_host=ui.host if ui else None,
+                folder=self.feed.folder,
+                modules=function_modules(self.config),
+                checks=checks,
+            )
 
     def run(
         self,

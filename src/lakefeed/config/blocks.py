@@ -332,6 +332,11 @@ class PipelineBlocks(Model):
         return self.fast_path in ("auto", "encoder")
 
     @property
+    def shares_its_session(self) -> bool:
+        """Check that other jobs than batches run in the session: upkeep, or query panels."""
+        return self.upkeep is not None or bool(self.dashboard and self.dashboard.panels)
+
+    @property
     def resumes_by_ledger(self) -> bool:
         """Check that one feed has no checkpoint, and its sink's ledger says where it resumes."""
         return not self.checkpoint and not self.has_many_tables and self.sink.chosen.is_lasting

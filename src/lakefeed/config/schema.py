@@ -11,8 +11,11 @@ from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from lakefeed.config.base import OneOf
+from lakefeed.config.descriptions import descriptions
 from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
 from lakefeed.config.loading import shape
 from lakefeed.config.models import PipelineConfig
@@ -24,9 +27,21 @@ _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)
 _TYPES = {"int": "integer", "number": "number", "bool": "boolean", "text": "string"}
 
 
+class _Described(GenerateJsonSchema):
+    """Adds the descriptions of fields that are docstrings."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """Return the schema of a model."""
+        found = super().model_schema(schema)
+        for key, text in descriptions(schema["cls"]).items():
+            if key in found.get("properties", {}):
+                found["properties"][key]["description"] = text
+        return found
+
+
 def json_schema() -> dict[str, Any]:
     """Return the schema, draft 2020-12."""
-    schema = PipelineConfig.model_json_schema(by_alias=True, mode="validation")
+    schema = PipelineConfig.model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
     definitions: dict[str, Any] = schema["$defs"]
     for model in _models(PipelineConfig):
         definition = schema if model is PipelineConfig else definitions[model.__name__]

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.errors import JavaError, WorldError
 
 # Spark 4.1 is compiled for Java 17, and tested up to 21; from 24 on Hadoop's Subject.getSubject throws (JEP 486).
@@ -60,17 +61,23 @@ def require_java() -> Path:
 
 
 def start(
-    conf: Mapping[str, str], *, log_file: Path | None = None, environment: Mapping[str, str] | None = None
+    conf: Mapping[str, str],
+    *,
+    log_file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    checks: StartChecks | None = None,
 ) -> None:
     """Start the JVM for the SparkContext that this process creates next; do nothing if there is one already.
 
-    ``environment`` is added to this process's.
+    ``environment`` is added to this process's. Raises what ``checks`` find, which are done when it returns.
     """
     from pyspark import SparkContext
     from pyspark.find_spark_home import _find_spark_home
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        if checks is not None:
+            checks.finish()
         return
     command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]  # type: ignore[no-untyped-call]
     for key, value in conf.items():
@@ -99,12 +106,16 @@ def start(
                         where=str(log_file) if log_file else None,
                         hint="read the log; the memory of the JVM is spark.driver.memory, its Java that of JAVA_HOME",
                     )
+                if checks is not None:
+                    checks.poll()
                 time.sleep(_POLL_SECONDS)
             # The port in four bytes, the length of the secret in four more, the secret.
             said = answer.read_bytes()
             port, secret = int.from_bytes(said[:4], "big"), said[8:].decode()
             with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
                 gateway = launch_gateway()  # type: ignore[no-untyped-call]
+            if checks is not None:
+                checks.finish()
         except BaseException:
             jvm.kill()
             jvm.communicate()

@@ -20,6 +20,7 @@ from lakefeed.clients.spark import cluster, driver_jvm
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.python_files import executor_settings
 from lakefeed.clients.spark.signals import python_keeps_its_handler
+from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.config import secrets, tls, trust
 from lakefeed.config.connections import is_loopback
 from lakefeed.errors import ConfigError, MissingExtra
@@ -125,6 +126,7 @@ def session(
     ui_host: str | None = None,
     folder: Path | None = None,
     modules: Sequence[str] = (),
+    checks: StartChecks | None = None,
 ) -> SparkSession:
     """Start a SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
@@ -145,6 +147,7 @@ def session(
         folder: where the ``modules`` are.
         modules: Python modules of functions that run on executors. On a cluster they, all files of the folder and all
             packages that they import travel to the executors, whose Python is compared with the driver's.
+        checks: run beside the start of the JVM, and end it if they fail.
 
     Raises:
         MissingExtra: PySpark is not installed.
@@ -163,6 +166,8 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtra.of("pyspark", "spark", "lakefeed.session()") from None
+    if checks is not None:
+        checks.begin()
 
     connections = connections or default_connections()
     running = _running()
@@ -193,7 +198,8 @@ def session(
         for key, value in {**hidden, **whole}.items():
             builder = builder.config(key, value)
         # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
-        driver_jvm.start(secrets.shown(whole), log_file=log_file, environment=_ui_environment(whole, ui_host))
+        environment = _ui_environment(whole, ui_host)
+        driver_jvm.start(secrets.shown(whole), log_file=log_file, environment=environment, checks=checks)
         with python_keeps_its_handler(), translating():
             _install_trust()
             running = builder.getOrCreate()

@@ -13,16 +13,11 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.feed.feed import Feed, state_without_checkpoint
-from lakefeed.feed.streaming import require_fit
-from lakefeed.records.decode.resolve import put_credentials
-from lakefeed.records.sources.kafka import SourceTopics
-from lakefeed.records.sources.rows import read_rows
-from lakefeed.sinks.definition import SinkDefinition
-from lakefeed.sinks.factory import sinks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lakefeed.feed.feed import Feed
 
 RECORDS = (
     "CAST(NULL AS BINARY) AS key",
@@ -96,6 +91,9 @@ def analyze(
 
     With ``connect``, registry and catalog may be asked; else a warning says that what only they know was left out.
     """
+    # Not with the others: most checks end here, and these bring the code of a whole run.
+    from lakefeed.sinks.factory import sinks_of
+
     found: list[Problem] = []
     for definition in sinks_of(config, connections, folder=folder):
         found += definition.check_settings()
@@ -106,6 +104,8 @@ def analyze(
             what = f"the {key.rpartition('.')[2]} was not looked at: {why}"
             found.append(Problem(what=what, key=key, hint="--connect asks", severity="warning"))
             continue
+        from lakefeed.feed.feed import Feed
+
         feed = Feed(config=part, connections=connections, view=config.name, folder=folder)
         try:
             frame, stateful = _analyze_rows(feed, spark, has_many_tables=config.has_many_tables)
@@ -124,9 +124,14 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
     Of topics with nothing special one, or with ``connect`` all, whose schemas differ.
     """
     if not config.has_many_tables:
+        from lakefeed.sinks.definition import SinkDefinition
+        from lakefeed.sinks.factory import sinks_of
+
         sinks = sinks_of(config, connections)
         checks_rows = any(type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks)
         return [(config, "transform")] if config.transform is not None or checks_rows else []
+    from lakefeed.records.sources.kafka import SourceTopics
+
     special = config.table_rules.topics
     topics = list(config.kafka.topics or (SourceTopics(config.kafka).names() if connect else ()))
     plain = [topic for topic in topics if topic not in special] or ["topic"] * (not topics)
@@ -139,6 +144,10 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
 
 def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tables: bool) -> tuple[DataFrame, bool]:
     """Let Spark analyze the rows of one table; return them and whether the transform keeps state."""
+    from lakefeed.feed.feed import state_without_checkpoint
+    from lakefeed.feed.streaming import require_fit
+    from lakefeed.records.decode.resolve import put_credentials
+
     _ = feed.transform  # Loads its Python functions, before Spark starts.
     session = spark()
     put_credentials(session, feed.config.decode)
@@ -160,6 +169,8 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
 
 def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     """Return a stream with the source's columns; of files only what the pipeline says."""
+    from lakefeed.records.sources.rows import read_rows
+
     source = config.source
     rate = spark.readStream.format("rate").load()
     columns = source.files.schema_ddl if source.files else source.format.schema_ddl if source.format else None

@@ -1,0 +1,54 @@
+"""Runs the checks of a start in a thread while Java starts: each of the two takes seconds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+
+class StartChecks:
+    """A check beside the start of a session. Its error ends the start, and wins over an error of the start itself.
+
+    A context manager around the start, which calls ``begin`` once PySpark is imported: two threads that import modules
+    which import each other may meet one that is half done.
+    """
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self._error: BaseException | None = None
+        # A daemon: an interrupted command does not wait for a server that does not answer.
+        self._thread = threading.Thread(target=self._run, name="start-checks", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self._check()
+        except BaseException as error:
+            self._error = error
+
+    def __enter__(self) -> StartChecks:
+        return self
+
+    def begin(self) -> None:
+        """Start the check."""
+        self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Finish, unless the start was interrupted."""
+        if error is None or isinstance(error, Exception):
+            self.finish()
+
+    def poll(self) -> None:
+        """Raise the error of the check if it has failed by now."""
+        if self._thread.ident is not None and not self._thread.is_alive():
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for the check; raise its error if it has failed."""
+        if self._thread.ident is None:
+            self._thread.start()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error from None

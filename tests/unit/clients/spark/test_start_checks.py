@@ -1,0 +1,58 @@
+"""What a check beside the start of a session does to the start."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from lakefeed.clients.spark.start_checks import StartChecks
+from lakefeed.errors import JavaError, ResourceMissing
+
+MISSING = ResourceMissing("there is no topic trips")
+
+
+def fail() -> None:
+    raise MISSING
+
+
+def test_a_start_ends_with_what_its_check_finds() -> None:
+    with pytest.raises(ResourceMissing), StartChecks(fail) as checks:
+        checks.begin()
+    with pytest.raises(ResourceMissing), StartChecks(fail):
+        """A session that runs already has nothing to wait for."""
+
+
+def test_the_check_wins_over_an_error_of_the_start() -> None:
+    with pytest.raises(ResourceMissing):
+        end_by(JavaError("no Java"), check=fail)
+    with pytest.raises(JavaError):
+        end_by(JavaError("no Java"), check=lambda: None)
+
+
+def test_a_look_in_between_waits_for_nothing() -> None:
+    answer = threading.Event()
+    with StartChecks(lambda: assert_true(answer.wait(30))) as checks:
+        checks.poll()
+        checks.begin()
+        checks.poll()
+        answer.set()
+        checks.finish()
+        checks.poll()
+
+
+def test_an_interrupted_start_does_not_wait_for_its_check() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        end_by(KeyboardInterrupt(), check=lambda: assert_true(threading.Event().wait()))
+
+
+def end_by(error: BaseException, *, check: Callable[[], None]) -> None:
+    """A start that fails, beside its check."""
+    with StartChecks(check) as checks:
+        checks.begin()
+        raise error
+
+
+def assert_true(value: bool) -> None:
+    assert value
