@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from lakefeed.clients.spark.class_archive import ClassArchive
 from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.errors import JavaError, WorldError
 
@@ -60,6 +61,12 @@ def require_java() -> Path:
     raise JavaError(what, where=f"{java} (from {'JAVA_HOME' if home else 'PATH'})", hint=hint)
 
 
+def _java() -> Path:
+    """Return the ``java`` that Spark's scripts take."""
+    home = os.environ.get("JAVA_HOME")
+    return Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
+
+
 def start(
     conf: Mapping[str, str],
     *,
@@ -79,7 +86,13 @@ def start(
         if checks is not None:
             checks.finish()
         return
-    command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]  # type: ignore[no-untyped-call]
+    home = Path(_find_spark_home())  # type: ignore[no-untyped-call]
+    archive = ClassArchive.of(conf, java=_java(), spark_home=home)
+    if archive is not None:
+        if archive.writes:
+            archive.prepare()
+        conf = archive.added_to(conf)
+    command = [str(home / "bin" / "spark-submit")]
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
@@ -121,6 +134,8 @@ def start(
             jvm.communicate()
             raise
     gateway.proc = jvm
+    if archive is not None and archive.writes:
+        archive.finish_at_exit(jvm)
     SparkContext._ensure_initialized(gateway=gateway)
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _LISTS = {
     "spark.jars": ",",
     "spark.driver.extraClassPath": os.pathsep,
+    "spark.driver.extraJavaOptions": " ",
     "spark.sql.extensions": ",",
     "spark.plugins": ",",
     "spark.archives": ",",
@@ -44,6 +45,12 @@ _LISTS = {
     "spark.sql.redaction.options.regex": "|",
     "spark.redaction.string.regex": "|",
 }
+# Five times the JVM's own: a run of seconds compiles a third less, and one of minutes notices nothing
+# (docs/decisions/0376-the-first-seconds.md).
+COMPILE_LATER = (
+    "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 -XX:Tier4CompileThreshold=75000 "
+    "-XX:Tier4BackEdgeThreshold=200000"
+)
 # S3A and S3FileIO with fewer requests: docs/s3-requests.md.
 S3A = "io.lakefeed.s3.DataFileSystem"
 S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
@@ -307,6 +314,7 @@ def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
         return {
             "spark.driver.extraClassPath": os.pathsep.join(map(str, paths)),
             "spark.driver.memory": "3g",
+            "spark.driver.extraJavaOptions": COMPILE_LATER,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }
