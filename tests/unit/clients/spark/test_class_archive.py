@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from lakefeed.clients.spark import class_archive
 from lakefeed.clients.spark.class_archive import CLASS_PATH, OPTIONS, VARIABLE, ClassArchive
 
 
@@ -76,7 +76,7 @@ def test_it_is_in_place_only_when_it_is_whole(
     machine: Path, monkeypatch: pytest.MonkeyPatch, script: str, is_there: bool
 ) -> None:
     finishers: list[object] = []
-    monkeypatch.setattr(class_archive.atexit, "register", finishers.append)
+    monkeypatch.setattr(atexit, "register", finishers.append)
     monkeypatch.setenv(VARIABLE, "write")
     found = archive(machine)
     assert found is not None
