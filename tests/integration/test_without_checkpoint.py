@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.spark.session import copy_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, FeedPaused, RecordsLost
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.ledger.pauses import LocalPauses
@@ -125,7 +125,7 @@ def test_a_later_driver_takes_over(lake: SparkSession, feed: Feed) -> None:
 
     def take_over(batch: BatchProgress) -> None:
         if batch.batch_id == 0:
-            rival.run(spark=lf.clients.spark.session.copy_of(lake), once=True)
+            rival.run(spark=copy_of(lake), once=True)
 
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
         pipeline(feed, kafka={"max_records_per_batch": 10}).run(spark=lake, once=True, on_batch=take_over)
