@@ -45,7 +45,7 @@ _LISTS = {
     "spark.sql.redaction.options.regex": "|",
     "spark.redaction.string.regex": "|",
 }
-# Five times the JVM's own: a run of seconds compiles a third less, and one of minutes notices nothing
+# Five times the JVM's own: a run of seconds ends before the second compiler has looked at what it never needs again
 # (docs/decisions/0376-the-first-seconds.md).
 COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 -XX:Tier4CompileThreshold=75000 "
