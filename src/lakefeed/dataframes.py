@@ -178,7 +178,7 @@ def write_table(
     stateful = QueryPlan.of(frame).stateful
     owner = Owner(feed=feed, sink=f"iceberg {table}")
     identity, claim = FeedIdentity(owner=owner), Claim(spark, checkpoint, owner)
-    start = FeedStart(identity, target, checkpoint=claim, topics=topics.describe(), stateful=stateful)
+    start = FeedStart(identity, target, checkpoint=claim, describe=topics.describe, stateful=stateful)
     start.require_resume()
     rows = RowBuilder(
         schema=ReaderSchema(ResolvedDecoder(spec=Raw()), keeper=target), transform=lambda rows: rows, is_decoded=True

@@ -4,16 +4,14 @@
 
     LakefeedError             what, where and what to do next
     ├── UserError             the user can fix it: exit status 2
-    │   └── ConfigError (RowsRefused), MissingExtra, JavaError, ResourceMissing, AccessDenied, CheckpointMismatch,
-    │       RecordsLost, SchemaIncompatible, DecodeError
+    │   └── ConfigError (RowsRefused), MissingExtra, JavaError, ResourceMissing, AccessDenied,
+    │       CheckpointMismatch (DriverReplaced, FeedMoved), RecordsLost, SchemaIncompatible, DecodeError
     └── WorldError            something outside failed, perhaps for a moment: exit status 1
         └── Unreachable, DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, TableBusy, JobFailed,
         FeedPaused
 """
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 from lakefeed.messages.redaction import redacted
 
@@ -27,7 +25,7 @@ class LakefeedError(Exception):
         hint: what to do next, as a sentence or a command.
     """
 
-    exit_status: ClassVar[int] = 1
+    exit_status: int = 1
 
     def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
         self.what = redacted(what)
@@ -88,6 +86,14 @@ class AccessDenied(UserError):
 
 class CheckpointMismatch(UserError):
     """The checkpoint belongs to another pipeline, or disagrees with the table."""
+
+
+class DriverReplaced(CheckpointMismatch):
+    """Another driver has taken the feed's fence: this one can commit nothing more."""
+
+
+class FeedMoved(CheckpointMismatch):
+    """An operator has moved the feed to other offsets while it ran; its next start resumes there."""
 
 
 class RecordsLost(UserError):

@@ -18,8 +18,8 @@ from tests.support.servers.standalone import SECRET, Standalone, standalone
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROWS = 2400
-BATCH = 600
+ROWS = 1200
+BATCH = 300
 # Each row takes a while and leaves a mark, so that a test knows when a batch is at work on the executors.
 SLOW = """
 import time

@@ -1,4 +1,7 @@
-"""A rolling change between two versions of lakefeed, there and back: what docs/upgrade.md says, on real servers."""
+"""A rolling change between two versions of lakefeed, there and back: the steps of docs/upgrade.md, on real servers.
+
+With ``-s`` it prints the downtime.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -69,16 +72,21 @@ def downtime(feed: Feed, stopped: float) -> float:
     return min(each for each in times if each > stopped) - max(each for each in times if each <= stopped)
 
 
-def run_until(file: Path, log: Path, environment: dict[str, str], *, batches: int) -> float:
-    """Runs a version for some batches, then stops it as an operator does; when it had ended."""
-    running = Running(["run", file], environment, log, command=COMMAND)
+@contextmanager
+def one_driver_after_another() -> Iterator[Callable[[Path, Path, dict[str, str]], Running]]:
+    """Starts drivers, and kills those that are left at the end."""
+    started: list[Running] = []
+
+    def start(file: Path, log: Path, environment: dict[str, str]) -> Running:
+        started.append(Running(["run", file], environment, log, command=COMMAND))
+        return started[-1]
+
     try:
-        running.wait_until_it_says(": batch ", times=batches)
-        assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
+        yield start
     finally:
-        if running.process.poll() is None:
-            running.kill()
-    return time.time()
+        for running in started:
+            if running.process.poll() is None:
+                running.kill()
 
 
 @pytest.mark.slow
@@ -92,18 +100,28 @@ def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: di
     old = {**new, **before}
     gaps = []
     feed.create_topic(partitions=2)
-    with arriving(feed) as sent:
-        stopped = run_until(v1, tmp_path / "old.log", old, batches=3)
-        for file, environment, name in ((v2, new, "new"), (v1, old, "back")):
-            # The preflight, with the version that is to start: it changes nothing.
-            for command in (["check", "--connect"], ["plan"]):
-                done = lakefeed(*command, file, environment=environment)
+    with one_driver_after_another() as start:
+        with arriving(feed) as sent:
+            running = start(v1, tmp_path / "old.log", old)
+            running.wait_until_it_says(": batch ", times=2)
+            # The plan of the version before takes records that come meanwhile for lost ones, beside a feed that runs.
+            check = ["check", "--connect"]
+            for file, environment, name, preflight in ((v2, new, "new", [check, ["plan"]]), (v1, old, "back", [check])):
+                # With the version that is to start, while the other one runs: it changes nothing.
+                for command in preflight:
+                    done = lakefeed(*command, file, environment=environment)
+                    assert done.returncode == 0, done.stdout + done.stderr
+                done = lakefeed("stop", file, environment=environment)
                 assert done.returncode == 0, done.stdout + done.stderr
-            ended = run_until(file, tmp_path / f"{name}.log", environment, batches=3)
-            gaps.append(downtime(feed, stopped))
-            stopped = ended
-    last = lakefeed("run", v1, "--once", environment=old)
-    assert last.returncode == 0, last.stderr
+                assert running.process.wait(120) == 0, running.said()
+                stopped = time.time()
+                running = start(file, tmp_path / f"{name}.log", environment)
+                running.wait_until_it_says(": batch ", times=2)
+                gaps.append(round(downtime(feed, stopped), 1))
+        deadline = time.monotonic() + 60
+        while len(feed.rows()) < len(sent) and time.monotonic() < deadline:
+            time.sleep(1)
+        assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
     print(json.dumps({"downtime_seconds": gaps, "batches": [round(gap / TRIGGER_SECONDS, 1) for gap in gaps]}))
 
     rows = feed.rows()
@@ -111,4 +129,5 @@ def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: di
     assert {row["zone"] for row in rows} == {None, *range(7)}
     verified = lakefeed("verify", v1, "--deep", environment=new)
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert max(gaps) < 60, gaps
+    # The stop, and the start of one driver: nothing else is waited for. A machine at work on other things takes longer.
+    assert max(gaps) < 120, gaps

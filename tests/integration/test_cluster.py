@@ -18,6 +18,7 @@ from lakefeed.operations.submit.submit import spark_submit
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.servers.standalone import SECRET, Standalone, standalone
+from tests.support.shop import Shop
 
 ROWS = 3000
 # One module of the folder imports another one, and an installed package that Spark does not bring.
@@ -39,6 +40,10 @@ from packaging.version import Version
 def borough(zone):
     return None if zone is None else f"{Version(str(zone))} of {7 * int(zone) % 5}"
 """,
+}
+SHOP: dict[str, list[dict[str, Any]]] = {
+    "orders": [{"id": number, "total": number / 2} for number in range(50)],
+    "users": [{"name": f"u{number}"} for number in range(3)],
 }
 
 
@@ -155,6 +160,82 @@ def test_the_application_of_the_docs_does_the_same(feed: Feed, cluster: Standalo
     assert done.returncode == 0, done.stderr
     assert "500 rows" in done.stdout
     assert sorted(feed.rows(), key=lambda row: row["id"]) == rows
+
+
+def hits(*minutes: int) -> list[bytes]:
+    """Records with a time, so many minutes after noon."""
+    return [json.dumps({"at": f"2026-01-01T{12 + minute // 60}:{minute % 60:02}:00Z"}).encode() for minute in minutes]
+
+
+@pytest.mark.slow
+def test_executors_keep_state_and_their_requests_and_the_feeds_metrics_are_counted(
+    feed: Feed, cluster: Standalone
+) -> None:
+    feed.create_topic(partitions=2)
+    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
+    metrics = feed.folder / "metrics"
+    metrics.mkdir()
+    sink = "spark.metrics.conf.driver.sink.csv"
+    file = feed.write_file(
+        decode={"json": {"schema_ddl": "at TIMESTAMP"}},
+        transform={
+            "sql": "SELECT window.start AS begins, count(*) AS hits "
+            f"FROM `{feed.name}` GROUP BY window(at, '10 minutes')",
+            "watermark": {"column": "at", "delay": "10 minutes"},
+        },
+        spark=on_cluster(
+            **{
+                f"{sink}.class": "org.apache.spark.metrics.sink.CsvSink",
+                f"{sink}.directory": str(metrics),
+                f"{sink}.period": "1",
+            }
+        ),
+    )
+
+    # By spark-submit in client mode: the driver is here, out of the application jar.
+    feed.send(hits(*range(30), 60), partition=0)
+    options = ("--once", "--output", "json")
+    ran = lakefeed("submit", file, "--master", cluster.master, "--", *options, environment=environment)
+    assert ran.returncode == 0, ran.stderr + cluster.logs()
+    summary = json.loads(ran.stdout)
+    assert summary["records"] == 31
+    # Only executors write state, through the checkpoint manager; the driver has heard of their requests.
+    assert summary["requests"]["calls"]["state"]["PutObject"] >= 2
+    assert summary["requests"]["errors"] == 0
+    assert {row["begins"].minute: row["hits"] for row in feed.rows()} == {0: 10, 10: 10, 20: 10}
+
+    # Another driver, and other executors, resume with the state of these.
+    feed.send(hits(61, 62, 100), partition=1)
+    ran = lakefeed("run", file, *options, "--master", cluster.master, environment=environment)
+    assert ran.returncode == 0, ran.stderr + cluster.logs()
+    assert json.loads(ran.stdout)["requests"]["calls"]["state"]["GetObject"] >= 1
+    assert {(row["begins"].hour, row["hits"]) for row in feed.rows()} == {(12, 10), (13, 3)}
+    read = [
+        path.read_text().split(",")[-1] for path in metrics.glob(f"*.FeedMetrics.{feed.name}.records_read_total.csv")
+    ]
+    assert sorted(float(each) for each in read) == [3, 31]
+    proved = lakefeed("verify", file, environment=environment)
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+
+
+@pytest.mark.slow
+def test_each_topic_lands_in_a_table_of_its_own_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
+    shop = Shop(feed)
+    for name, rows in SHOP.items():
+        shop.create(name)
+        shop.send(name, rows)
+    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
+    shop.pipeline(spark=on_cluster())
+    file = feed.folder / "many.yaml"
+    ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
+    assert ran.returncode == 0, ran.stderr + cluster.logs()
+    summary = json.loads(ran.stdout)
+    assert (summary["records"], len(summary["tables"])) == (53, 2)
+    assert summary["requests"]["calls"]["data"]["PutObject"] >= 2
+    assert sorted(row["id"] for row in shop.rows("orders")) == list(range(50))
+    assert {row["name"] for row in shop.rows("users")} == {"u0", "u1", "u2"}
+    proved = lakefeed("verify", file, environment=environment)
+    assert proved.returncode == 0, proved.stdout + proved.stderr
 
 
 def pretend_version(folder: Path) -> Path:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.feed import Feed
@@ -98,6 +98,47 @@ def test_new_topics_and_a_paused_table_that_resumes_while_the_job_runs(lake: Spa
     assert [row["name"] for row in shop.rows("users")] == ["late"]
     assert summary.dead_letters == 1
     assert verified(pipeline)
+
+
+def test_a_job_resumes_a_table_that_was_moved_and_ends_when_another_job_has_taken_it(
+    lake: SparkSession, shop: Shop
+) -> None:
+    """Else the two would take the table from each other in turns."""
+    shop.create("orders")
+    shop.send("orders", [{"id": 1, "total": 1.0}])
+    stop = threading.Event()
+    failed: list[LakefeedError] = []
+    notes: list[str] = []
+    pipeline = shop.pipeline(tables={"on_failure": "pause", "retry_after": "1 second"})
+
+    def run() -> None:
+        try:
+            pipeline.run(spark=lake, stop=stop, on_batch=lambda progress: notes.extend(progress.notes))
+        except LakefeedError as error:
+            failed.append(error)
+
+    job = threading.Thread(target=run)
+    job.start()
+    try:
+        eventually(lambda: _landed(shop, "orders"))
+        topic = shop.topic("orders")
+        table = pipeline.of_topic(topic)
+        table.rewind(table.plan_rewind("earliest", delete_rows=False), spark=lake)
+        shop.send("orders", [{"id": 2, "total": 2.0}])
+        eventually(lambda: f"{topic}: resumes" in notes)
+        eventually(lambda: len(shop.rows("orders")) == 3)
+        assert failed == []
+
+        other = shop.pipeline().run(spark=lake, once=True)
+        assert failures(other) == {}
+        shop.send("orders", [{"id": 3, "total": 3.0}])
+        job.join(120)
+        assert [type(error) for error in failed] == [DriverReplaced]
+    finally:
+        stop.set()
+        job.join(120)
+    shop.pipeline().run(spark=lake, once=True)
+    assert sorted(row["id"] for row in shop.rows("orders")) == [1, 1, 2, 3]
 
 
 def _landed(shop: Shop, name: str) -> bool:

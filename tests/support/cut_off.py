@@ -60,16 +60,26 @@ class Link:
         try:
             yield
         finally:
-            for server in servers:
-                self._loop.call_soon_threadsafe(server.close)
+            asyncio.run_coroutine_threadsafe(_end(servers), self._loop).result(10)
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join(10)
+            self._loop.close()
 
     async def _serve(self, port: int) -> asyncio.Server:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await _relay((reader, writer), await asyncio.open_connection(LOOPBACK, port), self._passing)
 
         return await asyncio.start_unix_server(connected, str(self.folder / f"{port}.sock"))
+
+
+async def _end(servers: Sequence[asyncio.Server]) -> None:
+    """Close the servers, and end the relays that are left."""
+    for server in servers:
+        server.close()
+    relays = asyncio.all_tasks() - {asyncio.current_task()}
+    for relay in relays:
+        relay.cancel()
+    await asyncio.gather(*relays, return_exceptions=True)
 
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -80,13 +90,15 @@ async def _relay(here: Ends, there: Ends, passing: asyncio.Event) -> None:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: asyncio.Event) -> None:
-    with suppress(OSError):
-        while data := await reader.read(1 << 16):
-            await passing.wait()
-            writer.write(data)
-            await writer.drain()
-    await passing.wait()
-    writer.close()
+    try:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                await passing.wait()
+                writer.write(data)
+                await writer.drain()
+        await passing.wait()
+    finally:
+        writer.close()
 
 
 async def _listen(folder: str, ports: list[int], command: list[str]) -> None:

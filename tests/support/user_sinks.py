@@ -27,6 +27,9 @@ class PythonSinkLedger:
     def take_fence(self) -> str | None:
         return self._sink.take_fence()
 
+    def fence_taken(self) -> str | None:
+        return self._sink.fence_taken()
+
     def check(self, commit: Commit) -> CommitCheck:
         return CommitCheck.ALREADY_COMMITTED if self._sink.has(commit) else CommitCheck.NEW
 

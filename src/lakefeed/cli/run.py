@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.spark.cluster import is_submitted
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, signal_received, stop_on_signals
+from lakefeed.errors import DriverReplaced
 from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
@@ -75,6 +78,14 @@ if TYPE_CHECKING:
     metavar="STATUS",
     help="The exit status after SIGTERM, SIGHUP or Ctrl-C: 143 lets a cluster start an evicted run again.",
 )
+@click.option(
+    "--exit-when-replaced",
+    type=click.IntRange(0, 255),
+    default=2,
+    show_default=True,
+    metavar="STATUS",
+    help="The exit status after another driver has taken the feed over: 0 lets a cluster leave it ended.",
+)
 @output_option
 def run(
     pipeline: Path,
@@ -93,6 +104,7 @@ def run(
     probe_port: int | None,
     dashboard: str | None,
     exit_on_signal: int,
+    exit_when_replaced: int,
 ) -> None:
     """Run a pipeline: topics in, table out.
 
@@ -149,7 +161,7 @@ def run(
                 view.note(note)
             emit(asdict(landed), _batch_text(name, landed))
             return
-        with stop_on_signals(view.note) as stop:
+        with _replaced_ends_with(exit_when_replaced), stop_on_signals(view.note) as stop:
             summary = declared.run(
                 spark=spark,
                 once=once,
@@ -164,6 +176,15 @@ def run(
     if any(table.failure for table in summary.tables) or summary.paused:
         raise Exit(1)
     raise Exit(exit_on_signal if signal_received() else 0)
+
+
+@contextmanager
+def _replaced_ends_with(status: int) -> Iterator[None]:
+    try:
+        yield
+    except DriverReplaced as error:
+        error.exit_status = status
+        raise
 
 
 def _exit(status: int) -> None:

@@ -77,6 +77,9 @@ def submit(
         raise click.UsageError("--application is a jar that is there already: without --stage")
     if in_cluster and not (application or stage):
         raise click.UsageError("in cluster mode the workers fetch the application jar: give --stage or --application")
+    if supervise:
+        # Else the cluster would start a driver that was replaced against its successor; what the user says comes later.
+        arguments = ("--exit-when-replaced", "0", *arguments)
     variables = Variables(default_environment())
     # Refuses options that lakefeed run does not have before anything is built or started.
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=_overrides(arguments), environment=variables)

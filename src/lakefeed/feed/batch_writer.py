@@ -20,10 +20,18 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.spark.errors import quietly, stopped_at, translate
 from lakefeed.config.failures import ErrorBudget
 from lakefeed.config.values import seconds_of
-from lakefeed.errors import ErrorBudgetExceeded, JobFailed, RowsRefused, SchemaChanged
+from lakefeed.errors import (
+    CheckpointMismatch,
+    ErrorBudgetExceeded,
+    JobFailed,
+    LakefeedError,
+    RowsRefused,
+    SchemaChanged,
+)
 from lakefeed.feed.direct_rows import DirectRows
 from lakefeed.feed.failing_records import explain_failure
 from lakefeed.feed.row_builder import RowBuilder
+from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import is_landed_unlogged, without_batches
@@ -149,6 +157,20 @@ class BatchWriter:
             position = self.sink.position()
             ranges = position.ranges if position is not None else None
             self.dead_letters.follow(ranges, moved=position is not None and position.is_move)
+
+    def cause_of(self, error: LakefeedError) -> LakefeedError:
+        """Return the error itself, or that of a lost fence behind it.
+
+        A driver that was replaced may meet its successor first in the checkpoint, or miss a file that it has removed.
+        """
+        if self.fence is None or not isinstance(error, CheckpointMismatch | JobFailed):
+            return error
+        try:
+            taken = self.sink.fence_taken()
+        except Exception:  # Whatever keeps the sink from answering, the error stays as it is.
+            return error
+        # Of a table that was removed there is none: no other driver did that.
+        return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)
 
     def _read_spent_budget(self) -> Commit | None:
         """Take the commits of the budget's window from the ledger; returns the newest commit."""

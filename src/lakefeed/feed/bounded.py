@@ -79,7 +79,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
         feed.identity,
         sink,
         checkpoint=None,
-        topics=topics.describe(),
+        describe=topics.describe,
         stateful=stateful,
         source=config.kafka,
         check=require_empty_table,

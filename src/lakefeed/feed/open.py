@@ -53,18 +53,20 @@ def collect_facts(
     checkpoint: CheckpointState,
     has_checkpoint: bool = True,
     note: Note | None,
-    topics: Topics,
+    describe: Callable[[Position | None], Topics],
     stateful: bool,
     letters: OffsetRanges | None = None,
     letters_table: str = "",
 ) -> Facts:
-    """Collect what ``decide`` needs, for each way to open a feed; asks the sink only.
+    """Collect what ``decide`` needs, for each way to open a feed.
 
-    The arguments are as in ``Facts``; ``note`` is lakefeed's file beside the checkpoint. A run leaves ``letters`` out:
-    its writer compares them, with the requests that it makes anyway. A CheckpointMismatch if the table was rolled back,
-    and its position is unknown.
+    The arguments are as in ``Facts``; ``note`` is lakefeed's file beside the checkpoint, and ``describe`` gets the
+    feed's position. A run leaves ``letters`` out: its writer compares them, with the requests that it makes anyway. A
+    CheckpointMismatch if the table was rolled back, and its position is unknown.
     """
     position = sink.position()
+    # After the position: to another driver that commits meanwhile, the topic would seem to have lost its last records.
+    topics = describe(position)
     reset_snapshot_id = position.reset_snapshot_id if position is not None else None
     return Facts(
         feed=feed.owner.feed,
@@ -110,6 +112,7 @@ class FeedStart:
 
     Attributes:
         checkpoint: None for a feed whose position is in the ledger alone.
+        describe: describes the topics now, given the feed's position.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
         source: says where a feed begins that has nothing to resume from; None where the caller knows.
         by_ledger: whether the sink's ledger alone says where the feed resumes. Where a feed begins is recorded there
@@ -123,7 +126,7 @@ class FeedStart:
     feed: FeedIdentity
     sink: Sink
     checkpoint: Claim | None = field(kw_only=True)
-    topics: Topics = field(kw_only=True)
+    describe: Callable[[Position | None], Topics] = field(kw_only=True)
     stateful: bool = field(kw_only=True)
     is_numbered: bool = field(default=True, kw_only=True)
     accept_loss: bool = field(default=False, kw_only=True)
@@ -132,6 +135,7 @@ class FeedStart:
     check: Callable[[Position | None], None] = field(default=lambda position: None, kw_only=True)
     decision: Start = field(init=False)
     position: Position | None = field(init=False)
+    topics: Topics = field(init=False)
     _state: CheckpointState = field(init=False)
 
     def __post_init__(self) -> None:
@@ -154,10 +158,10 @@ class FeedStart:
             checkpoint=self._state,
             has_checkpoint=self.checkpoint is not None,
             note=self.checkpoint.noted if self.checkpoint is not None else None,
-            topics=self.topics,
+            describe=self.describe,
             stateful=self.stateful,
         )
-        self.position = facts.last
+        self.position, self.topics = facts.last, facts.topics
         self.check(facts.last)
         decision = decide(facts, accept_loss=self.accept_loss)
         self.decision = at_first_offsets(decision, self._state, self.source, self.topics, by_ledger=self.by_ledger)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.kafka.group_publisher import GroupPublisher, publishing
 from lakefeed.clients.kafka.scan import MonitoringGroup
 from lakefeed.clients.kafka.topics import TopicDescription
-from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
-from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter, PlannedRestart
 from lakefeed.feed.feed import Feed, FeedSource
 from lakefeed.feed.maintenance import upkeep_beside_feed
@@ -34,6 +33,7 @@ from lakefeed.feed.run import (
     watch,
 )
 from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering, with_batches_of
+from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
@@ -122,7 +122,7 @@ class StreamRun:
             self.feed.identity,
             self.sink,
             checkpoint=None if self.by_ledger else self.checkpoint,
-            topics=self.topics.describe(self.sink.position()) if self.topics is not None else {},
+            describe=self.topics.describe if self.topics is not None else lambda position: {},
             stateful=self.stateful,
             is_numbered=self.topics is not None,
             accept_loss=accept_loss,
@@ -163,7 +163,7 @@ class StreamRun:
         is_interrupted = False
         while (outcome := self.steering.settle()) != "stop":
             if outcome == "resumed":
-                self._decide_again()
+                self._decide_again(writer)
             if is_interrupted:
                 requests.next_query()
             # A planned restart belongs to the batch that needs it.
@@ -189,6 +189,10 @@ class StreamRun:
                 why = "; ".join((restart.what, *writer.rows.notes()))
                 self.options.monitor.restarted(why)
                 self.options.on_note(why)
+            except LakefeedError as error:
+                if (cause := writer.cause_of(error)) is error:
+                    raise
+                raise cause from error
 
     def change(self, request: ActionRequest) -> None:
         """Take over the trigger and the size of batches for the next query of this run."""
@@ -196,7 +200,7 @@ class StreamRun:
         if (most := request.max_records_per_batch) is not None:
             self.source = FeedSource(with_batches_of(self.source.config, most), self.feed.connections)
 
-    def _decide_again(self) -> None:
+    def _decide_again(self, writer: BatchWriter) -> None:
         """Refuse to resume after a pause where a start would: records were lost, or the feed was moved.
 
         Nothing is changed here. A query of another driver must not meet this one's in their checkpoint; one that has
@@ -206,7 +210,14 @@ class StreamRun:
         self.start = self._decide_start(accept_loss=False)
         position = self.start.position
         if position is not None and self._reached is not None and ends(position) != self._reached:
-            raise CheckpointMismatch(TAKEN_OVER, where=self.feed.identity.owner.sink, hint=ONE_PLACE)
+            taken = self.sink.fence_taken()
+            if taken is None or taken != writer.fence:
+                raise fence_lost(taken, writer.fence, where=self.feed.identity.owner.sink)
+            raise CheckpointMismatch(
+                f"the sink of feed '{self.feed.config.name}' was rolled back while it was paused",
+                where=self.feed.identity.owner.sink,
+                hint="start it again: lakefeed run",
+            )
         if self.start.leaves_checkpoint:
             raise CheckpointMismatch(
                 f"feed '{self.feed.config.name}' was moved while it was paused: {self.start.decision.message}",
@@ -312,7 +323,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
         feed.identity,
         sink,
         checkpoint=claim,
-        topics=topics,
+        describe=lambda position: topics,
         stateful=False,
         accept_loss=options.accept_loss,
         source=config.kafka,

@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
-from lakefeed.errors import CheckpointMismatch
+from lakefeed.errors import CheckpointMismatch, DriverReplaced, FeedMoved
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
+
+REWIND = "rewind-"
+"""How the name in a fence begins that no driver has taken, but a move of the feed."""
 
 
 def check_commit(commit: Commit, last: Position | None, *, where: str) -> CommitCheck:
@@ -78,6 +81,15 @@ def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | Non
     return next((topic for topic, found in ranges.topic_ids.items() if known.get(topic, found) != found), None)
 
 
+def fence_lost(taken: str | None, fence: str | None, *, where: str) -> DriverReplaced | FeedMoved:
+    """Return the error of a driver whose ``fence`` is no more the one that was taken last."""
+    where = where if fence is None else f"{where}: fence {taken}, this driver's {fence}"
+    if taken is not None and taken.partition(" ")[2].startswith(REWIND):
+        what = "the feed was moved to other offsets while it ran; this driver has stopped"
+        return FeedMoved(what, where=where, hint="start it again: it resumes there")
+    return DriverReplaced(TAKEN_OVER, where=where, hint=ONE_PLACE)
+
+
 def next_fence(taken: str | None, *, driver: str | None = None) -> str:
     """Return the fence after one that was taken, or the first: ``"<number> <driver>"``."""
     return f"{int((taken or '0').split()[0]) + 1} {driver or uuid.uuid4().hex[:12]}"
@@ -121,9 +133,7 @@ class ServerLedger(ABC):
         if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:
             return CommitCheck.ALREADY_COMMITTED
         if fence != commit.fence:
-            raise CheckpointMismatch(
-                TAKEN_OVER, where=f"{self.where}: fence {fence}, this driver's {commit.fence}", hint=ONE_PLACE
-            )
+            raise fence_lost(fence, commit.fence, where=self.where)
         # A sink that is named beside a running feed begins with a batch that is not the first, but never with a move.
         if last is None:
             if commit.move is not None:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm
-from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.ledger.continuity import check_commit, next_fence
+from lakefeed.ledger.continuity import check_commit, fence_lost, next_fence
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import BACKFILL_OF, COMMIT_ID, FEED, FENCE, RANGES, Backfill, Commit, Upserts
@@ -47,10 +46,16 @@ class IcebergLedger:
         self._table = table
         self._feed = feed
 
-    def take_fence(self, suffix: str = "") -> str:
-        """Make this driver the only one whose commits of the feed succeed, until another takes a fence."""
+    def fence_taken(self) -> str | None:
+        return self.properties().get(f"{FENCE}.{self._feed}")
+
+    def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
+        """Make this driver the only one whose commits of the feed succeed, until another takes a fence.
+
+        The name in the fence begins with the ``prefix``.
+        """
         key = f"{FENCE}.{self._feed}{suffix}"
-        driver = uuid.uuid4().hex[:12]
+        driver = f"{prefix}{uuid.uuid4().hex[:12]}"
         for attempt in range(TRIES):
             fence = next_fence(self.properties().get(key), driver=driver)
             try:
@@ -141,10 +146,9 @@ class IcebergLedger:
             return check_commit(commit, self.position(), where=self._table)
         except CheckpointMismatch:
             # To a driver that was suspended, a table with newer commits looks like a checkpoint that was rolled back.
-            taken = self.properties().get(f"{FENCE}.{commit.feed}")
-            if commit.fence is not None and taken != commit.fence:
-                where = f"{self._table}: fence {taken}, this driver's {commit.fence}"
-                raise CheckpointMismatch(TAKEN_OVER, where=where, hint=ONE_PLACE) from None
+            taken = self.fence_taken()
+            if commit.fence is not None and taken not in (None, commit.fence):
+                raise fence_lost(taken, commit.fence, where=self._table) from None
             raise
 
     def properties(self) -> dict[str, str]:

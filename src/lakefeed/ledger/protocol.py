@@ -36,6 +36,9 @@ class Ledger(Protocol):
     def take_fence(self) -> str | None:
         """Make this driver the only one that can commit to the feed; None if the sink has no fences."""
 
+    def fence_taken(self) -> str | None:
+        """Return the fence that was taken last; None without any."""
+
     def check(self, commit: Commit) -> CommitCheck:
         """Return whether a batch has to be written.
 

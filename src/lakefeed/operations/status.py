@@ -109,8 +109,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
         require_owner(note, identity.owner, where=config.checkpoint)
     stateless = keeps_no_state(config)
     state = checkpoint_state(files, with_query_id=not stateless) if files is not None else CheckpointState()
-    topics = SourceTopics(config.kafka).describe()
-    sink = feed.sink_definition.state()
+    source, sink = SourceTopics(config.kafka), feed.sink_definition.state()
     logged = sink.logged()
     position: Position | None = None
     decided: Start | None = None
@@ -136,15 +135,15 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
             checkpoint=state,
             has_checkpoint=files is not None,
             note=note,
-            topics=topics,
+            describe=source.describe,
             stateful=bool(stateful),
             letters=letters.ranges if letters else None,
             letters_table=letters_table or "",
         )
     except CheckpointMismatch as unknown:
-        is_position_known, refusal = False, unknown
+        is_position_known, refusal, topics = False, unknown, source.describe()
     else:
-        is_position_known, position = True, facts.last
+        is_position_known, position, topics = True, facts.last, facts.topics
         if stateful is None:
             decided, refusal = _decide_by_plan(facts, files, feed, spark, noted_state=note.state if note else ())
         else:

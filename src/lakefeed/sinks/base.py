@@ -62,6 +62,9 @@ class LedgerBackedSink(BaseSink):
     def take_fence(self) -> str | None:
         return self.ledger.take_fence()
 
+    def fence_taken(self) -> str | None:
+        return self.ledger.fence_taken()
+
     def commits(self) -> Iterator[Commit]:
         return self.ledger.commits()
 
@@ -111,6 +114,9 @@ class LedgerlessSink:
         """Do nothing."""
 
     def take_fence(self) -> str | None:
+        return None
+
+    def fence_taken(self) -> str | None:
         return None
 
     def commits(self) -> Iterator[Commit]:

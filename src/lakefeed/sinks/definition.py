@@ -65,6 +65,9 @@ class RowSink(SchemaKeeper, SinkState, Protocol):
     def take_fence(self) -> str | None:
         """Make this driver the only one that can commit to the feed; None if the sink knows no fences."""
 
+    def fence_taken(self) -> str | None:
+        """Return the feed's fence that was taken last; None if the sink knows no fences."""
+
     def commits(self) -> Iterator[Commit]:
         """Return the feed's commits, newest first; none if the sink keeps no ledger."""
 
@@ -116,8 +119,11 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
 
     ledger: IcebergLedger
 
-    def take_fence(self, suffix: str = "") -> str:
-        """Take the fence of the feed, or with a suffix that of work which is fenced apart from its batches."""
+    def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
+        """Take the fence of the feed, or with a suffix that of work which is fenced apart from its batches.
+
+        The name in the fence begins with the ``prefix``.
+        """
 
 
 class RealTimeSink(Sink, Protocol):

@@ -204,6 +204,7 @@ class FanOutSink(BaseSink):
         self.keeps_ledger, self.keeps_log = main.keeps_ledger, main.keeps_log
         self.location, self.stored_schema = main.location, main.stored_schema
         self.commits, self.position, self.logged = main.commits, main.position, main.logged
+        self.fence_taken = main.fence_taken
         # The others have a batch that the own sink has.
         self.has = main.has
 

@@ -6,6 +6,13 @@ import ast
 from pathlib import Path
 
 import lakefeed
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.feed.open import FeedIdentity, collect_facts
+from lakefeed.feed.recovery import decide
+from lakefeed.ledger.checkpoint import CheckpointState, Owner
+from lakefeed.ledger.feed_position import Position
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.sinks.definition import StoredState
 
 PACKAGE = Path(lakefeed.__file__).parent
 OPENS = "feed/open.py"
@@ -31,3 +38,27 @@ def test_facts_are_collected_for_a_start_and_for_the_status_only() -> None:
 
 def test_each_way_to_run_a_feed_opens_it_in_one_place() -> None:
     assert callers("FeedStart") == RUNS
+
+
+def test_a_feed_that_runs_beside_the_decision_is_not_ahead_of_its_topic() -> None:
+    end = 100
+
+    def position() -> Position:
+        # Its driver commits what has come until now, and then more comes.
+        nonlocal end
+        end += 10
+        return Position(OffsetRanges((OffsetRange("trips", 0, 0, end),), {"trips": "id"}), snapshot_id=1)
+
+    def describe(position: Position | None) -> dict[str, TopicDescription | None]:
+        partition = PartitionDescription(id=0, leader=1, start_offset=0, end_offset=end)
+        return {"trips": TopicDescription(name="trips", topic_id="id", partitions=(partition,))}
+
+    facts = collect_facts(
+        FeedIdentity(owner=Owner(feed="f", sink="iceberg lake.nyc.trips")),
+        StoredState(keeps_ledger=True, read_position=position),
+        checkpoint=CheckpointState(),
+        note=None,
+        describe=describe,
+        stateful=False,
+    )
+    assert not decide(facts).data_loss

@@ -8,8 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from lakefeed.errors import CheckpointMismatch, RecordsLost
+from lakefeed.errors import CheckpointMismatch, DriverReplaced, FeedMoved, LakefeedError, RecordsLost, Unreachable
+from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.streaming import StreamRun
+from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
@@ -21,7 +23,9 @@ class Started(Exception):
 class Run(StreamRun):
     """A run that was paused, with what a start would decide now."""
 
-    def __init__(self, decided: Any, *, reached: int | None = 50, outcome: str = "resumed") -> None:
+    def __init__(
+        self, decided: Any, *, reached: int | None = 50, outcome: str = "resumed", fence: str | None = "1 own"
+    ) -> None:
         owner = SimpleNamespace(feed="taxi", sink="iceberg lake.nyc.trips")
         self.feed = cast(
             "Any",
@@ -30,6 +34,7 @@ class Run(StreamRun):
         self.steering = cast("Any", SimpleNamespace(settle=lambda: outcome))
         self.checkpoint = cast("Any", SimpleNamespace(refresh=lambda: None))
         self.observer = cast("Any", nullcontext())
+        self.sink = cast("Any", SimpleNamespace(fence_taken=lambda: fence))
         self._decided = decided
         self._reached = None if reached is None else {("trips", 0): reached}
 
@@ -50,7 +55,11 @@ def decided(*, at: int | None = 50, leaves_checkpoint: bool = False) -> Any:
 
 
 def run_on(run: Run) -> None:
-    run.run_queries(cast("Any", None), cast("Any", None), on_batch=lambda progress: None)
+    writer = BatchWriter(
+        cast("Any", None), feed="taxi", sink=run.sink, rows=cast("Any", None), counting=cast("Any", None)
+    )
+    writer.fence = "1 own"
+    run.run_queries(writer, cast("Any", None), on_batch=lambda progress: None)
 
 
 @pytest.mark.parametrize(("at", "reached"), [(50, 50), (None, 50), (50, None), (None, None)])
@@ -67,10 +76,41 @@ def test_a_resume_is_refused_where_a_start_is() -> None:
 
 
 def test_a_driver_that_was_overtaken_while_paused_leaves_the_checkpoint_alone() -> None:
-    with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
-        run_on(Run(decided(at=70)))
+    with pytest.raises(DriverReplaced, match="another driver has taken over"):
+        run_on(Run(decided(at=70), fence="2 other"))
+    with pytest.raises(CheckpointMismatch, match="was rolled back while it was paused"):
+        run_on(Run(decided(at=20)))
+    # Its next start resumes there: a cluster may start it again.
+    with pytest.raises(FeedMoved, match="moved to other offsets"):
+        run_on(Run(decided(at=20), fence=f"2 {REWIND}other"))
 
 
 def test_a_change_without_a_pause_decides_nothing_again() -> None:
     with pytest.raises(Started):
         run_on(Run(RecordsLost("not asked"), outcome="go"))
+
+
+class Ends(Run):
+    """A run whose query ends with this error."""
+
+    def __init__(self, error: LakefeedError, *, fence: str | None) -> None:
+        super().__init__(decided(), fence=fence)
+        self._error = error
+
+    def start_query(self, writer: Any) -> Any:
+        raise self._error
+
+
+def test_a_driver_that_meets_its_successor_in_the_checkpoint_says_that_it_was_replaced() -> None:
+    met = CheckpointMismatch("another driver works on the same checkpoint")
+    with pytest.raises(DriverReplaced, match="fence 2 other, this driver's 1 own"):
+        run_on(Ends(met, fence="2 other"))
+    # It is the successor, and the other one has not noticed yet: it may be started again.
+    with pytest.raises(CheckpointMismatch, match="works on the same checkpoint") as kept:
+        run_on(Ends(met, fence="1 own"))
+    assert not isinstance(kept.value, DriverReplaced)
+    # The table was removed, by no driver.
+    with pytest.raises(CheckpointMismatch, match="works on the same checkpoint"):
+        run_on(Ends(met, fence=None))
+    with pytest.raises(Unreachable):
+        run_on(Ends(Unreachable("no broker answers"), fence="2 other"))

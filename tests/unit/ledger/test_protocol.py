@@ -16,7 +16,7 @@ LEDGERS: tuple[type[Ledger], ...] = (IcebergLedger, JdbcLedger, ElasticsearchLed
 
 
 @pytest.mark.parametrize("ledger", LEDGERS)
-@pytest.mark.parametrize("method", ["position", "commits", "take_fence", "check", "record_move"])
+@pytest.mark.parametrize("method", ["position", "commits", "take_fence", "fence_taken", "check", "record_move"])
 def test_a_ledger_can_be_called_as_its_protocol_says(ledger: type[Ledger], method: str) -> None:
     declared, found = (inspect.signature(getattr(each, method)) for each in (Ledger, ledger))
     names = list(declared.parameters)

@@ -12,6 +12,7 @@ from lakefeed.errors import (
     CheckpointMismatch,
     ConfigError,
     DecodeError,
+    DriverReplaced,
     JobFailed,
     LakefeedError,
     RecordsLost,
@@ -61,7 +62,7 @@ KNOWN: dict[str, LakefeedError] = {
     r"STREAMING_REAL_TIME_MODE": ConfigError(
         "Spark cannot run this in real time", hint="trigger: 1 second runs it in batches; the log names the operator"
     ),
-    r"lakefeed refuses the commit: another driver has taken over": CheckpointMismatch(TAKEN_OVER, hint=ONE_PLACE),
+    r"lakefeed refuses the commit: another driver has taken over": DriverReplaced(TAKEN_OVER, hint=ONE_PLACE),
     r"lakefeed refuses the commit: (?!.*are dead letters)": CheckpointMismatch(
         "the commit was refused, nothing of the batch is visible", hint="lakefeed verify shows what the table holds"
     ),

@@ -18,7 +18,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import Place, tables_of_topic
 from lakefeed.config.starting import EARLIEST, StartingOffsets
 from lakefeed.config.topic_tables import require_fit
-from lakefeed.errors import ConfigError, LakefeedError, RecordsLost
+from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart, record_beginning
@@ -178,7 +178,8 @@ class TableTask:
         try:
             result = self._write_next(topic, limit=limit)
         except _failures() as error:
-            return None, self._fail(translate(error))
+            failure = translate(error)
+            return None, self._fail(failure if self._writer is None else self._writer.cause_of(failure))
         note = None if self.failure is None else "resumes"
         self.failure = None
         return result, note
@@ -237,7 +238,7 @@ class TableTask:
             self.feed.identity,
             sink,
             checkpoint=None,
-            topics={self.topic: topic},
+            describe=lambda position: {self.topic: topic},
             stateful=False,
             accept_loss=self.accept_loss,
             check=lambda position: require_own(position, self.topic, self.table),
@@ -265,7 +266,8 @@ class TableTask:
 
     def _fail(self, error: LakefeedError) -> str:
         """Pause or stop the table; returns a message for the user, which is empty if the failure is known."""
-        if self.on_failure == "fail":
+        # Opened again, the table would take the fence from the other driver, which would take it back.
+        if self.on_failure == "fail" or isinstance(error, DriverReplaced):
             raise error
         is_known = self.failure is not None and self.failure.what == error.what
         self.failure = error

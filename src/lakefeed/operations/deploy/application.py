@@ -102,6 +102,8 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
         f"{PIPELINE_FOLDER}/{PIPELINE_FILE}",
         "--exit-on-signal",
         "143",
+        "--exit-when-replaced",
+        "0",
         "--probe-port",
         str(PROBE_PORT),
     ]

@@ -19,6 +19,7 @@ from lakefeed.clients.kafka.topics import partitions_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import ends
+from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.snapshot_summary import POSITION
@@ -140,7 +141,7 @@ def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str |
     sink = feed.ledger_table(spark)
     # Without a checkpoint, the ledger alone is moved.
     claim = feed.claim(spark) if config.checkpoint else None
-    fence = sink.take_fence() if spark.catalog.tableExists(agreed.table) else None
+    fence = sink.take_fence(prefix=REWIND) if spark.catalog.tableExists(agreed.table) else None
     letters = feed.dead_letter_store(spark) if config.dead_letters else None
     before = agreed.status.position
     if agreed.status.is_position_known:

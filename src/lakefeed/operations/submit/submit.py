@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -137,6 +138,9 @@ def submission(
     properties = {key: value for key, value in secrets.shown(whole).items() if key != "spark.master"}
     # Spark's pages and logs hide secrets by their names, as those of a session do.
     properties.setdefault("spark.redaction.regex", secrets.pattern(secrets.keys_of(config)))
+    if not cluster_mode:
+        # The packages of the application jar are this Python's; spark.pyspark.python is that of the workers.
+        properties.setdefault("spark.pyspark.driver.python", sys.executable)
     sent = variables.found()
     if secret := whole.get(cluster.AUTHENTICATION_SECRET):
         sent[_SECRET_VARIABLE] = secret

@@ -23,7 +23,7 @@ from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.keyed import POSITION_COLUMNS, keyed
 from lakefeed.config.problem import Problem
-from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, LakefeedError, Unreachable
+from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, DriverReplaced, LakefeedError, Unreachable
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.protocol import SinkState
@@ -188,7 +188,7 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
             )
         standing = self.ledger.standing()
         if standing is None or standing.fence != fence:
-            return CheckpointMismatch(TAKEN_OVER, where=f"{where}: this driver's fence {fence}", hint=ONE_PLACE)
+            return DriverReplaced(TAKEN_OVER, where=f"{where}: this driver's fence {fence}", hint=ONE_PLACE)
         return CheckpointMismatch(
             f"the index has a newer version of a document than the ledger can have given it: {text}",
             where=where,

@@ -121,6 +121,10 @@ class ElasticsearchLedger(ServerLedger):
         )
         return str(taken["fence"])
 
+    def fence_taken(self) -> str | None:
+        standing = self.standing()
+        return standing.fence if standing else None
+
     def position(self) -> Position | None:
         """Return where the feed stands; None if there is no index, or no commit of the feed."""
         standing = self.standing() if self._layout.describe() is not None else None

@@ -120,8 +120,8 @@ class IcebergTable(LedgerBackedSink):
                 f"{self.name}}}}}; otherwise name another table there",
             )
 
-    def take_fence(self, suffix: str = "") -> str:
-        return self.ledger.take_fence(suffix)
+    def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
+        return self.ledger.take_fence(suffix, prefix=prefix)
 
     def location(self) -> str:
         return self.ledger.location()

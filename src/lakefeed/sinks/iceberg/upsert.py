@@ -156,7 +156,7 @@ class UpsertTable(IcebergTable):
         [change] = super().changes(kept, stored, entries)
         return (*beside, replace(change, statements=(*own, *change.statements)))
 
-    def take_fence(self, suffix: str = "") -> str:
+    def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
         """Take the fence; with a suffix, for older changes, only where deletes are remembered."""
         if suffix and self._sink.on_delete == "remove":
             raise ConfigError(
@@ -167,7 +167,7 @@ class UpsertTable(IcebergTable):
             )
         if not suffix and self._history is not None:
             self._history.take_own_fence()
-        return super().take_fence(suffix)
+        return super().take_fence(suffix, prefix=prefix)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Land the newest change of each key in one commit, and all of them in the history just before it."""

@@ -113,6 +113,11 @@ class JdbcLedger(ServerLedger):
             session.commit()
         return fence
 
+    def fence_taken(self) -> str | None:
+        with self.session() as session:
+            standing = self.standing(session)
+        return standing.fence if standing else None
+
     def position(self) -> Position | None:
         """Return where the feed stands; None if its table is not there, or has no commit of it."""
         with self.session() as session:

@@ -131,7 +131,8 @@ def test_both_operators_get_the_same_pods_and_start_a_failed_feed_again_without_
     application = only(run(EXAMPLE, "--operator", operator), "SparkApplication")
     assert pods_of(application) == pods_of(only(run(EXAMPLE), "SparkApplication"))
     spec = application["spec"]
-    expected = ["run", "/etc/lakefeed/pipeline.yaml", "--exit-on-signal", "143", "--probe-port", "8081"]
+    statuses = ["--exit-on-signal", "143", "--exit-when-replaced", "0"]
+    expected = ["run", "/etc/lakefeed/pipeline.yaml", *statuses, "--probe-port", "8081"]
     if operator == "apache":
         conf = spec["sparkConf"]
         assert (conf["spark.executor.instances"], conf["spark.executor.cores"]) == ("10", "1")
@@ -149,7 +150,7 @@ def test_both_operators_get_the_same_pods_and_start_a_failed_feed_again_without_
     }
     # The command has these options.
     parsed = run_command.make_context("run", expected[1:]).params
-    assert (parsed["exit_on_signal"], parsed["probe_port"]) == (143, 8081)
+    assert (parsed["exit_on_signal"], parsed["exit_when_replaced"], parsed["probe_port"]) == (143, 0, 8081)
     assert spec["sparkConf"]["spark.dynamicAllocation.enabled"] == "false"
     assert spec["sparkConf"]["spark.authenticate"] == "true"
 

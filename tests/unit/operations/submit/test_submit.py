@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,15 @@ def test_secrets_are_variables_of_the_driver_and_nothing_else(tmp_path: Path) ->
     assert "UNRELATED" not in found._environment()
 
 
+def test_a_driver_in_client_mode_has_the_python_of_its_packages(tmp_path: Path) -> None:
+    path = write(tmp_path, spark={"spark.authenticate": False, "spark.pyspark.python": "/opt/python/bin/python3"})
+    found = planned(path).properties
+    assert found["spark.pyspark.driver.python"] == sys.executable
+    assert found["spark.pyspark.python"] == "/opt/python/bin/python3"
+    # On the cluster it is the workers' own.
+    assert "spark.pyspark.driver.python" not in planned(path, cluster_mode=True).properties
+
+
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://host"])
 def test_no_variables_are_shown_to_other_clusters(tmp_path: Path, master: str) -> None:
     path = write(tmp_path)
@@ -94,10 +104,11 @@ def test_what_cannot_be_submitted_is_refused(tmp_path: Path, arguments: list[str
 
 
 def test_print_shows_the_command_and_no_secret(tmp_path: Path) -> None:
-    mode = ["--deploy-mode", "cluster", "--application", "https://host/trips.jar"]
+    mode = ["--deploy-mode", "cluster", "--supervise", "--application", "https://host/trips.jar"]
     command = ["submit", str(write(tmp_path)), "--master", "spark://host:7077", *mode, "--print", "--", "--once"]
     done = CliRunner(env=ENVIRONMENT).invoke(root, command)
     assert done.exit_code == 0, done.output
-    assert "https://host/trips.jar --once" in done.output
+    # A supervised driver that was replaced is not started against its successor.
+    assert "https://host/trips.jar --exit-when-replaced 0 --once" in done.output
     assert "KEY" in done.output
     assert CANARY not in done.output
