@@ -104,18 +104,27 @@ def require_same_python(spark: SparkSession) -> None:
     try:
         found = spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(there).distinct().collect()
     except (PySparkException, Py4JJavaError) as error:
-        text = str(error)
-        if match := re.search(r"Python in worker has different version:? '?\"?\(?([\d., ]+)", text):
-            version = match[1].strip(" ,.").replace(", ", ".")
-            what = f"the executors have Python {version}, and the driver has {here}"
-        elif match := re.search(r'Cannot run program "([^"]+)"', text):
-            what = f"the executors have no {match[1]}"
-        else:
+        what = _python_problem(str(error), here)
+        if what is None:
             raise
         raise ConfigError(what, where=spark.sparkContext.master, hint=_PYTHON_HINT) from None
     if others := sorted(set(found) - {here}):
         what = f"the executors have {', '.join(others)}, and the driver has {here}"
         raise ConfigError(what, where=spark.sparkContext.master, hint="run the driver on the same kind of machine")
+
+
+def _python_problem(text: str, here: str) -> str | None:
+    """Return what a task's error says of the executors' Python; None if it is about something else."""
+    if match := re.search(r"Python in worker has different version:? '?\"?\(?([\d., ]+)", text):
+        version = match[1].strip(" ,.").replace(", ", ".")
+        return f"the executors have Python {version}, and the driver has {here}"
+    if match := re.search(r'Cannot run program "([^"]+)"', text):
+        return f"the executors have no {match[1]}"
+    if match := re.search(r"Error from python worker:\s*(.+?)\s*PYTHONPATH was:", text, re.DOTALL):
+        # One that is too old ends before it can say its version.
+        last = match[1].splitlines()[-1].strip()
+        return f"the executors' Python cannot run PySpark, and the driver has {here}: {last}"
+    return None
 
 
 def use_python(settings: Mapping[str, Any]) -> None:
