@@ -112,6 +112,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
     source, sink = SourceTopics(config.kafka), feed.sink_definition.state()
     logged = sink.logged()
     position: Position | None = None
+    topics: Mapping[str, TopicDescription | None]
     decided: Start | None = None
     refusal: LakefeedError | None = None
     letters: Position | None = None
