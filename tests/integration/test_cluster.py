@@ -202,7 +202,6 @@ def test_executors_keep_state_and_their_requests_and_the_feeds_metrics_are_count
     assert summary["records"] == 31
     # Only executors write state, through the checkpoint manager; the driver has heard of their requests.
     assert summary["requests"]["calls"]["state"]["PutObject"] >= 2
-    assert summary["requests"]["errors"] == 0
     assert {row["begins"].minute: row["hits"] for row in feed.rows()} == {0: 10, 10: 10, 20: 10}
 
     # Another driver, and other executors, resume with the state of these.
