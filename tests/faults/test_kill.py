@@ -36,6 +36,7 @@ def arguments(topic: str, feed: Feed) -> list[str]:
         "sink.iceberg.table": feed.table,
         "checkpoint": feed.checkpoint,
         "trigger": "1 second",
+        **feed.path_block,
     }
     return ["run", str(PIPELINE), *(f"--set={key}={value}" for key, value in settings.items())]
 
@@ -47,7 +48,9 @@ def assert_every_row_once(feed: Feed) -> None:
     assert len({(row["kafka_partition"], row["kafka_offset"]) for row in rows}) == ROWS
 
 
-def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed) -> None:
+@pytest.mark.parametrize("path", ["off", pytest.param("auto", marks=pytest.mark.slow)])
+def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed, path: str) -> None:
+    feed.fast_path = feed.fast_path or path
     run_it = arguments(topic, feed)
     dice = random.Random(20180208)
     for attempt in range(2):

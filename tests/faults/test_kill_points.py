@@ -23,14 +23,19 @@ TELLING = (
     KillPoint("iceberg", "letters' table metadata", "before", has_checkpoint=False),
 )
 
+# The fast path at each of them: make test-fast-path.
+FAST = (*TELLING, KillPoint("iceberg", "data file", "after"), KillPoint("iceberg", "commits entry", "before"))
+CASES = [
+    *(pytest.param(each, "off", id=str(each), marks=() if each in TELLING else pytest.mark.slow) for each in POINTS),
+    *(pytest.param(each, "auto", id=f"{each}, fast path", marks=pytest.mark.slow) for each in FAST),
+]
 
-@pytest.mark.parametrize(
-    "point",
-    [pytest.param(each, id=str(each), marks=() if each in TELLING else pytest.mark.slow) for each in POINTS],
-)
+
+@pytest.mark.parametrize(("point", "path"), CASES)
 def test_killed_there_each_record_is_there_once_after_a_restart(
-    feed: Feed, stack_proxy: FaultProxy, successor: Driver, point: KillPoint
+    feed: Feed, stack_proxy: FaultProxy, successor: Driver, point: KillPoint, path: str
 ) -> None:
+    feed.fast_path = feed.fast_path or path
     landing = Landing(feed, point.sink, has_checkpoint=point.has_checkpoint)
     work = Workload(feed)
     feed.create_topic(partitions=PARTITIONS)

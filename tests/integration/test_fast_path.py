@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.feed.feed import FeedPath
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
@@ -120,3 +121,20 @@ def test_both_paths_land_the_same_and_every_reader_reads_it(lake: SparkSession, 
         query = f"SELECT count(*), sum(small), max(id), sum(twice) FROM '{feed.folder}/*.parquet'"
         found = connection.execute(query).fetchone()
     assert found == tuple(rows.selectExpr("count(*)", "sum(small)", "max(id)", "sum(twice)").first() or ())
+
+
+def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([b'{"id": 1, "tags": ["a"]}'])
+    schema = {"json": {"schema_ddl": "id BIGINT, tags ARRAY<STRING>"}}
+    rule = {"known": {"rule": "id > 0"}}
+    general = feed.pipeline(decode=schema, expect=rule, fast_path="auto")
+    [planned] = general.plan(spark=lake).tables
+    path = FeedPath(
+        reader="lakefeed's; each record is decoded by a step of its own (expect)",
+        encoder="the sink's own (the column tags is of type array<string>)",
+    )
+    assert planned.path == path
+    notes: list[str] = []
+    general.run(spark=lake, once=True, on_note=notes.append)
+    assert notes[-1] == f"fast_path: auto: {path}"

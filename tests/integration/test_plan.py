@@ -315,7 +315,7 @@ def test_many_topics_are_summed_up_and_each_is_reported_alone(planned: Planned) 
 def test_what_the_command_prints_is_what_the_document_shows(
     lake: SparkSession, stack: Endpoints, tmp_path: Path
 ) -> None:
-    planned = Planned(lake, Feed(stack, tmp_path, name="rides"))
+    planned = Planned(lake, Feed(stack, tmp_path, name="rides", fast_path=None))
     planned.send(60, 25, 3)
     planned.pipeline(limit=40, sink={"partition_by": ["days(at)"], "sort_by": ["zone"]})
     with planned.unchanged():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -27,14 +28,19 @@ TRIP = {
 }
 
 
+FAST_PATH = "LAKEFEED_TESTS_FAST_PATH"
+"""Environment variable: the ``fast_path`` of each feed whose test names none; see ``make test-fast-path``."""
+
+
 @dataclass
 class Feed:
-    """Names and verbs of one test's feed."""
+    """Names and verbs of one test's feed; ``fast_path`` is the option of its pipelines, None for the default."""
 
     stack: Endpoints
     folder: Path
     name: str = field(default_factory=lambda: f"f{uuid.uuid4().hex[:10]}")
     catalog: str = "lake"
+    fast_path: str | None = field(default_factory=lambda: os.environ.get(FAST_PATH))
 
     @property
     def topic(self) -> str:
@@ -55,6 +61,11 @@ class Feed:
     @property
     def connections(self) -> Connections:
         return Connections.from_environment(self.environment)
+
+    @property
+    def path_block(self) -> dict[str, str]:
+        """The option ``fast_path`` of a pipeline file, where it is not the default."""
+        return {"fast_path": self.fast_path} if self.fast_path else {}
 
     def create_topic(self, *, partitions: int = 3, topic: str | None = None) -> None:
         Topics(self.stack.bootstrap_servers).create(topic or self.topic, partitions=partitions)
@@ -111,6 +122,7 @@ class Feed:
             "sink": {"iceberg": {"table": self.table}},
             "trigger": "1 second",
             "checkpoint": self.checkpoint,
+            **self.path_block,
         }
         path = self.folder / f"{self.name}.yaml"
         path.write_text(json.dumps({**document, **blocks}, indent=2))

@@ -65,6 +65,7 @@ class Shop:
             "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]},
             "sink": {"iceberg": {"table": f"lake.{self.feed.name}.{{topic}}"}},
             "trigger": "1 second",
+            **self.feed.path_block,
             **blocks,
         }
         path.write_text(json.dumps(document))

@@ -161,6 +161,9 @@ def _print_plan(feed: RunPlan) -> None:
     if (again := feed.again) is not None:
         outcome = "is in the table already: it is left out" if again.is_landed else "is landed first, as it was planned"
         _field("again", f"batch {again.batch_id}, which Spark had planned before, {outcome}")
+    if feed.path is not None:
+        _field("reader", feed.path.reader)
+        _field("encoder", feed.path.encoder)
     if feed.estimates is not None:
         _print_reading(feed)
         echo()

@@ -151,6 +151,12 @@ class BatchWriter:
                 self._settle(newest, lost)
         self.counting.begin(records, newest)
 
+    def bound_batches(self, most: int) -> None:
+        """Let later batches have at most so many records."""
+        self.most_records = most
+        if self.counting.direct is not None:
+            self.counting.direct.most = most
+
     def follow(self) -> None:
         """Let the dead letters follow a feed that was moved; if it was not, they must not be ahead of it."""
         if self.dead_letters is not None and self.sink.keeps_ledger:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FORMAT = "io.lakefeed.kafka.DecodedRecords"
 KEPT = ("topic", "partition", "offset")
 """Metadata of a record that this reads."""
+TOKENS = "spark.kafka.clusters"
+"""Spark's settings of delegation tokens, which only Spark's own consumers use."""
 
 
 @dataclass(kw_only=True)
@@ -44,11 +46,12 @@ class DirectRows:
     _run: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
 
     @staticmethod
-    def refusal(source: KafkaSource | None, rows: RowBuilder) -> str | None:
+    def refusal(spark: SparkSession, source: KafkaSource | None, rows: RowBuilder) -> str | None:
         """Return why the rows of this feed cannot be read so; None if they can."""
         policy = rows.policy
         reasons = {
             "the source is not Kafka": source is None,
+            f"{TOKENS}: delegation tokens": uses_tokens(spark),
             "source.kafka.deduplicate": source is not None and source.deduplicate,
             "transform.streams": bool(rows.streams),
             "decode.key": rows.key is not None,
@@ -94,6 +97,11 @@ class DirectRows:
             filled += halves(largest)
             count += 1
         return share_out(filled, count)
+
+
+def uses_tokens(spark: SparkSession) -> bool:
+    """Check that Spark's Kafka consumers log in with delegation tokens."""
+    return any(name.startswith(f"{TOKENS}.") for name, _ in spark.sparkContext.getConf().getAll())
 
 
 def halves(span: OffsetRange) -> list[OffsetRange]:

@@ -16,7 +16,7 @@ from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchWriter, CountInQuery, CountPerAttempt
-from lakefeed.feed.direct_rows import DirectRows
+from lakefeed.feed.direct_rows import DirectRows, uses_tokens
 from lakefeed.feed.open import FeedIdentity
 from lakefeed.feed.row_builder import FeedDecoder, RowBuilder
 from lakefeed.ledger.checkpoint import Claim
@@ -35,12 +35,24 @@ from lakefeed.sinks.factory import AnySink, open_sink, sink_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 FAST_PATH = "spark.lakefeed.fastPath"
 """Spark's setting: whether Parquet files of Iceberg tables are written by columns (``ColumnarModel.java``)."""
 
 QueryCheck = Callable[["DataFrame"], None]
 """Looks at the frame of a query with state before anything is changed for it; raises if it must not run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedPath:
+    """The reader of a feed's records and the encoder of its rows, in words."""
+
+    reader: str
+    encoder: str
+
+    def __str__(self) -> str:
+        return f"reader: {self.reader}; encoder: {self.encoder}"
 
 
 @dataclass(frozen=True)
@@ -294,27 +306,37 @@ class Feed:
         writer = self.batch_writer(spark, sink, dead_letters, check_query)
         if check_query is not None:
             writer.counting = CountInQuery(spark, writer.rows, sink)
-        elif not alone and self.general_path_reason(writer.rows) is None:
+        elif not alone and self.general_path_reason(spark, writer.rows) is None:
             writer.counting.direct = DirectRows(
                 source=self.config.kafka, rows=writer.rows, most=self.config.kafka.max_records_per_batch
             )
         writer.begin(records, fenced=fenced, lost=lost)
         return writer
 
-    def general_path_reason(self, rows: RowBuilder) -> str | None:
-        """Return why Spark's source reads the batches, and not ``DirectRows``; None if that does."""
+    def general_path_reason(self, spark: SparkSession, rows: RowBuilder) -> str | None:
+        """Return why the batches are not read by ``DirectRows``; None if they are."""
         if not self.config.has_fast_reader:
             return f"fast_path: {self.config.fast_path}"
-        return DirectRows.refusal(self.config.source.kafka, rows)
+        return DirectRows.refusal(spark, self.config.source.kafka, rows)
 
-    def path_notes(self, rows: RowBuilder) -> tuple[str, ...]:
-        """Return who reads the records where it may not be Spark's source, and why where it is."""
-        if self.config.fast_path == "off":
-            return ()
-        reason = self.general_path_reason(rows)
-        return (
-            f"Spark's source reads the records ({reason})" if reason else "records are read and decoded in one step",
-        )
+    def path(self, spark: SparkSession, rows: RowBuilder, columns: StructType | None, *, stateful: bool) -> FeedPath:
+        """Return who reads the records and who encodes the rows, and why where that is not lakefeed.
+
+        ``columns`` are the rows', where the table may not exist yet. A query with state decodes records with Spark.
+        """
+        config = self.config
+        reason = "the transform keeps state" if stateful else self.general_path_reason(spark, rows)
+        if reason is None:
+            reader = "lakefeed's, which decodes each record as it reads it"
+        elif config.has_fast_reader and config.source.kafka is not None and not uses_tokens(spark):
+            reader = f"lakefeed's; each record is decoded by a step of its own ({reason})"
+        else:
+            reader = f"Spark's source ({reason})"
+        refusal: str | None = f"fast_path: {config.fast_path}"
+        if config.has_fast_encoder:
+            refusal = self.sink_definition.encoder_refusal(spark, columns)
+        encoder = "lakefeed's, by columns" if refusal is None else f"the sink's own ({refusal})"
+        return FeedPath(reader=reader, encoder=encoder)
 
     def batch_writer(
         self,

@@ -147,6 +147,9 @@ class StreamRun:
             return writer.rows.counted(feed.source.reread(self.spark, ranges), self.spark)
 
         self.sink.begin(None if self.stateful else reread)
+        if feed.config.fast_path != "off":
+            path = feed.path(self.spark, writer.rows, None, stateful=self.stateful)
+            self.options.on_note(f"fast_path: {feed.config.fast_path}: {path}")
         kafka = feed.config.source.kafka
         if kafka is not None and kafka.monitoring_group is not None:
             self.group = GroupPublisher(MonitoringGroup(kafka, kafka.monitoring_group))
@@ -233,7 +236,7 @@ class StreamRun:
         )
         numbered = self.source.config.source.numbered
         if writer.most_records is not None and numbered is not None:
-            writer.most_records = numbered.max_records_per_batch
+            writer.bound_batches(numbered.max_records_per_batch)
         stream = writer.counting.query_frame(records).writeStream
         if self.stateful:
             stream = stream.outputMode(config.output_mode)

@@ -258,6 +258,13 @@ class SinkDefinition(ABC, Generic[Settings]):
         """
         return NotedSchema(noted, lambda rows: self.require_columns(spark, rows))
 
+    def encoder_refusal(self, spark: SparkSession, rows: StructType | None) -> str | None:
+        """Return why lakefeed's encoder of Parquet files does not write these rows; None if it does.
+
+        ``rows`` are the columns of a table that may not exist yet; None after the start.
+        """
+        return "it is for Iceberg tables"
+
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:
         """Refuse rows that lack a column which the settings name, by a ConfigError with the first of them."""
 

@@ -18,7 +18,7 @@ from lakefeed.clients.spark.errors import translate
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.feed.feed import Feed
+from lakefeed.feed.feed import Feed, FeedPath
 from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.messages.readable import ReadableResult, counted
@@ -104,6 +104,7 @@ class RunPlan:
         tables: changes of the feed's table, and of those beside it. Only of those that a run gets to.
         batch_id: of the first batch that lands records; None where it does not count.
         batches: how many batches land what is there now.
+        path: who reads and encodes; None where nothing is read yet.
     """
 
     feed: str
@@ -119,6 +120,7 @@ class RunPlan:
     batch_id: int | None = None
     partitions: tuple[PartitionPlan, ...] = ()
     batches: int = 0
+    path: FeedPath | None = None
     estimates: Estimates | None = None
     notes: tuple[str, ...] = ()
 
@@ -203,6 +205,7 @@ class _Table:
     batches: Batches = field(default_factory=Batches)
     changes: list[TableChange] = field(default_factory=list)
     dead_letter_topic: TopicCreation | None = None
+    path: FeedPath | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -314,6 +317,7 @@ def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], S
         refusal=table.refusal,
         tables=tuple(table.changes),
         dead_letter_topic=table.dead_letter_topic,
+        path=table.path,
         notes=table.notes,
     )
     if table.refusal is not None:
@@ -373,7 +377,9 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
         writer = feed.batch_writer(spark, sink, letters)
         writer.begin(feed.source.read_stream(spark), fenced=False)
         table.changes += sink.changes
-        table.notes = (*writer.rows.notes(), *feed.path_notes(writer.rows))
+        has_state = feed.plan(spark).stateful
+        table.path = feed.path(spark, writer.rows, sink.columns, stateful=has_state)
+        table.notes = writer.rows.notes()
         if letters is not None and feed.sink_definition.state().keeps_ledger:
             position = status.position
             letters.check(position.ranges if position else None, moved=position is not None and position.is_move)

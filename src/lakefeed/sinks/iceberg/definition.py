@@ -17,6 +17,7 @@ from lakefeed.sinks.iceberg.upsert import MergeTable, UpsertTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 TABLES: dict[tuple[str, str], type[IcebergTable]] = {
     ("upsert", "append"): UpsertTable,
@@ -43,6 +44,9 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
 
     def schema_planner(self, spark: SparkSession, noted: str | None) -> IcebergTable:
         return self.open_table(spark)
+
+    def encoder_refusal(self, spark: SparkSession, rows: StructType | None) -> str | None:
+        return self.open_table(spark).encoder_refusal(rows)
 
     def state(self) -> SinkState:
         table, feed, connections = self.settings.table, self.context.feed, self.context.connections

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
-from lakefeed.clients.spark.jvm import spark_setting
+from lakefeed.clients.spark.jvm import java, spark_setting
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.feed_position import Position
@@ -181,6 +181,18 @@ class IcebergTable(LedgerBackedSink):
                 requested.remove(commit.batch_id)
                 files += commit.files
         return files
+
+    def encoder_refusal(self, rows: StructType | None) -> str | None:
+        """Return why Iceberg's own encoder writes the table's files; ``rows`` are those of a table to create."""
+        from pyspark.sql.types import StructType
+
+        model, refusal = java(self._spark).parquet.ColumnarModel, None
+        if self._spark.catalog.tableExists(self.name):
+            refusal = model.refusal(self.ledger.loaded())
+        elif rows is not None:
+            columns = StructType([field for field in rows.fields if carries_data(field.dataType)])
+            refusal = model.refusal(columns.json(), dict(self._sink.properties))
+        return None if refusal is None else str(refusal)
 
     def _check_rows(self, rows: StructType) -> None:
         """Refuse rows that lack a column which the settings name."""

@@ -11,6 +11,7 @@ import io.lakefeed.kafka.DirectTask.Range;
 import java.util.Iterator;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
@@ -20,14 +21,15 @@ import org.apache.spark.unsafe.types.UTF8String;
 /** Reads the rows of one task: of each record of its ranges that is one. The others are counted. */
 final class DecodedReader implements PartitionReader<InternalRow> {
     private static final UTF8String NO_REASON = UTF8String.fromString("");
-    /** Spark's {@code spark.network.timeout}, which bounds its own reader's wait too. */
-    private static final long PATIENCE_MILLISECONDS = 120_000;
+    /** Spark's setting, which bounds its own reader's wait too. */
+    private static final String TIMEOUT = "spark.network.timeout";
 
     private final Iterator<Range> ranges;
     private final OfTasks options;
     private final Policy policy;
     private final DecodeFunction decode;
     private final OutcomeFunction outcome;
+    private final long patience = SparkEnv.get().conf().getTimeAsMs(TIMEOUT, "120s");
     private final InternalRow nulls;
     private final GenericInternalRow metadata;
     private final JoinedRow joined = new JoinedRow();
@@ -55,7 +57,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
             if (consumer == null && !open()) {
                 return false;
             }
-            ConsumerRecord<byte[], byte[]> record = consumer.next(range.until(), PATIENCE_MILLISECONDS);
+            ConsumerRecord<byte[], byte[]> record = consumer.next(range.until(), patience);
             if (record == null) {
                 consumer.keep();
                 consumer = null;

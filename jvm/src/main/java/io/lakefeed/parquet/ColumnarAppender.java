@@ -26,12 +26,10 @@ import org.apache.spark.sql.catalyst.InternalRow;
  * <p>parquet-java writes pages, row groups, indexes and the footer; Iceberg takes the metrics from the footer.
  */
 final class ColumnarAppender implements FileAppender<InternalRow> {
-    private static final int ROWS_BETWEEN_CHECKS = 1_000;
-
     private final OutputFile file;
     private final MessageType schema;
     private final PageBuffer[] columns;
-    private final long rowGroupBytes;
+    private final RowGroups rowGroups;
     private final BytesInputCompressor compressor;
     private final Map<String, String> metadata;
     private final MetricsConfig metricsConfig;
@@ -39,20 +37,30 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     private ColumnChunkPageWriteStore pages;
     private ParquetFileWriter writer;
     private long rows;
+    private long nextCheck;
     private boolean closed;
+
+    /**
+     * When a row group ends.
+     *
+     * @param bytes of a full one
+     * @param fewest rows between two looks at its size
+     * @param most rows between two looks at its size
+     */
+    record RowGroups(long bytes, int fewest, int most) {}
 
     ColumnarAppender(
             OutputFile file,
             MessageType schema,
             PageBuffer[] columns,
-            long rowGroupBytes,
+            RowGroups rowGroups,
             BytesInputCompressor compressor,
             Map<String, String> metadata,
             MetricsConfig metricsConfig) {
         this.file = file;
         this.schema = schema;
         this.columns = columns;
-        this.rowGroupBytes = rowGroupBytes;
+        this.rowGroups = rowGroups;
         this.compressor = compressor;
         this.metadata = metadata;
         this.metricsConfig = metricsConfig;
@@ -71,6 +79,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
             columns[at].start(pages.getPageWriter(descriptors.get(at)));
         }
         rows = 0;
+        nextCheck = rowGroups.fewest();
     }
 
     @Override
@@ -79,13 +88,25 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
             for (PageBuffer column : columns) {
                 column.append(row);
             }
-            if (++rows % ROWS_BETWEEN_CHECKS == 0 && bufferedBytes() >= rowGroupBytes) {
-                endRowGroup();
-                startRowGroup();
+            if (++rows >= nextCheck) {
+                endFullRowGroup();
             }
         } catch (IOException failed) {
             throw new UncheckedIOException("the Parquet file cannot be written", failed);
         }
+    }
+
+    /** Looks at the size again after half of the rows that fit into the group, as Iceberg does: rows may be huge. */
+    private void endFullRowGroup() throws IOException {
+        long size = bufferedBytes();
+        long ofRow = Math.max(1, size / rows);
+        if (size > rowGroups.bytes() - 2 * ofRow) {
+            endRowGroup();
+            startRowGroup();
+            return;
+        }
+        long half = (rowGroups.bytes() - size) / ofRow / 2;
+        nextCheck = rows + Math.min(Math.max(half, rowGroups.fewest()), rowGroups.most());
     }
 
     private long bufferedBytes() {
@@ -103,7 +124,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
                         file,
                         schema,
                         ParquetFileWriter.Mode.OVERWRITE,
-                        rowGroupBytes,
+                        rowGroups.bytes(),
                         0,
                         ParquetProperties.DEFAULT_COLUMN_INDEX_TRUNCATE_LENGTH,
                         ParquetProperties.DEFAULT_STATISTICS_TRUNCATE_LENGTH,

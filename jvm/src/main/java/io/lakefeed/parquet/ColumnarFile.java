@@ -10,10 +10,13 @@ import static org.apache.iceberg.TableProperties.PARQUET_PAGE_ROW_LIMIT_DEFAULT;
 import static org.apache.iceberg.TableProperties.PARQUET_PAGE_SIZE_BYTES;
 import static org.apache.iceberg.TableProperties.PARQUET_PAGE_SIZE_BYTES_DEFAULT;
 import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT;
+import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT_DEFAULT;
 import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT;
+import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT_DEFAULT;
 import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES;
 import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT;
 
+import io.lakefeed.parquet.ColumnarAppender.RowGroups;
 import io.lakefeed.parquet.PageBuffer.Limits;
 import java.io.IOException;
 import java.util.HashMap;
@@ -61,7 +64,6 @@ final class ColumnarFile {
             PARQUET_PAGE_ROW_LIMIT,
             PARQUET_PAGE_SIZE_BYTES,
             PARQUET_ROW_GROUP_SIZE_BYTES,
-            // Only how often the size of a row group is looked at.
             PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
             PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT);
     /** Where the table does not say: 3, parquet-java's default, takes a fifth more time and makes files no smaller. */
@@ -98,7 +100,16 @@ final class ColumnarFile {
                 new TableOutput(file.encryptingOutputFile()),
                 parquet,
                 columns,
-                number(properties, PARQUET_ROW_GROUP_SIZE_BYTES, PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT),
+                new RowGroups(
+                        number(properties, PARQUET_ROW_GROUP_SIZE_BYTES, PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT),
+                        number(
+                                properties,
+                                PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
+                                PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT_DEFAULT),
+                        number(
+                                properties,
+                                PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT,
+                                PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT_DEFAULT)),
                 new Zstd(Integer.parseInt(properties.getOrDefault(PARQUET_COMPRESSION_LEVEL, LEVEL))),
                 ofFile,
                 metricsConfig);
@@ -123,7 +134,7 @@ final class ColumnarFile {
         for (int at = 0; at < fields.size(); at++) {
             Types.NestedField field = fields.get(at);
             if (!takes(field.type(), rows.apply(at).dataType())) {
-                return "the column " + field.name() + " is a " + field.type();
+                return "the column " + field.name() + " is of type " + rows.apply(at).dataType().simpleString();
             }
             // The metrics of columns are chosen by name, and the footer has the name that Parquet allows.
             if (!AvroSchemaUtil.makeCompatibleName(field.name()).equals(field.name())) {

@@ -9,6 +9,8 @@ import org.apache.iceberg.FileContent;
 import org.apache.iceberg.FileFormat;
 import org.apache.iceberg.MetricsConfig;
 import org.apache.iceberg.Schema;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.TableProperties;
 import org.apache.iceberg.encryption.EncryptedOutputFile;
 import org.apache.iceberg.formats.FormatModel;
 import org.apache.iceberg.formats.FormatModelRegistry;
@@ -16,9 +18,11 @@ import org.apache.iceberg.formats.ModelWriteBuilder;
 import org.apache.iceberg.formats.ReadBuilder;
 import org.apache.iceberg.io.FileAppender;
 import org.apache.iceberg.io.InputFile;
+import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.util.Pair;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -62,6 +66,29 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
     @SuppressWarnings("unchecked")
     private static FormatModel<?, ?> over(FormatModel<?, ?> model) {
         return model instanceof ColumnarModel ? model : new ColumnarModel((FormatModel<InternalRow, StructType>) model);
+    }
+
+    /** Returns why Iceberg's own writer has to write the files of a table; null if it does not have to. */
+    public static String refusal(Table table) {
+        return refusal(SparkSchemaUtil.convert(table.schema()).json(), table.properties());
+    }
+
+    /**
+     * Returns the same for a table that is to be created.
+     *
+     * @param columns Spark's schema of the table, as JSON
+     * @param properties of the table
+     */
+    public static String refusal(String columns, Map<String, String> properties) {
+        String format = properties.getOrDefault(TableProperties.DEFAULT_FILE_FORMAT, "parquet");
+        if (!format.equalsIgnoreCase("parquet")) {
+            return "the table's files are " + format;
+        }
+        StructType rows = (StructType) DataType.fromJson(columns);
+        Map<String, String> ofFiles = new HashMap<>(properties);
+        // What Iceberg puts into the properties of each new table.
+        ofFiles.putIfAbsent(TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT_SINCE_1_4_0);
+        return ColumnarFile.refusal(SparkSchemaUtil.convert(rows), rows, ofFiles);
     }
 
     /** A task has the settings of the session that it works for. */

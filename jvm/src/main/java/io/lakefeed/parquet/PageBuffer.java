@@ -146,7 +146,7 @@ abstract class PageBuffer {
 
     /** Returns the bytes that the column chunk takes so far. */
     final long bufferedBytes() {
-        return pages.getMemSize() + plainBytes();
+        return pages.getMemSize() + plainBytes() + (hasIndexedPages ? dictionaryBytes() : 0);
     }
 
     /** Returns the definition levels of the page: one for each row, 1 for a value and 0 for null. */

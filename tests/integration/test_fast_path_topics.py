@@ -1,0 +1,208 @@
+"""Topics with gaps, ends of transactions, tombstones and huge records land alike on both paths, as Spark reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.errors import LakefeedError
+from lakefeed.feed.progress import BatchProgress
+from lakefeed.local import Stack
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HUGE = 3 * 1024 * 1024
+LIMIT = 70
+DECODE = {"json": {"schema_ddl": "id BIGINT, text STRING"}, "metadata": ["topic", "partition", "offset"]}
+Record = tuple[str, int, int]
+"""Topic, partition and offset."""
+
+
+def producing(feed: Feed, **settings: Any) -> Producer:
+    brokers = {"bootstrap.servers": feed.stack.bootstrap_servers, "message.max.bytes": 2 * HUGE}
+    return Producer({**brokers, "linger.ms": 5, **settings})
+
+
+def value(number: int, text: str = "t") -> bytes:
+    return json.dumps({"id": number, "text": text}).encode()
+
+
+def send_transactions(feed: Feed, topic: str, *, partition: int, ends: str) -> None:
+    """Send a transaction of ten records for each letter: c commits it, a aborts it."""
+    producer = producing(feed, **{"transactional.id": f"{topic}-{partition}"})
+    producer.init_transactions(30)
+    for at, end in enumerate(ends):
+        producer.begin_transaction()
+        for row in range(10):
+            producer.produce(topic, value(1_000 * at + row), partition=partition)
+        producer.flush(30)
+        (producer.commit_transaction if end == "c" else producer.abort_transaction)(30)
+
+
+def fill(feed: Feed) -> list[str]:
+    """Fill two topics; returns their names."""
+    odd, compacted = f"{feed.name}.odd", f"{feed.name}.compacted"
+    topics = Topics(feed.stack.bootstrap_servers)
+    topics.create(odd, partitions=5, config={"max.message.bytes": str(2 * HUGE)})
+    send_transactions(feed, odd, partition=0, ends="cacca")
+    send_transactions(feed, odd, partition=1, ends="aa")  # Partition 2 stays empty.
+    send_transactions(feed, odd, partition=4, ends="aaaaaaaac")
+    producer = producing(feed)
+    for number in range(150):
+        own: dict[int, bytes | None] = {
+            20: None,
+            40: b"",
+            60: b"{",
+            61: value(61, "x" * HUGE),
+            62: value(62, "y" * HUGE),
+        }
+        headers: list[tuple[str, str | bytes | None]] = [("h", b"1")] if number % 3 else []
+        producer.produce(odd, own.get(number, value(number)), partition=3, headers=headers)
+    assert producer.flush(60) == 0
+    settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    topics.create(compacted, partitions=1, config=settings)
+    for number in range(200):
+        producer.produce(compacted, value(number) if number % 5 else None, str(number % 7).encode())
+        if number % 50 == 49:
+            assert producer.flush(30) == 0
+            time.sleep(0.2)
+    return [odd, compacted]
+
+
+def read_by_spark(spark: SparkSession, feed: Feed, topics: list[str]) -> dict[Record, bytes | None]:
+    """Read the records as Spark's own source does."""
+    servers = {"kafka.bootstrap.servers": feed.stack.bootstrap_servers, "kafka.isolation.level": "read_committed"}
+    frame = spark.read.format("kafka").options(**servers, subscribe=",".join(topics)).load()
+    rows = frame.select("topic", "partition", "offset", "value").collect()
+    return {(row.topic, row.partition, row.offset): row.value and bytes(row.value) for row in rows}
+
+
+def wait_for_gaps(spark: SparkSession, feed: Feed, topic: str) -> None:
+    """Wait until the broker has compacted the topic, and let it do so no more: two readers are to be compared."""
+    deadline = time.monotonic() + 120
+    while len(read_by_spark(spark, feed, [topic])) >= 200:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    setting = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", topic, incremental_configs=[setting])
+    AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers}).incremental_alter_configs([resource])[
+        resource
+    ].result(30)
+
+
+def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dict[str, Any]:
+    """Land the topics on one path, in several batches; returns what both must have in common."""
+    table, letters = f"lake.{feed.name}.{path}", f"lake.{feed.name}.{path}_letters"
+    notes: list[str] = []
+    pipeline = feed.pipeline(
+        name=f"{feed.name}_{path}",
+        source={
+            "kafka": {
+                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+                "topics": topics,
+                "max_records_per_batch": LIMIT,
+            }
+        },
+        decode={**DECODE, "on_null": "keep"},
+        fast_path=path,
+        dead_letters={"table": letters},
+        sink={"iceberg": {"table": table}},
+        checkpoint=f"{feed.checkpoint}-{path}",
+    )
+    summary = pipeline.run(spark=spark, once=True, on_note=notes.append)
+    assert any("decodes each record as it reads it" in note for note in notes) == (path == "auto")
+    assert not pipeline.verify(deep=True).faults
+    commits = spark.table(f"{table}.snapshots").select("summary").collect()
+    ranges = [commit.summary.get("lakefeed.ranges") for commit in commits]
+    rows = {
+        (row.kafka_topic, row.kafka_partition, row.kafka_offset): (row.id, row.text and len(row.text))
+        for row in spark.table(table).collect()
+    }
+    assert len(rows) == summary.rows
+    dead = spark.table(letters).select("partition", "offset", "reason").collect()
+    return {
+        "rows": rows,
+        "ranges": ranges,
+        "letters": sorted(map(tuple, dead)),
+        "summary": (summary.batches, summary.records, summary.rows, summary.dead_letters, summary.skipped),
+    }
+
+
+def test_both_paths_read_what_sparks_source_reads(lake: SparkSession, feed: Feed) -> None:
+    topics = fill(feed)
+    wait_for_gaps(lake, feed, topics[1])
+    fast, general = landed(lake, feed, topics, "auto"), landed(lake, feed, topics, "off")
+    assert fast["rows"].keys() == general["rows"].keys()
+    assert fast == general
+    assert fast["summary"][0] > 3
+    records = read_by_spark(lake, feed, topics)
+    bad = {at for at, text in records.items() if text in (b"", b"{")}
+    assert len(bad) == fast["summary"][3] == 2
+    assert fast["rows"].keys() == records.keys() - bad
+    expected = {
+        at: json.loads(text) if text else {"id": None, "text": None} for at, text in records.items() if at not in bad
+    }
+    assert {at: row[0] for at, row in fast["rows"].items()} == {at: row["id"] for at, row in expected.items()}
+    assert sorted(row[1] for row in fast["rows"].values() if row[1])[-2:] == [HUGE, HUGE]
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_in_mid_batch_costs_no_record(lake: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    own = Stack(tmp_path / "stack")
+    try:
+        brokers = own.up().bootstrap_servers
+        topics, count = Topics(brokers), 60_000
+        topics.create(feed.topic, partitions=2)
+        producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50})
+        for number in range(count):
+            producer.produce(feed.topic, value(number), partition=number % 2)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+        kafka = {"bootstrap_servers": brokers, "topics": [feed.topic], "max_records_per_batch": 20_000}
+        # Small fetches, so that a batch needs the broker to its end.
+        source = {"kafka": {**kafka, "options": {"max.partition.fetch.bytes": 2_000, "fetch.max.bytes": 2_000}}}
+        pipeline = feed.pipeline(source=source, decode=DECODE, fast_path="auto")
+        restarts: list[threading.Timer] = []
+
+        def kill(progress: BatchProgress) -> None:
+            if restarts:
+                return
+            [pid] = [part.pid for part in own.status() if part.part == "kafka" and part.pid is not None]
+
+            def restart() -> None:
+                os.kill(pid, signal.SIGKILL)
+                time.sleep(3)
+                own.up()
+
+            # The next batch has begun by then.
+            restarts.append(threading.Timer(0.5, restart))
+            restarts[0].start()
+
+        try:
+            pipeline.run(spark=lake, once=True, on_batch=kill)
+        except LakefeedError as error:
+            print(f"the run ended: {error}")
+        restarts[0].join(120)
+        pipeline.run(spark=lake, once=True)
+        rows = lake.table(feed.table)
+        assert rows.count() == rows.select("id").distinct().count() == count
+        assert not pipeline.verify(deep=True).faults
+    finally:
+        own.down(erase=True)

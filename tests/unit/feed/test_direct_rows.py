@@ -1,0 +1,68 @@
+"""Which feeds are read and decoded in one step, and how their offset ranges are shared out to tasks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakefeed.config.sources import KafkaSource
+from lakefeed.feed.direct_rows import DirectRows, halves, share_out
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.records.decode.verdict import RecordPolicy
+from lakefeed.records.spec import Raw
+
+SOURCE = KafkaSource.model_validate({"bootstrap_servers": "host:9092", "topics": ["trips"]})
+
+
+def session(**settings: str) -> Any:
+    """A session with these settings, of which nothing else is asked."""
+    configuration = SimpleNamespace(
+        getAll=lambda: [(name.replace("_", "."), value) for name, value in settings.items()]
+    )
+    return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: configuration))
+
+
+def rows(**changes: Any) -> Any:
+    parts = {
+        "policy": RecordPolicy(),
+        "streams": {},
+        "key": None,
+        "keep": ("offset",),
+        "schema": SimpleNamespace(spec=None),
+    }
+    return SimpleNamespace(**{**parts, **changes})
+
+
+def test_a_plain_feed_is_read_in_one_step() -> None:
+    assert DirectRows.refusal(session(spark_app_name="trips"), SOURCE, rows()) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"key": object()}, "decode.key"),
+        ({"keep": ("offset", "headers")}, "decode.metadata beside topic, partition and offset"),
+        ({"streams": {"a": "b"}}, "transform.streams"),
+        ({"policy": RecordPolicy(on_bad_timestamp="error")}, "decode.on_bad_timestamp"),
+        ({"schema": SimpleNamespace(spec=Raw())}, "decode.raw"),
+    ],
+)
+def test_what_takes_the_general_path_is_named(changes: dict[str, Any], reason: str) -> None:
+    assert DirectRows.refusal(session(), SOURCE, rows(**changes)) == reason
+
+
+def test_spark_reads_what_needs_its_delegation_tokens_or_is_not_kafka() -> None:
+    tokens = session(spark_kafka_clusters_main_auth="x")
+    assert "delegation tokens" in (DirectRows.refusal(tokens, SOURCE, rows()) or "")
+    assert DirectRows.refusal(session(), None, rows()) == "the source is not Kafka"
+
+
+def test_ranges_are_shared_out_evenly_and_each_offset_once() -> None:
+    spans = [OffsetRange("t", 0, 0, 101), OffsetRange("t", 1, 5, 25), OffsetRange("t", 2, 7, 27)]
+    [first, second] = halves(spans[0])
+    assert (first.start, first.end, second.start, second.end) == (0, 50, 50, 101)
+    shares = share_out([first, second, *spans[1:]], 2)
+    assert sorted(sum(span.records for span in share) for share in shares) == [70, 71]
+    assert share_out([], 3) == [[]]
