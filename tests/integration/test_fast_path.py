@@ -9,8 +9,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+from confluent_kafka import Producer
 
 from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.feed.feed import FeedPath
 from tests.support.feed import Feed
 
@@ -34,7 +36,11 @@ EDGES = {
         {"name": "raw", "type": "bytes"},
     ],
 }
-DECODE = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"], "on_null": "skip"}
+DECODE = {
+    "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},
+    "metadata": ["partition", "offset", "key", "timestamp"],
+    "on_null": "skip",
+}
 TEXTS = ["", "a", "é", "\U0001f600" * 20, "z" * 17, "huge " * 50_000]
 RATIOS = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, None, 1.5]
 
@@ -95,13 +101,18 @@ def landed(spark: SparkSession, feed: Feed, path: str) -> dict[str, Any]:
 
 
 def test_both_paths_land_the_same_and_every_reader_reads_it(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=2)
+    any_time = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
+    Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=2, config=any_time)
     values: list[bytes | None] = [*feed.avro(edges(3_000), schema=EDGES)]
     values[40:40] = [None, b"", b"no header", b"\x00\x00\x00\xff\xffunknown", values[0][:-1] if values[0] else None]
     feed.send(values)
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
+    producer.produce(feed.topic, values[0], None, timestamp=1_700_000_000_000_000_000)  # Nanoseconds.
+    assert producer.flush(30) == 0
     fast, general = landed(lake, feed, "auto"), landed(lake, feed, "off")
     assert fast == general
-    assert fast["summary"][:4] == (3_005, len(fast["rows"]), 4, 1)
+    assert fast["summary"][:4] == (3_006, len(fast["rows"]), 5, 1)
+    assert any("out of range" in letter for letter in fast["letters"])
     table = open_table(f"{feed.catalog}.{feed.name}.auto", connections=feed.connections)
     arrow = table.scan().to_arrow()  # pyiceberg reads with pyarrow.
     rows = lake.table(f"{feed.catalog}.{feed.name}.auto")

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 HUGE = 3 * 1024 * 1024
 LIMIT = 70
-DECODE = {"json": {"schema_ddl": "id BIGINT, text STRING"}, "metadata": ["topic", "partition", "offset"]}
+DECODE = {
+    "json": {"schema_ddl": "id BIGINT, text STRING"},
+    "metadata": ["topic", "partition", "offset", "timestamp", "key", "headers"],
+}
 Record = tuple[str, int, int]
 """Topic, partition and offset."""
 
@@ -73,7 +76,7 @@ def fill(feed: Feed) -> list[str]:
             61: value(61, "x" * HUGE),
             62: value(62, "y" * HUGE),
         }
-        headers: list[tuple[str, str | bytes | None]] = [("h", b"1")] if number % 3 else []
+        headers: list[tuple[str, str | bytes | None]] = [("h", b"1"), ("n", None), ("h", b"")] if number % 3 else []
         producer.produce(odd, own.get(number, value(number)), partition=3, headers=headers)
     assert producer.flush(60) == 0
     settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
@@ -132,7 +135,13 @@ def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dic
     commits = spark.table(f"{table}.snapshots").select("summary").collect()
     ranges = [commit.summary.get("lakefeed.ranges") for commit in commits]
     rows = {
-        (row.kafka_topic, row.kafka_partition, row.kafka_offset): (row.id, row.text and len(row.text))
+        (row.kafka_topic, row.kafka_partition, row.kafka_offset): (
+            row.id,
+            row.text and len(row.text),
+            row.kafka_timestamp,
+            row.kafka_key and bytes(row.kafka_key),
+            row.kafka_headers and [(each.key, each.value and bytes(each.value)) for each in row.kafka_headers],
+        )
         for row in spark.table(table).collect()
     }
     assert len(rows) == summary.rows

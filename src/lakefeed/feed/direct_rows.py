@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
+from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, UNKNOWN_SCHEMA
 from lakefeed.config.sources import KafkaSource
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "io.lakefeed.kafka.DecodedRecords"
-KEPT = ("topic", "partition", "offset")
-"""Metadata of a record that this reads."""
 TOKENS = "spark.kafka.clusters"
 """Spark's settings of delegation tokens, which only Spark's own consumers use."""
 
@@ -60,7 +58,6 @@ class DirectRows:
             "rows that delete": policy.deletes is not None,
             "decode.on_bad_timestamp": policy.on_bad_timestamp is not None,
             "decode.raw": isinstance(rows.schema.spec, Raw),
-            "decode.metadata beside topic, partition and offset": not set(rows.keep) <= set(KEPT),
         }
         return next((reason for reason, applies in reasons.items() if applies), None)
 
@@ -77,6 +74,7 @@ class DirectRows:
                 "nullReason": reason,
                 "refused": self.rows.schema.refused_ids,
                 "unknownSchema": UNKNOWN_SCHEMA,
+                "badTimestamp": BAD_TIMESTAMP_REASON if "timestamp" in self.rows.keep else None,
                 "keep": self.rows.keep,
                 "prefix": METADATA_PREFIX,
             },

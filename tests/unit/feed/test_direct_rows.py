@@ -43,7 +43,6 @@ def test_a_plain_feed_is_read_in_one_step() -> None:
     ("changes", "reason"),
     [
         ({"key": object()}, "decode.key"),
-        ({"keep": ("offset", "headers")}, "decode.metadata beside topic, partition and offset"),
         ({"streams": {"a": "b"}}, "transform.streams"),
         ({"policy": RecordPolicy(on_bad_timestamp="error")}, "decode.on_bad_timestamp"),
         ({"schema": SimpleNamespace(spec=Raw())}, "decode.raw"),

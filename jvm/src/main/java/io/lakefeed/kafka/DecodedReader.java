@@ -9,12 +9,17 @@ import io.lakefeed.kafka.DirectOptions.OfTasks;
 import io.lakefeed.kafka.DirectOptions.Policy;
 import io.lakefeed.kafka.DirectTask.Range;
 import java.util.Iterator;
+import java.util.Locale;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.record.RecordBatch;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -88,6 +93,9 @@ final class DecodedReader implements PartitionReader<InternalRow> {
             String refused = policy.refused().get(schemaId);
             error = refused == null ? null : "schema id " + schemaId + ": " + refused;
         }
+        if (policy.badTimestamp() != null && !RecordRows.fits(record.timestamp())) {
+            error = String.format(Locale.ROOT, policy.badTimestamp(), record.timestamp());
+        }
         int verdict = ROW;
         String reason = error;
         InternalRow value = nulls;
@@ -116,10 +124,29 @@ final class DecodedReader implements PartitionReader<InternalRow> {
             switch (policy.keep().get(at)) {
                 case "topic" -> metadata.update(at, topic);
                 case "partition" -> metadata.update(at, range.partition());
-                default -> metadata.update(at, record.offset());
+                case "offset" -> metadata.update(at, record.offset());
+                case "key" -> metadata.update(at, record.key());
+                case "timestamp" -> metadata.update(at, microseconds(record.timestamp()));
+                case "headers" -> metadata.update(at, headers(record.headers().toArray()));
+                default -> throw new IllegalArgumentException("no metadata: " + policy.keep());
             }
         }
         return metadata;
+    }
+
+    private static Long microseconds(long time) {
+        return time == RecordBatch.NO_TIMESTAMP || !RecordRows.fits(time) ? null : time * 1000;
+    }
+
+    private static ArrayData headers(Header[] all) {
+        if (all.length == 0) {
+            return null;
+        }
+        Object[] rows = new Object[all.length];
+        for (int at = 0; at < all.length; at++) {
+            rows[at] = new GenericInternalRow(new Object[] {UTF8String.fromString(all[at].key()), all[at].value()});
+        }
+        return new GenericArrayData(rows);
     }
 
     @Override

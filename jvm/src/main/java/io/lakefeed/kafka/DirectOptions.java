@@ -32,8 +32,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class DirectOptions {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String KAFKA = "kafka.";
-    private static final StructType POSITION =
-            StructType.fromDDL("topic STRING, partition INT, offset BIGINT");
+    private static final StructType METADATA = RecordRows.columns(true);
 
     private final CaseInsensitiveStringMap options;
     private final DecodeFunction decoder;
@@ -48,7 +47,8 @@ final class DirectOptions {
      * @param nullReason why that is no row; null where it is one, or is skipped
      * @param refused the reasons why records of some writers' schemas are no rows, by schema id
      * @param unknownSchema how the error begins of a record whose schema id is not known
-     * @param keep the metadata columns: topic, partition or offset
+     * @param badTimestamp why a record is none whose timestamp Spark cannot hold, a format; null if its row has no time
+     * @param keep the metadata columns: names of columns of {@link RecordRows}
      * @param prefix of their names
      */
     record Policy(
@@ -57,6 +57,7 @@ final class DirectOptions {
             String nullReason,
             Map<Integer, String> refused,
             String unknownSchema,
+            String badTimestamp,
             List<String> keep,
             String prefix)
             implements Serializable {}
@@ -79,7 +80,7 @@ final class DirectOptions {
             fields = fields.add(field.name(), field.dataType(), true);
         }
         for (String name : policy.keep()) {
-            fields = fields.add(policy.prefix() + name, POSITION.apply(name).dataType(), true);
+            fields = fields.add(policy.prefix() + name, METADATA.apply(name).dataType(), true);
         }
         this.columns = fields;
     }

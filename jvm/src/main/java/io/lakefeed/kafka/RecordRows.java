@@ -76,7 +76,7 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         row.write(3, record.partition());
         row.write(4, record.offset());
         long time = record.timestamp();
-        boolean fits = time >= EARLIEST && time <= LATEST;
+        boolean fits = fits(time);
         if (fits && time != RecordBatch.NO_TIMESTAMP) {
             row.write(5, time * 1000);
         } else {
@@ -92,6 +92,11 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
             writeHeaders(record.headers().toArray());
         }
         return row.getRow();
+    }
+
+    /** Returns whether milliseconds fit into a long of microseconds. */
+    static boolean fits(long time) {
+        return time >= EARLIEST && time <= LATEST;
     }
 
     private void writeHeaders(Header[] all) {
