@@ -105,9 +105,8 @@ def wait_for_gaps(spark: SparkSession, feed: Feed, topic: str) -> None:
         time.sleep(1)
     setting = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource("topic", topic, incremental_configs=[setting])
-    AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers}).incremental_alter_configs([resource])[
-        resource
-    ].result(30)
+    admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dict[str, Any]:
