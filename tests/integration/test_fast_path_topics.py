@@ -185,7 +185,9 @@ def test_a_broker_that_is_killed_in_mid_batch_costs_no_record(lake: SparkSession
         assert producer.flush(60) == 0
         kafka = {"bootstrap_servers": brokers, "topics": [feed.topic], "max_records_per_batch": 20_000}
         # Small fetches, so that a batch needs the broker to its end.
-        source = {"kafka": {**kafka, "options": {"max.partition.fetch.bytes": 2_000, "fetch.max.bytes": 2_000}}}
+        source = {
+            "kafka": {**kafka, "options": {"kafka.max.partition.fetch.bytes": 2_000, "kafka.fetch.max.bytes": 2_000}}
+        }
         pipeline = feed.pipeline(source=source, decode=DECODE, fast_path="auto")
         restarts: list[threading.Timer] = []
 
