@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.local.home import make_catalog
+from lakefeed.testing import lakefeed_registry as lakefeed_registry
+from lakefeed.testing import lakefeed_table as lakefeed_table
+from lakefeed.testing import lakefeed_topic as lakefeed_topic
 from tests.support.catalogs import PLAIN, CatalogCase, PostgresCase, RestCase, SqliteCase
 from tests.support.feed_table import Table
 from tests.support.lake import spark_in

@@ -23,6 +23,7 @@ from lakefeed.errors import LakefeedError, WorldError
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write a commented pipeline.yaml for a topic and its registered schema."),
     "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
+    "test": ("test", "Run the test cases of a pipeline: records in, rows and dead letters out; asks no server."),
     "plan": ("plan", "Tell what a run would do, before it does it: DDL, offsets, files, requests, time."),
     "run": ("run", "Run a pipeline: topics in, table out."),
     "submit": ("submit", "Run a pipeline with spark-submit, on a cluster that has nothing of lakefeed."),

@@ -8,12 +8,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from yaml.nodes import Node
+
 from lakefeed.config import trust
 from lakefeed.config.checks import function_problems, missing_columns, plain_text_logins
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.loading.document import Document, Remote, convert
 from lakefeed.config.loading.mistakes import Mistakes, find_mistakes
-from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override, compose
+from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override, compose, put_block
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.config.sinks import UnreadSinkConfig, without_imports
@@ -57,6 +59,7 @@ def read(
     overrides: Sequence[str] = (),
     environment: Mapping[str, str] | None = os.environ,
     remote: Remote | None = None,
+    tests: Path | None = None,
 ) -> Reading:
     """Read a pipeline with its problems and the place of each setting.
 
@@ -66,13 +69,18 @@ def read(
         environment: where ``${NAME}`` comes from. None reads the file alone: no variable, nothing that is installed.
         remote: the machine that the pipeline will run on, if it is another one; then ``environment`` is that machine's,
             as far as it is known.
+        tests: a file with the block ``tests``, which replaces the pipeline file's own.
     """
     with nullcontext() if environment is not None else without_imports():
-        return _read(path, overrides, environment, remote)
+        return _read(path, overrides, environment, remote, tests)
 
 
 def _read(
-    path: Path, overrides: Sequence[str], environment: Mapping[str, str] | None, remote: Remote | None
+    path: Path,
+    overrides: Sequence[str],
+    environment: Mapping[str, str] | None,
+    remote: Remote | None,
+    tests: Path | None,
 ) -> Reading:
     name, folder = str(path), path.absolute().parent
     found: list[Problem] = []
@@ -85,6 +93,8 @@ def _read(
                 node = apply_override(node, override, root=PipelineConfig)
             except Unreadable as unreadable:
                 found.append(unreadable.problem)
+        if tests is not None:
+            node = put_block(node, "tests", _block_of(tests), root=PipelineConfig) or node
         document = convert(node, root=PipelineConfig, folder=folder, environment=environment, name=name, remote=remote)
     except Unreadable as unreadable:
         return Reading(config=None, mistakes=None, problems=[*found, unreadable.problem], document=Document())
@@ -103,6 +113,15 @@ def _read(
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
     is_good = not errors_of(found) and not mistakes.replaced
     return Reading(config=config if is_good else None, mistakes=mistakes, problems=found, document=document)
+
+
+def _block_of(path: Path) -> Node:
+    """Read a file that holds one block of a pipeline file."""
+    name = str(path)
+    node = compose(_text(path, hint=None), name=name)
+    if node is None:
+        raise Unreadable(Problem(what="the file is empty", file=name, line=1, column=1))
+    return node
 
 
 def _unread_sinks(config: PipelineConfig) -> Iterator[Problem]:
@@ -152,12 +171,12 @@ def _subject_problems(config: PipelineConfig, document: Document) -> Iterator[Pr
         yield document.problem(at, what, hint, key=True)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, *, hint: str | None = _BEGIN) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise Unreadable(Problem(what="there is no such file", file=str(path), hint=_BEGIN)) from None
+        raise Unreadable(Problem(what="there is no such file", file=str(path), hint=hint)) from None
     except OSError as error:
         raise Unreadable(Problem(what=f"cannot be read: {error.strerror}", file=str(path))) from None
     if len(content) > MAX_BYTES:

@@ -129,6 +129,13 @@ def apply_override(node: Node, override: str, *, root: type) -> Node:
     return _put(node, path.split("."), value, name=name, annotation=root)
 
 
+def put_block(node: Node | None, key: str, block: Node, *, root: type) -> Node | None:
+    """Put a block of another file into a node tree, in place of its own; a tree that is no block stays as it is."""
+    if not isinstance(node, MappingNode):
+        return node
+    return _put(node, [key], block, name=block.start_mark.name, annotation=root)
+
+
 def _wrong_override(name: str, what: str, *, key: str = "") -> Unreadable:
     hint = "for instance --set source.kafka.start=latest, or --set source.kafka.topics.0=orders"
     return Unreadable(Problem(what=what, file=name, key=key, hint=hint))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,8 @@ _WORDS: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
+    datetime: "a time",
+    Any: "any value",
 }
 
 

@@ -1,0 +1,1 @@
+"""Runs the cases of a pipeline file through its feed, without brokers, registry and store."""

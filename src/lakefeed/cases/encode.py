@@ -1,0 +1,180 @@
+"""Encodes the values and keys of test cases as producers would: with lakefeed's own encoders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.spark.errors import quietly, translating
+from lakefeed.config.decoding import Encoded
+from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.records.decode.avro_schema import avro_schema_of_schema
+from lakefeed.records.decode.registry import SchemaText
+from lakefeed.records.encode.avro import struct_of
+from lakefeed.records.encode.encode import Encoding, Format, header, value_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
+
+FORMATS: dict[str, tuple[Format, Format]] = {
+    "avro": ("avro", "confluent-avro"),
+    "protobuf": ("protobuf", "confluent-protobuf"),
+}
+"""By the block that decodes: the format without a registry, and with one."""
+CORRUPT = "_lakefeed_corrupt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenValue:
+    """A value of a case to encode, where it stands in the file, and the schema of the registry to encode it with."""
+
+    value: Any
+    where: str
+    schema_id: int | None = None
+
+
+class CaseEncoder:
+    """Encodes the values, or the keys, of one pipeline's records.
+
+    Args:
+        encoded: how they are decoded.
+        schemas: of the registry, by id.
+    """
+
+    def __init__(self, spark: SparkSession, encoded: Encoded, schemas: Mapping[int, SchemaText]) -> None:
+        self._spark = spark
+        self._encoded = encoded
+        self._schemas = schemas
+        self._encodings: dict[int | None, Encoding] = {}
+
+    def encode(self, given: Sequence[GivenValue]) -> list[bytes]:
+        """Encode values in their order; a ConfigError names the place of the first that does not fit its schema."""
+        if self._encoded.kind not in FORMATS:
+            return [self._plain(each) for each in given]
+        found: dict[int, bytes] = {}
+        for schema_id in dict.fromkeys(each.schema_id for each in given):
+            numbers = [number for number, each in enumerate(given) if each.schema_id == schema_id]
+            chosen = [given[number] for number in numbers]
+            encoding = self._encoding(schema_id, chosen[0].where)
+            try:
+                found.update(zip(numbers, self._encode_rows(encoding, chosen), strict=True))
+            except LakefeedError:
+                # Spark does not say which row was at fault.
+                for each in chosen:
+                    self._encode_one(encoding, each)
+                raise
+        return [found[number] for number in range(len(given))]
+
+    def _plain(self, given: GivenValue) -> bytes:
+        """Encode a format without a schema that bytes depend on."""
+        kind, value = self._encoded.kind, given.value
+        if kind in ("json", "json_schema"):
+            text = json.dumps(value, default=_json_text, ensure_ascii=False).encode()
+            if kind == "json":
+                return text
+            if given.schema_id is None:
+                raise ConfigError("the value has no schema", where=given.where, hint="schema_id: 1, and tests.schemas")
+            return bytes(header(given.schema_id)) + text
+        if isinstance(value, dict | list):
+            raise ConfigError(
+                f"a value that is decoded as {kind} is given as text",
+                where=given.where,
+                hint="text: '…', or hex: '…'",
+            )
+        return str(_json_text(value) if isinstance(value, date) else value).encode()
+
+    def _encoding(self, schema_id: int | None, where: str) -> Encoding:
+        if schema_id not in self._encodings:
+            try:
+                self._encodings[schema_id] = self._settle(schema_id)
+            except LakefeedError as error:
+                raise ConfigError(error.what, where=where, hint=error.hint) from None
+        return self._encodings[schema_id]
+
+    def _settle(self, schema_id: int | None) -> Encoding:
+        how = self._encoded
+        without, framed = FORMATS[how.kind]
+        message = how.protobuf.message if how.protobuf is not None else None
+        if how.registry is not None:
+            if schema_id is None or schema_id not in self._schemas:
+                raise ConfigError(
+                    "the value has no schema" if schema_id is None else f"tests.schemas has no schema id {schema_id}",
+                    hint="declare it in tests.schemas; bytes of an unknown schema are given as hex",
+                )
+            schema = self._schemas[schema_id]
+        else:
+            registered = how.avro or how.protobuf
+            file = registered.schema_file if registered is not None else None
+            if file is None or file.suffix not in (".avsc", ".json", ".proto"):
+                raise ConfigError("values of a descriptor set are given as bytes", hint="hex: '…'")
+            schema = SchemaText(text=file.read_text("utf-8"), kind="AVRO" if how.avro is not None else "PROTOBUF")
+        return Encoding(
+            format=without if how.registry is None else framed,
+            schema=avro_schema_of_schema(self._spark, schema, message=message),
+            written=schema,
+            message=message,
+            schema_id=schema_id if how.registry is not None else None,
+        )
+
+    def _encode_one(self, encoding: Encoding, given: GivenValue) -> None:
+        """Raise what is wrong with this value alone, if anything is."""
+        try:
+            self._encode_rows(encoding, [given])
+        except LakefeedError as error:
+            hint = error.hint or "compare it with its schema; bytes that no producer would write are given as hex"
+            raise ConfigError(f"the value cannot be encoded: {error.what}", where=given.where, hint=hint) from None
+
+    def _encode_rows(self, encoding: Encoding, given: Sequence[GivenValue]) -> list[bytes]:
+        from pyspark.sql import functions as sf
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        columns = struct_of(self._spark, encoding.schema or "")
+        for each in given:
+            if not isinstance(each.value, dict):
+                raise ConfigError(f"the value is {type(each.value).__name__}, and its schema is a record")
+            if unknown := next(_unknown_fields(each.value, columns, ""), None):
+                raise ConfigError(f"the schema has no field {unknown}", hint=f"it has {', '.join(columns.names)}")
+        texts = [(number, json.dumps(each.value, default=_json_text)) for number, each in enumerate(given)]
+        parsed = StructType([*columns.fields, StructField(CORRUPT, StringType())])
+        options = {"columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
+        with translating(), quietly():
+            rows = self._spark.createDataFrame(texts, "number INT, text STRING").coalesce(1)
+            read = rows.select(sf.from_json("text", parsed, options).alias("row")).select("row.*").cache()
+            try:
+                if not read.filter(sf.col(CORRUPT).isNotNull()).isEmpty():
+                    raise ConfigError("a field has a value of another type than the schema's")
+                encoded = read.drop(CORRUPT).select(value_of(read.drop(CORRUPT), encoding).alias("value"))
+                return [bytes(row["value"]) for row in encoded.collect()]
+            finally:
+                read.unpersist()
+
+
+def _unknown_fields(value: Any, type_: DataType, path: str) -> Iterator[str]:
+    """Yield the fields of a value that its type does not have: Spark would leave them out."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(type_, StructType) and isinstance(value, dict):
+        inner = {field.name: field.dataType for field in type_.fields}
+        for name, below in value.items():
+            here = f"{path}.{name}" if path else str(name)
+            if name not in inner:
+                yield here
+            else:
+                yield from _unknown_fields(below, inner[name], here)
+    elif isinstance(type_, ArrayType) and isinstance(value, list):
+        for below in value:
+            yield from _unknown_fields(below, type_.elementType, path)
+    elif isinstance(type_, MapType) and isinstance(value, dict):
+        for below in value.values():
+            yield from _unknown_fields(below, type_.valueType, path)
+
+
+def _json_text(value: Any) -> str:
+    """Return the JSON text of what YAML reads as a date or a time."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return str(value)

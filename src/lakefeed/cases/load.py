@@ -1,0 +1,122 @@
+"""Reads the cases of a pipeline: its block ``tests``, and files with the content of such a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lakefeed.clients.environment import default_environment
+from lakefeed.config.cases import Case, PipelineTests
+from lakefeed.config.loading.document import Document, Remote, interpolate
+from lakefeed.config.loading.load import read
+from lakefeed.config.loading.shape import dotted
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import raise_first_error
+from lakefeed.errors import ConfigError
+
+NOT_ASKED = {
+    "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092",
+    "SCHEMA_REGISTRY_URL": "http://localhost:8081",
+    "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db",
+    "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
+}
+"""Values of variables that name servers, where they are not set: no case asks a server."""
+DECIDING = ("decode", "schema", "expect", "transform", "tests")
+"""Blocks that decide what becomes of a record: a variable in them has to be set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseFile:
+    """The cases of one file, and the pipeline that they are for."""
+
+    file: str
+    config: PipelineConfig
+    document: Document
+
+    @property
+    def tests(self) -> PipelineTests:
+        return self.config.tests or PipelineTests()
+
+    def with_tests(self, tests: PipelineTests) -> CaseFile:
+        """Return the same file with other tests, which stand in no line of it."""
+        return replace(self, config=self.config.model_copy(update={"tests": tests}))
+
+    @property
+    def cases(self) -> Mapping[str, Case]:
+        return self.tests.cases
+
+    def where(self, case: str, *below: str | int) -> str:
+        """Return ``file:line`` of a case, or of a part of it."""
+        found = self.document.locate(("tests", "cases", case, *below), key=not below)
+        return f"{found.file}:{found.line}" if found.line else found.file
+
+
+def load_cases(
+    pipeline: Path,
+    paths: Sequence[Path] = (),
+    *,
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> list[CaseFile]:
+    """Read the cases of a pipeline file, and of the files and folders that ``paths`` name.
+
+    Variables that only name servers need not be set: ``environment`` is by default this process's.
+
+    Raises:
+        ConfigError: with every mistake of a file, its line and what to do about it; or there is no case.
+    """
+    own = load_pipeline(pipeline, overrides=overrides, environment=environment)
+    known = _environment(environment)
+    found = [own, *(_read(pipeline, file, overrides, known) for file in _files(paths))]
+    if not any(each.cases for each in found):
+        raise ConfigError(
+            "there is no case to run",
+            where=str(pipeline),
+            hint="write them into the block tests, or name a file or folder of them with --cases",
+        )
+    return [each for each in found if each.cases]
+
+
+def load_pipeline(
+    pipeline: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> CaseFile:
+    """Read a pipeline file and its own cases, if it has any; see ``load_cases``."""
+    return _read(pipeline, None, overrides, _environment(environment))
+
+
+def _environment(given: Mapping[str, str] | None) -> dict[str, str]:
+    return {**NOT_ASKED, **(default_environment() if given is None else given)}
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        files = (
+            sorted(each for each in path.rglob("*") if each.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
+        )
+        if not files:
+            raise ConfigError("the folder has no file of cases", where=str(path), hint="they end in .yaml")
+        found += files
+    return list(dict.fromkeys(found))
+
+
+def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environment: Mapping[str, str]) -> CaseFile:
+    files = [pipeline] if cases is None else [pipeline, cases]
+    texts = [file.read_text("utf-8", errors="replace") for file in files if file.is_file()]
+    unset = frozenset(interpolate("\n".join(texts), environment=environment).undefined)
+    reading = read(pipeline, overrides=overrides, environment=environment, remote=Remote(variables=unset), tests=cases)
+    raise_first_error(reading.problems)
+    mistakes = reading.mistakes
+    assert mistakes is not None  # Else there would be a problem.
+    for place in sorted(mistakes.replaced, key=str):
+        if place and place[0] in DECIDING and "registry" not in place:
+            written = reading.document.written.get(place, "")
+            at = reading.document.locate(place)
+            raise ConfigError(
+                f"'{dotted(place)}' is {written}, and the cases need its value",
+                where=f"{at.file}:{at.line}",
+                hint="set the variable",
+            )
+    assert mistakes.config is not None  # Variables that are not set have been replaced.
+    return CaseFile(file=str(cases or pipeline), config=mistakes.config, document=reading.document)

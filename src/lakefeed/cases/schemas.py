@@ -1,0 +1,88 @@
+"""The schemas that the records of one case are encoded with, and that its registry serves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from lakefeed.cases.registry import SchemaVersions
+from lakefeed.config.cases import Case, CaseSchema, PipelineTests
+from lakefeed.config.decoding import Encoded
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import ConfigError
+from lakefeed.records.decode.registry import KINDS, SchemaText
+from lakefeed.records.decode.resolve import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseSchemas:
+    """The schemas of one case.
+
+    Attributes:
+        texts: by id.
+        subjects: the ids of each subject, the newest last.
+        first: the schema that the case begins with: values without a schema id have it; None without a registry.
+        newest_key: keys without a schema id have it.
+    """
+
+    texts: Mapping[int, SchemaText]
+    subjects: Mapping[str, tuple[int, ...]]
+    first: int | None
+    newest_key: int | None
+
+    @classmethod
+    def of(cls, tests: PipelineTests, case: Case, config: PipelineConfig) -> Self:
+        """Find the schemas of a case; a ConfigError if it names one that is not declared."""
+        topics = list(dict.fromkeys([*_topics(config), *(each.topic for each in case.records if each.topic)]))
+        values = _subjects(config.decode, topics, "value")
+        keys = _subjects(config.decode.key, topics, "key") if config.decode.key is not None else []
+        texts, subjects = {}, dict[str, list[int]]()
+        for schema_id, schema in sorted(tests.schemas.items()):
+            its = [schema.subject] if schema.subject is not None else values
+            how = config.decode.key if config.decode.key is not None and set(its) <= set(keys) else config.decode
+            texts[schema_id] = SchemaText(text=_text(schema), kind=KINDS.get(how.kind, "AVRO"))
+            for subject in its:
+                subjects.setdefault(subject, []).append(schema_id)
+        if case.latest is not None and case.latest not in texts:
+            raise ConfigError(
+                f"latest is the schema id {case.latest}, which tests.schemas does not have",
+                where="tests.cases",
+                hint=f"it has {', '.join(map(str, texts)) or 'none'}",
+            )
+        of_values = [number for subject in values for number in subjects.get(subject, ())]
+        used = [each.schema_id for each in case.records if each.value is not None]
+        named = used[0] if used and used[0] in of_values else next(iter(of_values), None)
+        first = named if case.latest is None else case.latest
+        for subject in values:
+            # The newest one at the start; the others are found by their ids as records come.
+            ids = subjects.get(subject, [])
+            ids.sort(key=lambda number: (number == first, number))
+        newest_key = next((subjects[subject][-1] for subject in keys if subject in subjects), None)
+        return cls(
+            texts=texts,
+            subjects={subject: tuple(ids) for subject, ids in subjects.items()},
+            first=first,
+            newest_key=newest_key,
+        )
+
+    def versions(self) -> SchemaVersions:
+        """Return what the registry of the case serves."""
+        return SchemaVersions(schemas=self.texts, subjects=self.subjects)
+
+
+def _topics(config: PipelineConfig) -> list[str]:
+    numbered = config.source.numbered
+    return list(numbered.topics or ()) if numbered is not None else []
+
+
+def _subjects(encoded: Encoded, topics: list[str], part: Part) -> list[str]:
+    """Return the subjects of the values or keys; each topic has its own unless the file names one."""
+    return [encoded.subject] if encoded.subject else [f"{topic}-{part}" for topic in topics]
+
+
+def _text(schema: CaseSchema) -> str:
+    if schema.schema_file is not None:
+        return schema.schema_file.read_text("utf-8")
+    return schema.schema_ if isinstance(schema.schema_, str) else json.dumps(schema.schema_)

@@ -1,0 +1,71 @@
+"""``lakefeed test``: runs the cases of a pipeline, without brokers, registry and store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.exceptions import Exit
+
+from lakefeed.cli.options import output_option, pipeline_argument, set_option
+from lakefeed.cli.output import echo, echo_first, emit
+from lakefeed.messages.readable import counted
+
+if TYPE_CHECKING:
+    from lakefeed.cases.run import CaseResult, TestReport
+
+MOST_DIFFERENCES_SHOWN = 50
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--cases",
+    "paths",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="A file of cases, or a folder of them; repeatable.",
+)
+@click.option("--case", "names", multiple=True, metavar="NAME", help="This case only; repeatable.")
+@set_option
+@output_option
+def test(pipeline: Path, paths: tuple[Path, ...], names: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+    """Run the cases of PIPELINE: records in, and the rows, dead letters and skipped records that are expected.
+
+    The records go through the feed's own decoder, expectations, transform and sink, on a Spark of this machine, into
+    tables in a temporary folder. No broker, registry or store is asked, and nothing else is changed.
+
+    Exit status: 0 if all cases pass, 1 if one fails, 2 if a case or the pipeline file is wrong.
+    """
+    from lakefeed.cases.load import load_cases
+    from lakefeed.cases.run import run_files
+
+    report = run_files(pipeline, load_cases(pipeline, paths, overrides=overrides), names=names)
+    emit(report.as_dict(), lambda: _print(report))
+    raise Exit(1 if report.failed else 0)
+
+
+def _print(report: TestReport) -> None:
+    for result in report.results:
+        _print_case(result)
+    echo()
+    echo(report.headline, fg="red" if report.failed else "green", bold=True)
+
+
+def _print_case(result: CaseResult) -> None:
+    verdict, color = ("ok", "green") if result.has_passed else ("failed", "red")
+    found = result.outcome
+    made = ", ".join(
+        (
+            counted(result.records, "record"),
+            counted(len(found.rows), "row"),
+            *([counted(len(found.dead_letters), "dead letter")] if found.dead_letters else []),
+            *([f"{found.skipped} skipped"] if found.skipped else []),
+        )
+    )
+    echo(f"{verdict:<7} ", nl=False, fg=color, bold=True)
+    echo(f"{result.case}: {made} in {result.seconds:.1f} s")
+    if not result.has_passed:
+        echo(f"  {result.where}")
+        echo_first([difference.what for difference in result.differences], most=MOST_DIFFERENCES_SHOWN)

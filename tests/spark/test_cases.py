@@ -1,0 +1,332 @@
+"""Cases of pipelines through the feed's own code, without brokers, registry and store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed.cases.load import load_cases
+from lakefeed.cases.run import TestReport, run_files
+from lakefeed.errors import ConfigError
+from lakefeed.testing import LandRecords, TestRegistry, TestTopic, run_cases
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+Run = Callable[..., TestReport]
+
+AVRO = """
+name: trips
+source: {kafka: {bootstrap_servers: "${KAFKA_BOOTSTRAP_SERVERS}", topics: [trips]}}
+decode:
+  avro: {registry: "${SCHEMA_REGISTRY_URL}"}
+  metadata: [offset, key]
+  on_null: skip
+expect:
+  fare: {rule: fare >= 0, on_violation: dead_letter}
+  zone: {rule: zone <> 'X', on_violation: drop}
+dead_letters: {table: lake.nyc.trips_dead}
+transform: {sql: "SELECT *, fare * 2 AS twice FROM trips"}
+sink: {iceberg: {table: lake.nyc.trips, partition_by: [zone]}}
+checkpoint: s3a://lake/checkpoints/trips
+tests:
+  schemas:
+    1: {schema: {type: record, name: Trip, fields: [{name: zone, type: string}, {name: fare, type: double}]}}
+    2:
+      schema:
+        type: record
+        name: Trip
+        fields:
+          - {name: zone, type: string}
+          - {name: fare, type: double}
+          - {name: tip, type: ["null", double], default: null}
+    9: {subject: other-value, schema: {type: record, name: Other, fields: [{name: x, type: string}]}}
+  cases:
+"""
+JSON = """
+name: hits
+source: {kafka: {bootstrap_servers: localhost:9092, topics: [hits]}}
+decode: {json: {schema_ddl: "zip STRING, at TIMESTAMP"}}
+sink: {iceberg: {table: lake.web.hits}}
+checkpoint: s3a://lake/checkpoints/hits
+"""
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path) -> Run:
+    """Run the cases of a pipeline file, and of further files of cases, in the session of all tests."""
+
+    def run(text: str, *cases: str, names: tuple[str, ...] = ()) -> TestReport:
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(text, "utf-8")
+        paths = [tmp_path / f"cases-{number}.yaml" for number in range(len(cases))]
+        for path, content in zip(paths, cases, strict=True):
+            path.write_text(content, "utf-8")
+        return run_files(file, load_cases(file, paths, environment={}), names=names)
+
+    return run
+
+
+def messages(report: TestReport) -> dict[str, list[str]]:
+    """What differs, by case."""
+    return {result.case: [each.what for each in result.differences] for result in report.results}
+
+
+@pytest.mark.quick
+def test_records_become_rows_dead_letters_and_skipped_ones_as_in_the_feed(run: Run) -> None:
+    report = run(
+        AVRO
+        + """
+    all that a record can become:
+      records:
+        - {value: {zone: A, fare: 1.5}, key: k1}
+        - {hex: "00 00 00 00 01 ff ff"}
+        - {value: {x: hello}, schema_id: 9}
+        - {hex: "00 00 00 00 63 02"}
+        - {value: {zone: A, fare: -1}}
+        - {value: null}
+        - {value: {zone: X, fare: 1}}
+        - {value: {zone: B, fare: 2, tip: 0.5}, schema_id: 2}
+      rows:
+        - {zone: B, fare: 2, twice: 4, tip: 0.5, kafka_key: null, kafka_offset: 7}
+        - {zone: A, fare: 1.5, twice: 3, tip: null, kafka_key: k1, kafka_offset: 0}
+      columns: exact
+      dead_letters:
+        - {offset: 1}
+        - {offset: 2, reason: "the record is a Other"}
+        - {offset: 3, reason: schema id 99}
+        - {offset: 4, reason: "expectation fare: fare >= 0"}
+      skipped: 2
+    what differs:
+      records: [{value: {zone: A, fare: 1}}, {value: {zone: B, fare: 1}}]
+      rows: [{zone: A, fare: 2}, {zone: C, none: 2}, {zone: B}]
+      dead_letters: [{reason: x}]
+"""
+    )
+    assert messages(report) == {
+        "all that a record can become": [],
+        "what differs": [
+            "row 1: fare is 1.0, expected 2",
+            'row 2 is missing: {"zone": "C", "none": 2}',
+            'dead letter 1 is missing: {"reason": "x"}',
+        ],
+    }
+    assert [result.has_passed for result in report.results] == [True, False]
+    assert [note.partition(":")[0] for note in report.results[0].outcome.notes] == ["schema id 9", "schema id 2"]
+
+
+def test_the_schema_that_comes_later_changes_what_the_file_says_it_changes(run: Run) -> None:
+    case = """
+    a new field:
+      records:
+        - {value: {zone: A, fare: 1}, schema_id: 1}
+        - {value: {zone: B, fare: 1, tip: 1}, schema_id: 2, batch: 2}
+"""
+    stops = run(
+        AVRO.replace("dead_letters:", "schema: {on_change: fail}\ndead_letters:")
+        + f"{case}      error: the schema changed with schema id 2\n      rows: [{{zone: A}}]"
+    )
+    assert messages(stops) == {"a new field": []}
+    left_out = run(
+        AVRO.replace("dead_letters:", "schema: {on_change: ignore}\ndead_letters:")
+        + f"{case}      columns: exact\n      rows:\n"
+        "        - {zone: A, fare: 1, twice: 2, kafka_offset: 0, kafka_key: null}\n"
+        "        - {zone: B, fare: 1, twice: 2, kafka_offset: 1, kafka_key: null}\n"
+    )
+    assert messages(left_out) == {"a new field": []}
+    continues = run(AVRO + f"{case}      error: the schema changed\n      rows: [{{zone: A, tip: null}}]")
+    assert messages(continues)["a new field"][0] == "the feed does not stop, expected the error: the schema changed"
+    assert messages(continues)["a new field"][1].startswith('unexpected row: {"zone": "B", "fare": 1.0, ')
+
+
+def test_a_watermark_closes_windows_and_leaves_late_rows_out(run: Run) -> None:
+    report = run(
+        JSON
+        + """
+transform:
+  watermark: {column: at, delay: 10 minutes}
+  sql: SELECT window.start AS begins, zip, count(*) AS hits FROM hits GROUP BY window(at, '10 minutes'), zip
+tests:
+  cases:
+    windows:
+      records:
+        - {value: {zip: a, at: "2026-01-01T00:01:00Z"}}
+        - {value: {zip: a, at: "2026-01-01T00:02:00Z"}}
+        - {value: {zip: b, at: "2026-01-01T00:02:00Z"}}
+        - {value: {zip: a, at: "2026-01-01T00:31:00Z"}, batch: 2}
+        - {value: {zip: a, at: "2026-01-01T00:32:00Z"}, batch: 3}
+        - {value: {zip: a, at: "2026-01-01T00:02:00Z"}, batch: 4}
+      rows:
+        - {begins: 2026-01-01T00:00:00Z, zip: a, hits: 2}
+        - {begins: 2026-01-01 00:00:00, zip: b, hits: 1}
+    an open window has no row yet:
+      records: [{value: {zip: a, at: "2026-01-01T00:01:00Z"}}]
+      rows: []
+"""
+    )
+    assert messages(report) == {"windows": [], "an open window has no row yet": []}
+
+
+def test_changes_of_a_key_leave_one_row_and_tombstones_delete_it(run: Run) -> None:
+    report = run(
+        """
+name: people
+source: {kafka: {bootstrap_servers: localhost:9092, topics: [people]}}
+decode:
+  json: {schema_ddl: "id BIGINT, name STRING"}
+  key: {json: {schema_ddl: "id BIGINT"}}
+sink: {jdbc: {url: "jdbc:postgresql://db/x", user: u, password: "${PASSWORD}", table: people, mode: upsert, keys: [id]}}
+checkpoint: s3a://lake/checkpoints/people
+tests:
+  cases:
+    changes:
+      records:
+        - {key: {id: 1}, value: {id: 1, name: a}}
+        - {key: {id: 2}, value: {id: 2, name: b}}
+        - {key: {id: 1}, value: {id: 1, name: c}, batch: 2}
+        - {key: {id: 2}, value: null}
+      rows: [{id: 1, name: c}]
+"""
+    )
+    assert messages(report) == {"changes": []}
+
+
+def test_keys_are_decoded_with_a_schema_of_their_own(run: Run) -> None:
+    report = run(
+        AVRO.replace("  metadata:", "  key: {avro: {registry: http://localhost:8081}}\n  metadata:").replace(
+            "  schemas:",
+            "  schemas:\n    4: {subject: trips-key, schema: {type: record, name: Key, fields: "
+            "[{name: id, type: long}]}}",
+        )
+        + """
+    keys:
+      records:
+        - {value: {zone: A, fare: 1}, key: {id: 7}}
+        - {value: {zone: B, fare: 1}, key_hex: "00 01"}
+      rows: [{zone: A, kafka_key: {id: 7}}]
+      dead_letters: [{offset: 1, reason: key}]
+"""
+    )
+    assert messages(report) == {"keys": []}
+
+
+def test_each_topic_goes_to_its_own_table_with_its_own_rules(run: Run) -> None:
+    report = run(
+        """
+name: shop
+source: {kafka: {bootstrap_servers: localhost:9092, topics: [orders, users]}}
+decode: {json: {schema_ddl: "id BIGINT"}}
+dead_letters: {table: lake.shop.dead}
+sink: {iceberg: {table: "lake.shop.{topic}"}}
+tables:
+  topics:
+    users: {decode: {json: {schema_ddl: "name STRING"}}, expect: {named: {rule: name <> '', on_violation: dead_letter}}}
+tests:
+  cases:
+    both:
+      records:
+        - {topic: orders, value: {id: 1}}
+        - {topic: users, value: {name: a}}
+        - {topic: users, value: {name: ""}}
+      columns: exact
+      rows: [{name: a}, {id: 1}]
+      dead_letters: [{topic: users, offset: 1, reason: named}]
+"""
+    )
+    assert messages(report) == {"both": []}
+
+
+def test_copies_of_the_kafka_sink_are_skipped(run: Run) -> None:
+    of_row = "headers: {lakefeed.batch: q/0, lakefeed.source: t/0/0, lakefeed.row: '0'}"
+    report = run(
+        JSON.replace("topics: [hits]", "topics: [hits], deduplicate: true")
+        + f"""
+tests:
+  cases:
+    copies:
+      records:
+        - {{value: {{zip: a}}, {of_row}}}
+        - {{value: {{zip: a}}, {of_row}}}
+        - {{value: {{zip: a}}}}
+      rows: [{{zip: a}}, {{zip: a}}]
+      skipped: 1
+"""
+    )
+    assert messages(report) == {"copies": []}
+
+
+def test_steps_join_the_rows_that_the_tests_have_and_call_python(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "steps_of_case.py").write_text(
+        "def shout(rows):\n    from pyspark.sql import functions as sf\n"
+        "    return rows.withColumn('city', sf.upper('city'))\n",
+        "utf-8",
+    )
+    report = run(
+        JSON
+        + """
+transform:
+  tables: {zips: {table: lake.web.zips}}
+  steps:
+    joined: {sql: 'SELECT h.zip, z.city FROM hits h LEFT JOIN zips z ON h.zip = z.zip'}
+    loud: {python: "steps_of_case:shout"}
+tests:
+  tables:
+    zips: {schema_ddl: "zip STRING, city STRING", rows: [{zip: "1", city: bern}]}
+""",
+        """
+tables:
+  zips: {schema_ddl: "zip STRING, city STRING", rows: [{zip: "1", city: bern}]}
+cases:
+  joined:
+    records: [{value: {zip: "1"}}, {value: {zip: "2"}}]
+    rows: [{zip: "1", city: BERN}, {zip: "2", city: null}]
+""",
+    )
+    assert messages(report) == {"joined": []}
+
+
+def test_a_value_that_does_not_fit_its_schema_is_named_by_file_and_line(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as found:
+        run(
+            AVRO + "    wrong:\n      records:\n        - {value: {zone: A, fare: 1}}\n"
+            "        - {value: {zone: A, fair: 1}}\n"
+        )
+    assert str(found.value).splitlines()[:2] == [
+        "the value cannot be encoded: the schema has no field fair",
+        f"  where: {tmp_path}/pipeline.yaml:31",
+    ]
+
+
+def test_the_examples_own_cases_pass(spark: SparkSession) -> None:
+    report = run_cases(EXAMPLES / "isp_hits" / "by_zip_and_day.yaml")
+    assert messages(report) == {
+        "a hit is of the day that it has in UTC": [],
+        "a time that is none stops the feed": [],
+    }
+
+
+def test_the_fixtures_land_records_with_a_pipeline_file(
+    spark: SparkSession,
+    tmp_path: Path,
+    lakefeed_topic: Callable[[str], TestTopic],
+    lakefeed_registry: TestRegistry,
+    lakefeed_table: LandRecords,
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(AVRO.partition("tests:")[0], "utf-8")
+    fields = [{"name": "zone", "type": "string"}, {"name": "fare", "type": "double"}]
+    schema_id = lakefeed_registry.register({"type": "record", "name": "Trip", "fields": fields})
+    trips = lakefeed_topic("trips")
+    trips.send({"zone": "A", "fare": 1.5}, key="k", schema_id=schema_id)
+    trips.send({"zone": "A", "fare": -1})
+    trips.send(None)
+    trips.send(hex="ff")
+    landed = lakefeed_table(file, trips)
+    assert landed.rows == [{"zone": "A", "fare": 1.5, "kafka_offset": 0, "kafka_key": "k", "twice": 3.0}]
+    assert [letter.offset for letter in landed.dead_letters] == [1, 3]
+    assert (landed.skipped, landed.error) == (1, None)
