@@ -52,7 +52,6 @@ def until(look: Callable[[], bool], *, seconds: float = 60) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.quick
 def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(100))

@@ -15,7 +15,6 @@ from tests.support.cli import lakefeed
 DATA = Path(__file__).parents[1] / "data"
 
 
-@pytest.mark.quick
 def test_the_demo_verifies_what_it_lands(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     try:
