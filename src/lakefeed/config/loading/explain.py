@@ -66,6 +66,12 @@ class Detail:
         return self.type.endswith(suffixes) or self.type in ("literal_error", "int_parsing_size")
 
     @property
+    def is_of_other_type(self) -> bool:
+        """Check that a block is compared with the words that may stand in its place: its own errors say more."""
+        accepts_block = shape.model_of(type_at(self.place)) is not None
+        return self.type == "literal_error" and isinstance(self.input, dict) and accepts_block
+
+    @property
     def places(self) -> list[Place]:
         """The places that are wrong: the keys that a validator names, else the error's own."""
         if not isinstance(self.cause, ConfigProblems):
@@ -77,12 +83,17 @@ def _place_of(loc: tuple[int | str, ...]) -> Place:
     """Return the place of an error: pydantic's ``loc`` without the names of union members and without '[key]'."""
     place: Place = ()
     annotation: Any = PipelineConfig
+    is_member_named = False
     for segment in loc:
         below = shape.step(annotation, segment)
         if below is None:
-            is_key_of_block = shape.model_of(annotation) is not None and segment != "[key]"
-            return (*place, segment) if is_key_of_block else place
-        place, annotation = (*place, segment), below
+            if shape.model_of(annotation) is None or segment == "[key]":
+                return place
+            if is_member_named or len(shape.members(annotation)) == 1:
+                return (*place, segment)
+            is_member_named = True
+            continue
+        place, annotation, is_member_named = (*place, segment), below, False
     return place
 
 

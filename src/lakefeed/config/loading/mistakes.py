@@ -94,7 +94,8 @@ def _validate(values: Any, between: list[ConfigProblem]) -> tuple[PipelineConfig
     try:
         return PipelineConfig.model_validate(values, context={CROSS_BLOCK_ERRORS: between}), []
     except ValidationError as error:
-        return None, [Detail.of(detail) for detail in error.errors(include_url=False)]
+        details = [Detail.of(detail) for detail in error.errors(include_url=False)]
+        return None, [detail for detail in details if not detail.is_of_other_type]
 
 
 class _Repair:

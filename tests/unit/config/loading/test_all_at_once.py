@@ -31,6 +31,14 @@ HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
         [("  avro:\n" + REGISTRY, "  avro: {}\n  metadata: [sequence_number]\n")],
         [("", "have no sequence_number"), ("decode.avro", "avro requires a registry")],
     ),
+    "a block where a word may stand, and a word that is none": (
+        [("checkpoint:", "dashboard: {tariff: {per_1000_write: 1}, port: x}\ncheckpoint:")],
+        [
+            ("dashboard.port", "expects a whole number"),
+            ("dashboard.tariff.per_1000_reads", "is missing"),
+            ("dashboard.tariff.per_1000_write", "unknown option"),
+        ],
+    ),
     "an undeclared catalog behind an unknown key": (
         [("lake.nyc.trips", "elsewhere.nyc.trips"), (TOPICS, f"{TOPICS}    foo: 1\n")],
         [("sink.iceberg.table", "no catalog is called"), ("source.kafka.foo", "unknown option")],
