@@ -131,7 +131,10 @@ def test_state_makes_a_request_a_part(plain: SparkSession, feed: Feed) -> None:
     assert len(batches) == 5
     # Two for each of the two cores, which also read and shuffle; not Spark's 200.
     for batch in batches[1:]:
-        assert calls(batch) == {**LOGS, "state": {"PutObject": 4}}
+        made = calls(batch)
+        # Once a minute, beside a batch or not: Spark's clean-up of old state.
+        made["state"].pop("ListObjectsV2", None)
+        assert made == {**LOGS, "state": {"PutObject": 4}}
     assert PARTS not in plain.conf.getAll
 
 
