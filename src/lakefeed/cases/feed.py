@@ -35,11 +35,6 @@ class CaseSource(FeedSource):
 
     records: RecordFiles
 
-    @property
-    def _reads_headers(self) -> bool:
-        kafka = self.config.source.kafka
-        return self.keeps_headers or (kafka is not None and kafka.deduplicate)
-
     def read_stream(
         self,
         spark: SparkSession,
@@ -49,7 +44,7 @@ class CaseSource(FeedSource):
         gather: bool = True,
         bounded: bool = True,
     ) -> DataFrame:
-        return self._marked(self._completed(self.records.read_stream(spark, headers=self._reads_headers)))
+        return self._marked(self._completed(self.records.read_stream(spark, headers=self.reads_headers)))
 
     def read_case(self, spark: SparkSession, batch_id: int) -> DataFrame:
         """Read one batch of the case."""

@@ -66,6 +66,12 @@ class FeedSource:
     def keeps_headers(self) -> bool:
         return "headers" in self.config.decode.metadata
 
+    @property
+    def reads_headers(self) -> bool:
+        """Check that a stream reads the records' headers: to keep them, or to mark duplicates by them."""
+        kafka = self.config.source.kafka
+        return self.keeps_headers or (kafka is not None and kafka.deduplicate)
+
     def read_stream(
         self,
         spark: SparkSession,
@@ -85,12 +91,11 @@ class FeedSource:
             return self._kinesis(spark, source.kinesis).read_stream(starting=starting, marks=marks)
         if source.kafka is None:
             return read_rows(spark, source)
-        headers = self.keeps_headers or source.kafka.deduplicate
         return self._mark_duplicates(
             read_stream(
                 spark,
                 source.kafka,
-                headers=headers,
+                headers=self.reads_headers,
                 starting=starting,
                 gather=gather,
                 bounded=bounded,
@@ -100,9 +105,14 @@ class FeedSource:
 
     def read_batch(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
         """Read the records of these offsets of Kafka as a stream would; duplicates among them are marked."""
-        headers = self.keeps_headers or self.config.kafka.deduplicate
         return self._mark_duplicates(
-            read_batch(spark, self.config.kafka, ranges=ranges, headers=headers, fast_path=self.config.has_fast_reader)
+            read_batch(
+                spark,
+                self.config.kafka,
+                ranges=ranges,
+                headers=self.reads_headers,
+                fast_path=self.config.has_fast_reader,
+            )
         )
 
     def reread(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
