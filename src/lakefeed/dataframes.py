@@ -15,8 +15,9 @@ from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import BatchResult, BatchWriter, CountInQuery, CountPerAttempt
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.open import FeedIdentity, FeedStart
+from lakefeed.feed.outcome_counting import CountInQuery, CountPerAttempt
 from lakefeed.feed.recovery import starting_offsets
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.feed.run import MicroBatches, trigger_of

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker
 from referencing import Registry, Resource
+
+from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 
 SPECIFICATION = Path(__file__).parents[1] / "data" / "openlineage"
 
@@ -49,22 +49,11 @@ def server(*, status: int = 201) -> Iterator[tuple[str, list[dict[str, Any]], li
     events: list[dict[str, Any]] = []
     keys: list[str | None] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            assert self.path == "/api/v1/lineage"
-            keys.append(self.headers.get("Authorization"))
-            events.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def take(request: HttpRequest) -> HttpAnswer:
+        assert request.path == "/api/v1/lineage"
+        keys.append(request.headers.get("authorization"))
+        events.append(json.loads(request.body))
+        return HttpAnswer(status)
 
-        def log_message(self, *arguments: Any, **settings: Any) -> None:
-            """Nothing."""
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}", events, keys
-    finally:
-        http.shutdown()
-        http.server_close()
+    with serve_http(take) as address:
+        yield address, events, keys

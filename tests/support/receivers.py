@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,12 +11,14 @@ from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.parser import BytesParser
 from email.policy import default as modern
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 
 
 @dataclass
@@ -58,32 +59,17 @@ def web_hook(*statuses: int, delay: float = 0.0, said: bytes = b"ok") -> Iterato
     """Run such a server."""
     hook = Hook(list(statuses) or [200], delay, said)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            status = hook.statuses.pop(0) if len(hook.statuses) > 1 else hook.statuses[0]
-            time.sleep(hook.delay)
-            hook.paths.append(self.path)
-            hook.headers.append(dict(self.headers))
-            hook.bodies.append(json.loads(body))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(hook.said)))
-            self.end_headers()
-            self.wfile.write(hook.said)
+    def take(request: HttpRequest) -> HttpAnswer:
+        status = hook.statuses.pop(0) if len(hook.statuses) > 1 else hook.statuses[0]
+        time.sleep(hook.delay)
+        hook.paths.append(request.path)
+        hook.headers.append(dict(request.headers))
+        hook.bodies.append(json.loads(request.body))
+        return HttpAnswer(status, hook.said)
 
-        def log_message(self, *_: Any) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        hook.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield hook
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve_http(take) as address:
+        hook.port = int(urlsplit(address).port or 0)
+        yield hook
 
 
 class Mailbox(Controller):

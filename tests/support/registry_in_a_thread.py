@@ -6,9 +6,12 @@ import base64
 import json
 import threading
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
+
+from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 
 
 class RegistryInAThread:
@@ -22,6 +25,8 @@ class RegistryInAThread:
         raw: body of every answer; None for proper ones.
         requests: how often each path was asked for.
         held: a path whose answer waits for an event.
+        url: the base address.
+        port: the port it listens on.
     """
 
     def __init__(self, *, credentials: str | None = None, port: int = 0) -> None:
@@ -32,18 +37,9 @@ class RegistryInAThread:
         self.raw: bytes | None = None
         self.requests: Counter[str] = Counter()
         self.held: dict[str, threading.Event] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._answers())
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    @property
-    def port(self) -> int:
-        """The port it listens on."""
-        return int(self._server.server_address[1])
-
-    @property
-    def url(self) -> str:
-        """The base address."""
-        return f"http://127.0.0.1:{self.port}"
+        self._running = ExitStack()
+        self.url = self._running.enter_context(serve_http(self._answer, port=port))
+        self.port = int(urlsplit(self.url).port or 0)
 
     def put(self, schema_id: int, schema: Any, *, references: list[dict[str, Any]] | None = None) -> None:
         """Registers an Avro schema, given as Python objects, under an id."""
@@ -53,49 +49,23 @@ class RegistryInAThread:
         self.schemas[schema_id] = answer
 
     def __enter__(self) -> RegistryInAThread:
-        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._running.close()
 
-    def _answers(self) -> type[BaseHTTPRequestHandler]:
-        registry = self
+    def _answer(self, request: HttpRequest) -> HttpAnswer:
+        self.requests[request.path] += 1
+        if (held := self.held.get(request.path)) is not None:
+            held.wait(60)
+        if self.raw is not None:
+            return HttpAnswer(200, self.raw)
+        status, body = self._found(request.path, request.headers.get("authorization"))
+        return HttpAnswer(status, json.dumps(body).encode())
 
-        class Answers(BaseHTTPRequestHandler):
-            wbufsize = -1  # One packet for an answer: two would wait for each other.
-
-            def do_GET(self) -> None:
-                self._answer()
-
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self._answer()
-
-            def _answer(self) -> None:
-                registry.requests[self.path] += 1
-                if (held := registry.held.get(self.path)) is not None:
-                    held.wait(60)
-                if registry.raw is not None:
-                    status, content = 200, registry.raw
-                else:
-                    status, body = registry._answer(self.path, self.headers.get("Authorization"))
-                    content = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        return Answers
-
-    def _answer(self, path: str, authorization: str | None) -> tuple[int, Any]:
+    def _found(self, path: str, authorization: str | None) -> tuple[int, Any]:
         if self.failing is not None:
             return self.failing, {"message": "made to fail"}
         if self.credentials is not None:

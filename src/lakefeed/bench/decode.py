@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.clients.http_server import HttpAnswer, serve_http
 from lakefeed.messages.printable import aligned
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.records.decode import ConfluentAvro, decoded, rows
@@ -179,24 +178,8 @@ def _registry(case: DecodeCase) -> Iterator[str]:
     """Serve a schema registry that has the one schema, until the block ends; yield its URL."""
     answer = json.dumps({"schema": case.schema}).encode()
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve_http(lambda request: HttpAnswer(200, answer)) as address:
+        yield address
 
 
 def table(comparisons: Sequence[DecoderComparison]) -> str:

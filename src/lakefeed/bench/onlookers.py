@@ -8,11 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
+from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 from lakefeed.monitor import drivers
 from lakefeed.monitor.drivers import DriverFile
 
@@ -28,25 +27,12 @@ def receiving() -> Iterator[tuple[str, Counter[str]]]:
     """Accept each POST, as a lineage server or a webhook does; yield the address, and the count by path."""
     got: Counter[str] = Counter()
 
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            got[self.path] += 1
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def receive(request: HttpRequest) -> HttpAnswer:
+        got[request.path] += 1
+        return HttpAnswer()
 
-        def log_message(self, *arguments: Any, **settings: Any) -> None:
-            """Log nothing: stderr is the bench's."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", got
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serve_http(receive) as address:
+        yield address, got
 
 
 class Onlookers:

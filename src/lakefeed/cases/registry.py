@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
 
+from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 from lakefeed.records.decode.registry import SchemaText
 
 NOT_FOUND = {"error_code": 40403, "message": "Schema not found"}
@@ -64,48 +63,29 @@ def _content(schema: SchemaText) -> dict[str, Any]:
 
 
 class CaseRegistry:
-    """Serves schemas on a free port of the loopback interface; use it as a context manager.
+    """Serves schemas while ``running``.
 
     Each case has an address of its own, because decoders keep the schemas of an address.
     """
 
-    def __init__(self) -> None:
-        self._versions: list[SchemaVersions] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+    def __init__(self, address: str, versions: list[SchemaVersions]) -> None:
+        self._address, self._versions = address, versions
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    @classmethod
+    @contextmanager
+    def running(cls) -> Iterator[CaseRegistry]:
+        """Run a registry until the block ends."""
+        versions: list[SchemaVersions] = []
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        def answer(request: HttpRequest) -> HttpAnswer:
+            number, *parts = (unquote(part) for part in request.path.strip("/").split("/"))
+            found = versions[int(number)].answer(parts)
+            return HttpAnswer(404 if found is None else 200, json.dumps(NOT_FOUND if found is None else found).encode())
+
+        with serve_http(answer) as address:
+            yield cls(address, versions)
 
     def serve(self, versions: SchemaVersions) -> str:
         """Serve the schemas of one case; return the address of their registry."""
         self._versions.append(versions)
-        return f"http://127.0.0.1:{self._server.server_address[1]}/{len(self._versions) - 1}"
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        all_versions = self._versions
-
-        class Handler(BaseHTTPRequestHandler):
-            wbufsize = -1  # One packet for an answer: two would wait for each other.
-
-            def do_GET(self) -> None:
-                number, *parts = (unquote(part) for part in self.path.strip("/").split("/"))
-                found = all_versions[int(number)].answer(parts)
-                content = json.dumps(NOT_FOUND if found is None else found).encode()
-                self.send_response(404 if found is None else 200)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name of the base class)
-                """Write no log."""
-
-        return Handler
+        return f"{self._address}/{len(self._versions) - 1}"

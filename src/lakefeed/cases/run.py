@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -41,6 +42,7 @@ from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.local.home import make_catalog
 from lakefeed.messages.readable import ReadableResult, counted
+from lakefeed.records.decode.registry import SchemaText
 from lakefeed.records.encode.encode import json_of
 from lakefeed.records.sources.kafka import query_id
 
@@ -160,7 +162,7 @@ class CaseRunner:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._place = Path(stack.enter_context(TemporaryDirectory(prefix="lakefeed-test-")))
-            self._registry = stack.enter_context(CaseRegistry())
+            self._registry = stack.enter_context(CaseRegistry.running())
             make_catalog(self._place / "catalog.db")
             self._connections = Connections(
                 catalogs={
@@ -235,34 +237,11 @@ class CaseRunner:
 
     def _records(self, file: CaseFile, name: str, case: Case, schemas: CaseSchemas) -> list[PlacedRecord]:
         decode, numbered = file.config.decode, file.config.source.numbered
-        values = self._encoded(
-            decode,
-            schemas,
-            {
-                number: GivenValue(
-                    value=record.value,
-                    where=file.where(name, "records", number),
-                    schema_id=schemas.first if record.schema_id is None else record.schema_id,
-                )
-                for number, record in enumerate(case.records)
-                if record.value is not None
-            },
-        )
+        encode = partial(self._encoded, schemas.texts, records=case.records, where=partial(file.where, name, "records"))
+        values = encode(decode, lambda record: (record.value, record.schema_id), default_id=schemas.first)
         keys: dict[int, bytes] = {}
         if decode.key is not None:
-            keys = self._encoded(
-                decode.key,
-                schemas,
-                {
-                    number: GivenValue(
-                        value=record.key,
-                        where=file.where(name, "records", number),
-                        schema_id=schemas.newest_key if record.key_schema_id is None else record.key_schema_id,
-                    )
-                    for number, record in enumerate(case.records)
-                    if record.key is not None
-                },
-            )
+            keys = encode(decode.key, lambda record: (record.key, record.key_schema_id), default_id=schemas.newest_key)
         topics = numbered.topics if numbered is not None else None
         return place(
             case.records,
@@ -272,8 +251,24 @@ class CaseRunner:
             where=file.where(name),
         )
 
-    def _encoded(self, block: Encoded, schemas: CaseSchemas, given: Mapping[int, GivenValue]) -> dict[int, bytes]:
-        encoder = CaseEncoder(self._spark, block, schemas.texts)
+    def _encoded(
+        self,
+        texts: Mapping[int, SchemaText],
+        block: Encoded,
+        part: Callable[[CaseRecord], tuple[Any, int | None]],
+        *,
+        records: Sequence[CaseRecord],
+        where: Callable[[int], str],
+        default_id: int | None,
+    ) -> dict[int, bytes]:
+        """Encode one part of the records that have it, with the schema of their own or the default; by their number."""
+        given = {
+            number: GivenValue(value=value, where=where(number), schema_id=default_id if own is None else own)
+            for number, record in enumerate(records)
+            for value, own in [part(record)]
+            if value is not None
+        }
+        encoder = CaseEncoder(self._spark, block, texts)
         return dict(zip(given, encoder.encode(list(given.values())), strict=True))
 
     def _run_feed(self, feed: CaseFeed, places: CasePlaces) -> Outcome:

@@ -15,9 +15,10 @@ from lakefeed.config.sources import KinesisSource
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import BatchWriter, CountInQuery, CountPerAttempt
+from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.direct_rows import DirectRows, uses_tokens
 from lakefeed.feed.open import FeedIdentity
+from lakefeed.feed.outcome_counting import CountInQuery, CountPerAttempt
 from lakefeed.feed.row_builder import FeedDecoder, RowBuilder
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition

@@ -16,8 +16,9 @@ from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import JobFailed
-from lakefeed.feed.batch_writer import BatchWriter, CountPerAttempt
+from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
+from lakefeed.feed.outcome_counting import CountPerAttempt
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Reason
 from lakefeed.offsets.ranges import OffsetRange, Partition

@@ -97,7 +97,7 @@ def test_headers_reach_the_server_and_json_has_all() -> None:
     with web_hook() as hook:
         deliver(webhook(hook.url, headers={"Authorization": "Bearer x"}), message(HOSTILE, more=3))
     [body], [headers] = hook.bodies, hook.headers
-    assert headers["Authorization"] == "Bearer x"
+    assert headers["authorization"] == "Bearer x"
     assert body["what"].startswith("<!channel> <http://evil.example|click>")
     assert "\n" not in body["what"]
     assert (body["feed"], body["trigger"], body["more"], body["hint"]) == ("taxi", "failed", 3, "create it")

@@ -1,0 +1,74 @@
+"""A small HTTP server in a thread of this process, on a free port of the loopback interface."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpRequest:
+    """A request as it came; the names of headers are in small letters."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """What the server sends back."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) -> Iterator[str]:
+    """HttpAnswer each request by a function until the block ends; yield the address, without a slash at its end.
+
+    Requests are answered side by side, each in a thread of its own.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        wbufsize = -1  # One packet for an answer: two would wait for each other.
+
+        def handle_one_request(self) -> None:
+            # The method's name is in the first line; the base class looks for do_GET and its like.
+            self.raw_requestline = self.rfile.readline(65537)
+            if not self.raw_requestline or not self.parse_request():
+                self.close_connection = True
+                return
+            given = answer(
+                HttpRequest(
+                    method=self.command,
+                    path=self.path,
+                    headers={name.lower(): value for name, value in self.headers.items()},
+                    body=self.rfile.read(int(self.headers.get("Content-Length", 0))),
+                )
+            )
+            self.send_response(given.status)
+            for name, value in {"Content-Length": str(len(given.body)), **given.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(given.body)
+            self.wfile.flush()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name of the base class)
+            """Write no log."""
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
