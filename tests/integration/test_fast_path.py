@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow.parquet as parquet
 from confluent_kafka import Producer
 
 from lakefeed.clients.iceberg.reader import open_table
@@ -128,6 +129,7 @@ def test_both_paths_land_the_same_and_every_reader_reads_it(lake: SparkSession, 
     for number, path in enumerate(files):
         copy = feed.folder / f"{number}.parquet"
         copy.write_bytes(table.io.new_input(path).open().read())
+        assert parquet.read_metadata(copy).metadata[b"lakefeed.encoder"] == b"columns"
     with duckdb.connect() as connection:
         query = f"SELECT count(*), sum(small), max(id), sum(twice) FROM '{feed.folder}/*.parquet'"
         found = connection.execute(query).fetchone()

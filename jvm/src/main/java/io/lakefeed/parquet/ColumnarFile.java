@@ -15,6 +15,8 @@ import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_REC
 import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT_DEFAULT;
 import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES;
 import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT;
+import static org.apache.iceberg.TableProperties.PARQUET_SHRED_VARIANTS;
+import static org.apache.iceberg.TableProperties.PARQUET_VARIANT_BUFFER_SIZE;
 
 import io.lakefeed.parquet.ColumnarAppender.RowGroups;
 import io.lakefeed.parquet.PageBuffer.Limits;
@@ -65,7 +67,13 @@ final class ColumnarFile {
             PARQUET_PAGE_SIZE_BYTES,
             PARQUET_ROW_GROUP_SIZE_BYTES,
             PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
-            PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT);
+            PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT,
+            // Spark's writes always have the first; flat files have no variant.
+            PARQUET_SHRED_VARIANTS,
+            PARQUET_VARIANT_BUFFER_SIZE);
+    /** The footer of a file that was written by columns has this key. */
+    private static final String ENCODER = "lakefeed.encoder";
+
     /** Where the table does not say: 3, parquet-java's default, takes a fifth more time and makes files no smaller. */
     private static final String LEVEL = "1";
 
@@ -96,6 +104,7 @@ final class ColumnarFile {
         }
         Map<String, String> ofFile = new HashMap<>(metadata);
         ofFile.put("iceberg.schema", SchemaParser.toJson(schema));
+        ofFile.put(ENCODER, "columns");
         return new ColumnarAppender(
                 new TableOutput(file.encryptingOutputFile()),
                 parquet,
