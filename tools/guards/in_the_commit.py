@@ -17,6 +17,13 @@ IN_THE_COMMIT = (
         f"{CHECK}a_batch_lands_only_where_the_last_one_ended",
     ),
     java(
+        "takeover: another tool has committed since its plan",
+        "commit/CheckedOperations",
+        "if (!takesFence) {",
+        "if (false) {",
+        "tests/integration/test_adopt.py::test_a_table_that_another_tool_has_changed_since_the_plan_is_not_adopted",
+    ),
+    java(
         "continuity: a gap",
         "commit/Ledger",
         "start != ended.asLong())",

@@ -43,6 +43,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),
     "verify": ("verify", "Prove that each record has landed once, or list what is missing or double."),
     "offsets": ("offsets", "Show where a feed stands, and move it: checkpoint, ledger and monitoring group together."),
+    "adopt": ("adopt", "Take a table over from another tool, without a gap or a duplicate."),
+    "export-offsets": ("export_offsets", "Hand a feed's position to a consumer group or a job of Spark."),
     "produce": ("produce", "Write rows from files, or generated ones, into a topic."),
     "schema": ("schema", "Show what the registry has, what the table has, and what would change."),
     "dead-letters": ("dead_letters", "Records that could not become rows: look, replay, drop."),

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from lakefeed.messages.pages import page_command
 
 Operation: TypeAlias = Literal[
-    "rewind", "backfill", "replay", "verify", "batch", "lag", "stand_beside", "real_time", "no_checkpoint"
+    "rewind", "adopt", "backfill", "replay", "verify", "batch", "lag", "stand_beside", "real_time", "no_checkpoint"
 ]
 
 
@@ -33,6 +33,7 @@ class Capabilities:
 
     Attributes:
         rewind: move the feed to other offsets.
+        adopt: take a table over from another tool, at that tool's position.
         backfill: add old records beside the feed.
         replay: write the rows of dead letters again.
         verify: prove from outside that each record was committed once.
@@ -46,6 +47,10 @@ class Capabilities:
     rewind: Refusal | None = Refusal(
         "a feed into sink.{sink} cannot be moved: it knows no offsets",
         "name another path and another checkpoint location, which reads the topics again",
+    )
+    adopt: Refusal | None = Refusal(
+        "a feed into sink.{sink} takes nothing over from another tool: only an Iceberg table can keep that position",
+        "name where the feed begins by source.kafka.start, and a new table or path",
     )
     backfill: Refusal | None = Refusal(
         "a feed into sink.{sink} cannot be backfilled: nothing would keep old records from landing twice",

@@ -21,7 +21,7 @@ class IcebergSinkConfig(SinkConfig):
     definition: ClassVar[str] = "lakefeed.sinks.iceberg.definition:IcebergDefinition"
     guarantee: ClassVar[str] = "exactly-once"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        rewind=None, backfill=None, replay=None, verify=None, lag=None, no_checkpoint=None
+        rewind=None, adopt=None, backfill=None, replay=None, verify=None, lag=None, no_checkpoint=None
     )
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 

@@ -296,23 +296,29 @@ def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:
 
 
 class StoredCheckpoint:
-    """Reads the files of one location, such as s3a://bucket/path, without Spark."""
+    """Reads the files of one location, such as s3a://bucket/path or a local path, without Spark."""
 
     def __init__(self, location: str, *, s3: S3) -> None:
         try:
             from pyarrow import fs
         except ImportError:
             raise MissingExtra.of("pyarrow", "read", "reading a checkpoint without Spark") from None
-        self._path = location.partition("://")[2]
         self._location = location
+        self._times: dict[str, float] | None = None
+        scheme, _, rest = location.rpartition("://")
+        self._is_local = scheme in ("", "file")
+        if self._is_local:
+            self._path = rest.removeprefix("file:")
+            self._files: Any = fs.LocalFileSystem()
+            return
+        self._path = rest
         keys = {"access_key": s3.access_key, "secret_key": s3.secret_key, "session_token": s3.session_token}
-        self._files: Any = fs.S3FileSystem(
+        self._files = fs.S3FileSystem(
             region=s3.region,
             endpoint_override=s3.endpoint,
             force_virtual_addressing=not s3.uses_path_style,
             **{name: secret.get_secret_value() for name, secret in keys.items() if secret is not None},
         )
-        self._times: dict[str, float] | None = None
 
     def names(self) -> Sequence[str]:
         return list(self._listed())
@@ -344,6 +350,8 @@ class StoredCheckpoint:
     def write(self, name: str, text: str) -> None:
         """Write a file."""
         try:
+            if self._is_local:
+                self._files.create_dir(f"{self._path}/{name}".rpartition("/")[0])
             with self._files.open_output_stream(f"{self._path}/{name}") as stream:
                 stream.write(text.encode())
         except OSError as error:

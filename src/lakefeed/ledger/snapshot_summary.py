@@ -26,6 +26,7 @@ MOVED = "lakefeed.moved"
 BACKFILL_OF = "lakefeed.backfill-of"
 POSITION = "lakefeed.position"
 UPSERTED = "lakefeed.upserted"
+ADOPTED = "lakefeed.adopted"
 
 MERGED = "spark.merge-into.num-target-rows-"
 """Spark's counts of a MERGE, which Iceberg puts into the snapshot: inserted, updated and deleted rows."""
@@ -89,6 +90,34 @@ class PositionReset:
         """Return the empty ranges of the commit that moves a feed whose newest commit has these; same topics only."""
         moved = {key: to for key, (_, to) in self.positions.items()}
         return OffsetRanges.at({**start.ends, **moved}, start.topic_ids)
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """The takeover of a table by a feed's first commit: its ranges are empty, at the position of another tool.
+
+    Attributes:
+        tool: the kind of position that was read, such as ``spark-checkpoint``.
+        place: where it was read.
+        after: the newest snapshot of the other tool; None if the table has none. The commit is refused after another.
+    """
+
+    tool: str
+    place: str
+    after: int | None
+
+    def to_json(self) -> str:
+        """Write it for a snapshot's summary."""
+        return json.dumps({"from": self.tool, "place": self.place, "after": self.after}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Adoption:
+        """Read what ``to_json`` wrote; refuses anything else."""
+        try:
+            document = json.loads(text)
+            return cls(str(document["from"]), str(document["place"]), document["after"])
+        except (ValueError, TypeError, KeyError):
+            raise ConfigError("this is not an adoption of a table", where=text[:200]) from None
 
 
 @dataclass(frozen=True)
@@ -178,6 +207,8 @@ class Commit:
     """Seconds since 1970."""
     move: PositionReset | None = None
     """Where the commit is no batch, but moves the feed: its ranges are empty, at the new position."""
+    adopted: Adoption | None = None
+    """Where the commit is no batch, but takes a table over from another tool."""
     upserts: Upserts | None = None
     """Where the batch's changes were merged into the table; ``rows`` are then those that were inserted or changed."""
 
@@ -200,6 +231,8 @@ class Commit:
     def properties(self) -> dict[str, str]:
         """Return the properties that the snapshot's summary gets, in one commit with the data."""
         written = {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
+        if self.adopted is not None:
+            written[ADOPTED] = self.adopted.to_json()
         if self.move is not None:
             written[MOVED] = self.move.to_json(self.ranges)
         return written if self.fence is None else {**written, FENCE: self.fence}
@@ -224,6 +257,7 @@ class Commit:
             counts=counts_by_partition(summary.get(COUNTS, "{}")),
             committed_at=committed_at,
             move=move,
+            adopted=Adoption.from_json(summary[ADOPTED]) if ADOPTED in summary else None,
             upserts=Upserts.of(summary),
         )
 
@@ -254,6 +288,7 @@ class Backfill:
     # A backfill is no batch, and moves nothing.
     batch_id: ClassVar[None] = None
     move: ClassVar[None] = None
+    adopted: ClassVar[None] = None
     rewound: ClassVar[Mapping[Partition, tuple[int, int]]] = {}
     left_ids: ClassVar[Mapping[str, str]] = {}
 

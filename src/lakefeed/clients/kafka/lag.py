@@ -7,7 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    ConsumerGroupState,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from lakefeed.clients.kafka.librdkafka import SILENCE, client_settings, error_of, isolation_level, open_consumer
@@ -53,12 +60,28 @@ def group_offsets(source: KafkaSource, group: str, topics: Sequence[str] | None 
 
 def group_names(source: KafkaSource) -> list[str]:
     """Return the names of the cluster's consumer groups, sorted; none if the broker does not say."""
-    admin = AdminClient(client_settings(source), logger=SILENCE)
     try:
-        listed = admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result(TIMEOUT_SECONDS + 2)
+        return sorted(_group_states(source))
     except (KafkaException, TimeoutError):
         return []
-    return sorted(str(group.group_id) for group in listed.valid)
+
+
+def groups_with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]:
+    """Return which of these consumer groups have members now; an Unreachable if the broker does not say."""
+    try:
+        states = _group_states(source)
+    except (KafkaException, TimeoutError) as error:
+        what = f"the broker does not say whether the group {groups[0]} has members: {error or 'no answer'}"
+        raise Unreachable(what, where=source.bootstrap_servers) from None
+    without = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+    return [group for group in groups if states.get(group, ConsumerGroupState.DEAD) not in without]
+
+
+def _group_states(source: KafkaSource) -> dict[str, ConsumerGroupState]:
+    # Not by describing a group: see ``group_offsets``.
+    admin = AdminClient(client_settings(source), logger=SILENCE)
+    listed = admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result(TIMEOUT_SECONDS + 2)
+    return {str(group.group_id): group.state for group in listed.valid}
 
 
 def record_times(

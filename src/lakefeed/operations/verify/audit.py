@@ -18,6 +18,7 @@ def findings(evidence: Evidence) -> list[Finding]:
     """Return all findings, faults first."""
     found = [
         *_continuity(evidence.commits),
+        *_adopted(evidence),
         *_topics(evidence),
         *_backfills(evidence),
         *_fences(evidence.commits, evidence.fence),
@@ -97,6 +98,18 @@ def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
     for what, place in found:
         finding = Finding.of(commit.move.reason, what, place, commit=commit, fault=False)
         # A move is no batch, though it has a batch's number.
+        yield replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
+
+
+def _adopted(evidence: Evidence) -> Iterator[Finding]:
+    """The rows from before a takeover are another tool's: they are not verified."""
+    for commit in evidence.commits:
+        if commit.adopted is None:
+            continue
+        begins = ", ".join(f"{span.topic}-{span.partition} at {span.end}" for span in commit.ranges.ranges)
+        what = f"the table was taken over from {commit.adopted.tool}: counted from there, {begins}"
+        finding = Finding.of("adopted", what, commit=commit, fault=False)
+        # It is no batch, though it has a batch's number.
         yield replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
 
 

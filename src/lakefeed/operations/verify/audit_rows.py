@@ -207,6 +207,7 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
         return
     required = _required_rows(evidence)
     names = renamed_topics(evidence.commits)
+    is_adopted = any(commit.adopted for commit in evidence.commits)
     # Several rows of an offset are intended where a rewind has kept them; its commit may have expired.
     kept_twice = set(evidence.rows_kept).union(*(commit.rewound for commit in kept_moves(evidence.commits)))
     for key in sorted(coverage.keys() | required.keys()):
@@ -216,11 +217,12 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
             what = f"{name}: {rows.rows:,} rows are of {both}; by their offsets they cannot be distinguished"
             yield Finding.of("renamed", what, key, fault=False)
             continue
-        if rows.outside or (rows.before and evidence.history_complete):
+        if rows.outside or (rows.before and evidence.history_complete and not is_adopted):
             what = f"{name}: {rows.outside + rows.before:,} rows are from offsets that no commit has"
             yield Finding.of("outside", what, key)
         elif rows.before:
-            what = f"{name}: {rows.before:,} rows are from before the oldest commit that is left"
+            since = "the feed took the table over" if is_adopted else "the oldest commit that is left"
+            what = f"{name}: {rows.before:,} rows are from before {since}"
             yield Finding.of("before", what, key, fault=False)
         if rows.rows > rows.offsets:
             offsets = [offset for offset, _ in rows.repeated]

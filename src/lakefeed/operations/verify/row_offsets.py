@@ -61,6 +61,15 @@ ORDER BY ALL
 """
 
 
+_SPANS = """
+SELECT p.topic, p.part, count(*), min(position), max(position),
+       count(DISTINCT position) FILTER (position >= r.first AND position < r.last),
+       count(*) FILTER (position >= r.first AND position < r.last), count(*) FILTER (position >= r.last)
+FROM positions p JOIN reached r ON p.topic = r.topic AND p.part = r.part
+GROUP BY p.topic, p.part
+"""
+
+
 @dataclass(frozen=True, order=True)
 class Letter:
     """The place of a dead letter, and the replay that has marked it."""
@@ -90,6 +99,27 @@ class RowCoverage:
     outside: int = 0
     repeated: tuple[tuple[int, int], ...] = ()
     absent: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class RowSpan:
+    """The offsets that the rows of one partition have.
+
+    Attributes:
+        rows: all rows of the partition.
+        first: their lowest offset.
+        last: their highest offset.
+        offsets: different offsets within the range in question.
+        rows_within: rows within that range.
+        beyond: rows at or beyond its end.
+    """
+
+    rows: int
+    first: int
+    last: int
+    offsets: int
+    rows_within: int
+    beyond: int
 
 
 @dataclass(frozen=True)
@@ -146,6 +176,17 @@ def scan_row_offsets(
         key: replace(counted.get(key, RowCoverage()), repeated=tuple(repeated[key]), absent=tuple(absent[key]))
         for key in counted.keys() | absent.keys()
     }
+
+
+def scan_row_spans(stored: StoredRows, ranges: Sequence[OffsetRange]) -> dict[Partition, RowSpan]:
+    """Summarize the rows' own offsets for one range of each partition; reads three columns and spills to disk."""
+    if not ranges:
+        return {}
+    with _database() as connection:
+        _load_positions(connection, stored, sorted({span.topic for span in ranges}))
+        bounds = [(span.topic, span.partition, span.start, span.end) for span in ranges]
+        _load(connection, "reached", ("first", "last"), bounds)
+        return {(topic, part): RowSpan(*counts) for topic, part, *counts in connection.execute(_SPANS).fetchall()}
 
 
 def count_keyed_rows(table: Table, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:

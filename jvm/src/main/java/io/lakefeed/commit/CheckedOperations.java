@@ -127,6 +127,7 @@ final class CheckedOperations implements TableOperations {
     private static void check(TableMetadata base, Snapshot snapshot, String feed, Position last) {
         Map<String, String> summary = snapshot.summary();
         checkFence(base, summary, feed);
+        checkAdoption(base, summary, feed, last);
         if (last != null) {
             List<String> faults = Ledger.faults(last.commit().ranges(), summary);
             if (!faults.isEmpty()) {
@@ -140,6 +141,34 @@ final class CheckedOperations implements TableOperations {
         String addedRows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
         if (rows != null && !rows.equals(addedRows)) {
             throw new BatchRefused("the commit has " + addedRows + " rows, and should have " + rows);
+        }
+    }
+
+    /**
+     * Checks that a feed takes over the table that its position was compared with: the other tool may have committed
+     * since, and its rows would be landed again.
+     */
+    private static void checkAdoption(TableMetadata base, Map<String, String> summary, String feed, Position last) {
+        String adopted = summary.get(Ledger.ADOPTED);
+        if (adopted == null) {
+            return;
+        }
+        if (last != null) {
+            throw new BatchRefused("feed '" + feed + "' has commits in the table, and takes it over from no other tool");
+        }
+        JsonNode after = Ledger.parsed(adopted).path("after");
+        Snapshot head = base.currentSnapshot();
+        while (head != null && !(after.isNumber() && head.snapshotId() == after.asLong())) {
+            boolean takesFence = head.summary().keySet().stream().anyMatch(key -> key.startsWith(Ledger.TAKEN));
+            if (!takesFence) {
+                throw new BatchRefused("snapshot " + head.snapshotId() + " was committed after the position of feed '"
+                        + feed + "' was compared with the table: the other tool still writes");
+            }
+            head = head.parentId() == null ? null : base.snapshot(head.parentId());
+        }
+        if (head == null && after.isNumber()) {
+            throw new BatchRefused("the table was rolled back after the position of feed '" + feed
+                    + "' was compared with it");
         }
     }
 

@@ -40,6 +40,12 @@ final class Ledger {
     static final String MOVED = "lakefeed.moved";
 
     /**
+     * Marks the first commit of a feed that takes the table over from another tool: {@code
+     * {"from":"…","place":"…","after":snapshot id or null}}.
+     */
+    static final String ADOPTED = "lakefeed.adopted";
+
+    /**
      * The feed of a backfill: its commit adds records from before the feed's start, or records that were left out.
      * Backfills have their own fence.
      */

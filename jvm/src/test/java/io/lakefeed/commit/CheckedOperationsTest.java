@@ -167,6 +167,53 @@ class CheckedOperationsTest {
     }
 
     @Nested
+    class Takeovers {
+        private static String after(String snapshot) {
+            return "{'from':'group','place':'g','after':" + snapshot + "}";
+        }
+
+        private static UnaryOperator<TableMetadata> takeover(long id, String after) {
+            return table -> Tables.commit(table, id, "A 7 7", Ledger.ADOPTED, after(after));
+        }
+
+        @Test
+        void landAfterTheSnapshotThatWasComparedAndFences() {
+            commit(table -> Tables.add(table, 1));
+            commit(table -> Tables.add(table, 2, Ledger.TAKEN + Tables.FEED, "1 a"));
+            commit(takeover(3, "1"));
+            commit(table -> Tables.commit(table, 4, "A 7 9"));
+            assertEquals(offsets("7,9"), covered());
+        }
+
+        @Test
+        void landInATableWithoutSnapshots() {
+            commit(takeover(1, "null"));
+            refused("begins at 0", table -> Tables.commit(table, 2, "A 0 9"));
+        }
+
+        @Test
+        void areRefusedAfterACommitOfTheOtherTool() {
+            commit(table -> Tables.add(table, 1));
+            commit(table -> Tables.add(table, 2));
+            refused("snapshot 2 was committed after", takeover(3, "1"));
+            refused("snapshot 2 was committed after", takeover(3, "null"));
+            commit(takeover(3, "2"));
+        }
+
+        @Test
+        void areRefusedAfterARollback() {
+            commit(table -> Tables.add(table, 1, Ledger.TAKEN + Tables.FEED, "1 a"));
+            refused("was rolled back", takeover(3, "2"));
+        }
+
+        @Test
+        void ofAFeedWithCommitsAreRefused() {
+            commit(table -> Tables.commit(table, 1, "A 0 7"));
+            refused("takes it over from no other tool", takeover(2, "1"));
+        }
+    }
+
+    @Nested
     class Moves {
         @Test
         void fromWhereTheTableEndsLand() {

@@ -1,0 +1,110 @@
+"""``lakefeed adopt``: takes a table over from another tool, without a gap or a duplicate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import lakefeed
+from lakefeed.cli.options import master_option, output_option, pipeline_argument, yes_option
+from lakefeed.cli.output import echo, echo_columns, echo_first, emit, figure, span
+from lakefeed.clients.spark.session import log_path
+
+if TYPE_CHECKING:
+    from lakefeed.operations.adopt.plan import AdoptionPlan
+
+MOST_NOTES_SHOWN = 20
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--from",
+    "origin",
+    required=True,
+    metavar="TOOL:PLACE",
+    help="Where the other tool's position is: spark-checkpoint:PATH or group:NAME.",
+)
+@click.option("--topic", help="Only this topic. To be said where each topic has a table of its own.")
+@click.option(
+    "--offset-columns",
+    metavar="NAME,…",
+    help="The table's columns for topic, partition and offset; a topic may be left out where all rows are of one.  "
+    "[default: lakefeed's own, if the table has them]",
+)
+@click.option(
+    "--by-rows",
+    is_flag=True,
+    help="Begin behind the last row of each partition, where the other tool's position differs.",
+)
+@click.option("--stopped", is_flag=True, help="The other tool is stopped, although it has just written.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@yes_option
+@master_option
+@output_option
+def adopt(
+    pipeline: Path,
+    origin: str,
+    topic: str | None,
+    offset_columns: str | None,
+    by_rows: bool,
+    stopped: bool,
+    dry_run: bool,
+    yes: bool,
+    master: str | None,
+) -> None:
+    """Take the table of PIPELINE over from another tool: the feed begins exactly where that tool has ended.
+
+    Compares the other tool's position with the topics, and with the table's commits and rows where they have offsets.
+    Then records it in the table's ledger, in one commit without rows; lakefeed run resumes there. The other tool has to
+    be stopped. Called again, it changes nothing.
+    """
+    from lakefeed.clients.spark.errors import translating
+    from lakefeed.operations.adopt.execute import execute_adoption
+    from lakefeed.operations.adopt.plan import plan_adoption
+    from lakefeed.operations.adopt.position import Origin
+
+    declared = lakefeed.Pipeline.from_file(pipeline)
+    if declared.config.has_many_tables:
+        if topic is None:
+            raise click.UsageError("each topic has a table of its own: --topic says which one is adopted")
+        declared = declared.of_topic(topic)
+    agreed = plan_adoption(
+        declared.feed, Origin.parse(origin), offset_columns=offset_columns, by_rows=by_rows, is_stopped=stopped
+    )
+    if dry_run:
+        emit({**agreed.as_dict(), "done": agreed.is_done}, lambda: _print_plan(agreed))
+        return
+    if not yes and not agreed.is_done:
+        _print_plan(agreed, err=True)
+        click.confirm("Take the table over?", abort=True, err=True)
+    if not agreed.is_done:
+        spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-adopt"))
+        with translating():
+            execute_adoption(declared.feed, agreed, spark)
+
+    def text() -> None:
+        _print_plan(agreed)
+        if not agreed.is_done:
+            echo("done; lakefeed run resumes there, and the other tool must not write to the table again")
+
+    emit({**agreed.as_dict(), "done": True}, text)
+
+
+def _print_plan(agreed: AdoptionPlan, *, err: bool = False) -> None:
+    echo(f"{agreed.feed} takes {agreed.table} over from {agreed.tool}, {agreed.place}:", err=err)
+    lines = [("partition", "begins at", "in the topic", "to read", "rows")]
+    for part in agreed.partitions:
+        begins = f"{part.offset}{' (new)' if part.is_new else ''}"
+        there = span(part.topic_start, part.topic_end)
+        lines.append((f"{part.topic}-{part.partition}", begins, there, f"{part.unread:,}", figure(part.rows)))
+    echo_columns(lines, left=1, err=err)
+    if agreed.is_checked:
+        echo("the rows' own offsets agree with this position", err=err)
+    if err:
+        for note in agreed.notes:
+            echo(f"  {note}", err=True)
+    else:
+        echo_first([f"  {note}" for note in agreed.notes], most=MOST_NOTES_SHOWN)

@@ -1,0 +1,1 @@
+"""Take a table over from another tool, and hand a feed's position to another tool."""

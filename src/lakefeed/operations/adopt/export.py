@@ -1,0 +1,190 @@
+"""Hand a feed's position to another tool: as committed offsets of a consumer group, or as a checkpoint of Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from lakefeed.clients.kafka.lag import group_offsets
+from lakefeed.clients.kafka.scan import MonitoringGroup
+from lakefeed.errors import CheckpointMismatch, ConfigError, Unreachable
+from lakefeed.feed.feed import Feed
+from lakefeed.feed.recovery import ends
+from lakefeed.ledger.checkpoint import INITIAL, METADATA, StoredCheckpoint
+from lakefeed.ledger.snapshots import ancestors
+from lakefeed.ledger.stateful_batches import has_state
+from lakefeed.offsets.ranges import OffsetRange, Partition, by_topic
+from lakefeed.operations.adopt.groups import require_no_members
+from lakefeed.operations.adopt.plan import QUIET_SECONDS
+from lakefeed.operations.status import FeedStatus, feed_status
+
+Receiver: TypeAlias = Literal["group", "spark-checkpoint"]
+FORMS = "group:NAME or spark-checkpoint:PATH"
+SECONDS = 15.0
+"""A coordinator of a new group loads in a few seconds, and refuses offsets meanwhile."""
+
+
+@dataclass(frozen=True)
+class ExportTarget:
+    """The value of ``--to``: which tool gets the position, and where."""
+
+    receiver: Receiver
+    place: str
+
+    @classmethod
+    def parse(cls, text: str) -> ExportTarget:
+        """Read ``group:NAME`` or ``spark-checkpoint:PATH``; a ConfigError for anything else."""
+        receiver, _, place = text.partition(":")
+        match receiver:
+            case "group" | "spark-checkpoint" if place:
+                return cls(receiver, place.rstrip("/"))
+        raise ConfigError(f"'{text}' names no place for a position", where="--to", hint=f"write {FORMS}")
+
+    def __str__(self) -> str:
+        return f"{self.receiver}:{self.place}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportPlan:
+    """The effects of an export.
+
+    Attributes:
+        offsets: where the other tool begins, by partition.
+        before: what the consumer group has committed in these partitions until now.
+    """
+
+    feed: str
+    sink: str
+    target: ExportTarget
+    offsets: Mapping[Partition, int]
+    before: Mapping[Partition, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of ``--output json``."""
+        return {
+            "feed": self.feed,
+            "sink": self.sink,
+            "to": str(self.target),
+            "partitions": [
+                {"topic": topic, "partition": number, "offset": at, "before": self.before.get((topic, number))}
+                for (topic, number), at in sorted(self.offsets.items())
+            ],
+        }
+
+
+def plan_export(feed: Feed, target: ExportTarget, *, is_stopped: bool = False) -> ExportPlan:
+    """Plan the export of a feed's position, without Spark; changes nothing.
+
+    Args:
+        target: who gets it.
+        is_stopped: the user says that the feed is stopped: it may have committed a moment ago.
+
+    Raises:
+        ConfigError: the feed has no position in topics of Kafka, may still run, or the group has members.
+        CheckpointMismatch: the checkpoint location of the other job holds something already.
+    """
+    config = feed.config
+    if config.source.kafka is None:
+        raise ConfigError("only a feed of topics of Kafka has offsets to export", where=config.name)
+    status = feed_status(feed)
+    if status.refusal is not None:
+        raise status.refusal
+    offsets = _position_of(status, config.name)
+    if not is_stopped:
+        _require_quiet(feed, status)
+    before: Mapping[Partition, int] = {}
+    if target.receiver == "group":
+        require_no_members(config.kafka, (target.place,), purpose="export")
+        before = group_offsets(config.kafka, target.place, sorted({topic for topic, _ in offsets}))
+    else:
+        _files_to_write(StoredCheckpoint(target.place, s3=feed.connections.s3), offsets, where=target.place)
+    return ExportPlan(feed=config.name, sink=status.sink, target=target, offsets=offsets, before=before)
+
+
+def execute_export(feed: Feed, agreed: ExportPlan) -> None:
+    """Write the position as planned; again, it changes nothing.
+
+    The files of a checkpoint are written so that Spark begins at the same offsets wherever the writing is cut off.
+
+    Raises:
+        Unreachable: the broker has not taken the offsets.
+    """
+    place = agreed.target.place
+    if agreed.target.receiver == "spark-checkpoint":
+        files = StoredCheckpoint(place, s3=feed.connections.s3)
+        for name, text in _files_to_write(files, agreed.offsets, where=place).items():
+            files.write(name, text)
+        return
+    source = feed.config.kafka
+    require_no_members(source, (place,), purpose="export")
+    group, ranges = MonitoringGroup(source, place), [OffsetRange(*key, at, at) for key, at in agreed.offsets.items()]
+    until = time.monotonic() + SECONDS
+    while (failure := group.set_offsets(ranges)) is not None:
+        if time.monotonic() > until:
+            raise Unreachable(f"the group {place} has not taken the offsets: {failure}", where=source.bootstrap_servers)
+        time.sleep(0.5)
+
+
+def _position_of(status: FeedStatus, feed: str) -> dict[Partition, int]:
+    if status.position is not None:
+        if has_state(status.position.ranges):
+            raise ConfigError(
+                f"feed '{feed}' keeps state, which its position is nothing without",
+                where=status.sink,
+                hint="let the other tool read the topics again",
+            )
+        return ends(status.position)
+    if status.checkpoint.committed and status.checkpoint.position:
+        return dict(status.checkpoint.position)
+    raise ConfigError(
+        f"feed '{feed}' has no position that could be exported",
+        where=status.sink,
+        hint="it has committed nothing yet, or its last batch is not finished: run it once",
+    )
+
+
+def _require_quiet(feed: Feed, status: FeedStatus) -> None:
+    """Refuse a feed that has committed a moment ago: it would be further than the position that is exported."""
+    from lakefeed.clients.iceberg.reader import open_table
+
+    name = feed.config.sink.chosen.snapshot_table
+    if name is None or status.position is None:
+        return
+    line, _ = ancestors(open_table(name, connections=feed.connections))
+    newest = next((each for each in line if each.snapshot_id == status.position.snapshot_id), None)
+    if newest is not None and time.time() - newest.timestamp_ms / 1000 < QUIET_SECONDS:
+        raise ConfigError(
+            f"feed '{feed.config.name}' has committed a moment ago: it may still run",
+            where=name,
+            hint=f"stop it and wait {QUIET_SECONDS / 60:.0f} minutes, or say that it is stopped: --stopped",
+        )
+
+
+def _files_to_write(files: StoredCheckpoint, offsets: Mapping[Partition, int], *, where: str) -> dict[str, str]:
+    """Return the files of a checkpoint whose first batch is done and had no records, as far as they are not there.
+
+    Raises:
+        CheckpointMismatch: other files are there.
+    """
+    position = json.dumps(by_topic(dict(sorted(offsets.items()))), separators=(",", ":"))
+    written = {
+        # Spark reads and drops a byte 0 first. Alone, this file makes a new query begin at the same offsets.
+        INITIAL: f"\0v1\n{position}",
+        "offsets/0": f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{position}',
+        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+    }
+    # Not the checksums that Hadoop keeps beside local files.
+    there = {name for name in files.names() if not name.endswith(".crc")}
+    others = there - written.keys() - {METADATA}
+    if others or any(files.read(name) != text for name, text in written.items() if name in there):
+        raise CheckpointMismatch(
+            "the location holds another checkpoint, or other files",
+            where=where,
+            hint="name an empty place: the job that gets it reads this feed's topics in one source, as subscribe",
+        )
+    left = {name: text for name, text in written.items() if name not in there}
+    return left if METADATA in there else {**left, METADATA: json.dumps({"id": str(uuid.uuid4())})}

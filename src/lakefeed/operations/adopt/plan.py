@@ -1,0 +1,355 @@
+"""Plan the takeover of a table: read the other tool's position, and compare it with the topics and with the table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, RecordsLost, ResourceMissing
+from lakefeed.feed.feed import Feed
+from lakefeed.ledger.checkpoint import StoredCheckpoint
+from lakefeed.ledger.snapshot_summary import Adoption
+from lakefeed.ledger.snapshots import ancestors, commits_of
+from lakefeed.messages.readable import counted
+from lakefeed.offsets.ranges import OffsetRanges, Partition
+from lakefeed.operations.adopt.groups import read_group, require_no_members
+from lakefeed.operations.adopt.position import Origin, OtherPosition
+from lakefeed.operations.adopt.rows import (
+    MOST_SHOWN,
+    RowCheck,
+    RowColumns,
+    behind_rows,
+    check_rows,
+    is_batch_committed,
+    resolve_open_batch,
+)
+from lakefeed.operations.adopt.spark_checkpoint import read_spark_checkpoint
+from lakefeed.operations.status import feed_status
+from lakefeed.operations.verify.row_offsets import TOPIC
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+_NAME_COLUMNS = "name its columns for topic, partition and offset: --offset-columns topic,partition,offset"
+QUIET_SECONDS = 300.0
+"""A tool that has written so recently is taken to run still."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptedPartition:
+    """The takeover of one partition.
+
+    Attributes:
+        offset: where the feed begins.
+        rows: rows that the table has of it; None if its rows keep no offsets.
+        is_new: whether the other tool has not read it: the feed begins at its first record.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    topic_start: int
+    topic_end: int
+    rows: int | None
+    is_new: bool
+
+    @property
+    def unread(self) -> int:
+        """Offsets that the feed reads first."""
+        return self.topic_end - self.offset
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptionPlan:
+    """The effects of a takeover.
+
+    Attributes:
+        place: where the other tool's position was read.
+        partitions: where the feed begins.
+        notes: what a user should know before.
+        after: the newest snapshot of the table now.
+        is_done: whether the table has this position of the feed already.
+        is_checked: whether the rows' own offsets were compared with the position.
+    """
+
+    feed: str
+    table: str
+    tool: str
+    place: str
+    partitions: tuple[AdoptedPartition, ...]
+    notes: tuple[str, ...]
+    after: int | None
+    topic_ids: Mapping[str, str]
+    is_done: bool
+    is_checked: bool
+
+    @property
+    def ranges(self) -> OffsetRanges:
+        """The empty ranges of the feed's first commit."""
+        offsets = {(part.topic, part.partition): part.offset for part in self.partitions}
+        return OffsetRanges.at(offsets, self.topic_ids)
+
+    @property
+    def adoption(self) -> Adoption:
+        """The record of it in the ledger."""
+        return Adoption(self.tool, self.place, self.after)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of ``--output json``."""
+        return {
+            "feed": self.feed,
+            "table": self.table,
+            "from": self.tool,
+            "place": self.place,
+            "partitions": [{**asdict(part), "unread": part.unread} for part in self.partitions],
+            "rows_compared": self.is_checked,
+            "notes": list(self.notes),
+        }
+
+
+def plan_adoption(
+    feed: Feed, origin: Origin, *, offset_columns: str | None = None, by_rows: bool = False, is_stopped: bool = False
+) -> AdoptionPlan:
+    """Plan the takeover of the feed's table from another tool, without Spark; changes nothing.
+
+    Args:
+        origin: which tool, and where its position is.
+        offset_columns: the table's columns for topic, partition and offset, if they are not lakefeed's; a topic may be
+            left out where the table has rows of one topic.
+        by_rows: begin behind the last row of each partition, where the other tool's position disagrees: tools that
+            write rows and commit offsets in two steps are stopped between the two.
+        is_stopped: the user says that the other tool is stopped: it may have written a moment ago.
+
+    Raises:
+        ConfigError: the sink cannot be adopted, the other tool runs, or its position cannot be taken over.
+        CheckpointMismatch: the position and the table disagree.
+        RecordsLost: the topic ends before the position: it is another one.
+        ResourceMissing: there is no table, no topic or no such position.
+    """
+    config = feed.config
+    config.sink.require("adopt")
+    if config.source.kafka is None:
+        raise ConfigError("only a feed of topics of Kafka takes a table over from another tool", where=config.name)
+    name = config.sink.ledger_table
+    table = _open(name, feed)
+    line, _ = ancestors(table)
+    if done := next(commits_of(line, config.name), None):
+        return _done(feed, origin, table, is_only=len(list(commits_of(line, config.name))) == 1, done=done.ranges)
+    status = feed_status(feed)
+    if status.refusal is not None:
+        raise status.refusal
+    if status.position is not None or status.checkpoint.batch_id is not None:
+        raise CheckpointMismatch(
+            f"feed '{config.name}' has begun already",
+            where=name if status.position is not None else config.checkpoint,
+            hint="a table is adopted before the feed's first run: name a feed and a checkpoint location of its own",
+        )
+    position = read_position(feed, origin)
+    _require_stopped(feed, position, line[-1].timestamp_ms / 1000 if line else None, is_stopped=is_stopped)
+    committed = is_batch_committed(position, line)
+    columns, why = _columns(table, offset_columns, status.topics)
+    if by_rows and columns is None:
+        raise ConfigError("the table keeps no offsets that the feed could begin behind", where=name, hint=_NAME_COLUMNS)
+    if not by_rows:
+        position = resolve_open_batch(position, committed, columns, status.topics, config.kafka)
+    offsets = _offsets_of(feed, position, status.topics)
+    check = RowCheck({}, (), ())
+    if columns is not None:
+        if by_rows:
+            offsets, position = _behind_rows(columns, offsets, position, status.topics)
+        check = check_rows(columns, offsets, status.topics, config.kafka)
+    if check.faults:
+        raise _disagree(check, position, where=name)
+    there = partitions_of(status.topics)
+    partitions = tuple(
+        AdoptedPartition(
+            topic=key[0],
+            partition=key[1],
+            offset=at,
+            topic_start=there[key].start_offset,
+            topic_end=there[key].end_offset,
+            rows=None if columns is None else check.rows.get(key, 0),
+            is_new=key not in position.offsets,
+        )
+        for key, at in sorted(offsets.items())
+    )
+    head = table.current_snapshot()
+    return AdoptionPlan(
+        feed=config.name,
+        table=name,
+        tool=origin.tool,
+        place=position.place,
+        partitions=partitions,
+        notes=(*position.notes, *_notes(position, partitions), *why, *check.notes),
+        after=head.snapshot_id if head else None,
+        topic_ids={topic: found.topic_id for topic, found in status.topics.items() if found is not None},
+        is_done=False,
+        is_checked=columns is not None,
+    )
+
+
+def _behind_rows(
+    columns: RowColumns,
+    offsets: Mapping[Partition, int],
+    position: OtherPosition,
+    topics: Mapping[str, TopicDescription | None],
+) -> tuple[dict[Partition, int], OtherPosition]:
+    """Return the offsets behind the rows, and the position with a note of each that differs."""
+    found, there = behind_rows(columns, offsets, topics), partitions_of(topics)
+    for key, at in found.items():
+        if at > there[key].end_offset:
+            raise RecordsLost(
+                f"{key[0]}-{key[1]} ends at {there[key].end_offset}, and the table has a row of offset {at - 1}",
+                where=columns.where,
+                hint="name the cluster and the topics whose records the table has",
+            )
+    notes = [
+        f"{topic}-{number}: begins at {at}, behind its rows; the other tool's position is {offsets[topic, number]}"
+        for (topic, number), at in sorted(found.items())
+        if at != offsets[topic, number]
+    ]
+    return found, replace(position, notes=(*position.notes, *notes))
+
+
+def read_position(feed: Feed, origin: Origin) -> OtherPosition:
+    """Read the position of another tool; raises what the tool's own reader raises."""
+    connections = feed.connections
+    match origin.tool:
+        case "spark-checkpoint":
+            return read_spark_checkpoint(StoredCheckpoint(origin.place, s3=connections.s3), where=origin.place)
+        case "group":
+            return read_group(feed.config.kafka, origin.place)
+
+
+def _open(name: str, feed: Feed) -> Table:
+    try:
+        return open_table(name, connections=feed.connections)
+    except ResourceMissing as missing:
+        hint = "a new table needs no adoption: name where the feed begins by source.kafka.start"
+        raise ResourceMissing(missing.what, where=missing.where, hint=hint) from None
+
+
+def _done(feed: Feed, origin: Origin, table: Table, *, is_only: bool, done: OffsetRanges) -> AdoptionPlan:
+    """Return the plan of a takeover that has happened; a CheckpointMismatch if the feed has committed by itself."""
+    name = feed.config.sink.ledger_table
+    commit = next(commits_of(ancestors(table)[0], feed.config.name))
+    if commit.adopted is None or not is_only or commit.adopted.tool != origin.tool:
+        raise CheckpointMismatch(
+            f"feed '{feed.config.name}' has commits in the table already",
+            where=name,
+            hint="lakefeed offsets show says where it stands",
+        )
+    topics = feed_status(feed).topics
+    there = partitions_of(topics)
+    partitions = tuple(
+        AdoptedPartition(
+            topic=span.topic,
+            partition=span.partition,
+            offset=span.end,
+            topic_start=there[span.key].start_offset if span.key in there else 0,
+            topic_end=there[span.key].end_offset if span.key in there else span.end,
+            rows=None,
+            is_new=False,
+        )
+        for span in done.ranges
+    )
+    return AdoptionPlan(
+        feed=feed.config.name,
+        table=name,
+        tool=origin.tool,
+        place=commit.adopted.place,
+        partitions=partitions,
+        notes=("the feed has taken the table over already, and nothing is left to do",),
+        after=commit.adopted.after,
+        topic_ids=done.topic_ids,
+        is_done=True,
+        is_checked=False,
+    )
+
+
+def _require_stopped(feed: Feed, position: OtherPosition, committed_at: float | None, *, is_stopped: bool) -> None:
+    """Refuse a tool that still runs: its groups have members, or its newest files or commits are new."""
+    if position.groups:
+        require_no_members(feed.config.kafka, position.groups, purpose="adopt")
+    if is_stopped:
+        return
+    now = time.time()
+    wrote = {"the other tool's position": position.written_at, "the table's newest commit": committed_at}
+    for what, at in wrote.items():
+        if at is not None and now - at < QUIET_SECONDS:
+            ago = counted(max(0, int(now - at)), "second")
+            raise ConfigError(
+                f"{what} was written {ago} ago: the other tool may still run",
+                where=position.place,
+                hint=f"stop it and wait {QUIET_SECONDS / 60:.0f} minutes, or say that it is stopped: --stopped",
+            )
+
+
+def _columns(
+    table: Table, given: str | None, topics: Mapping[str, TopicDescription | None]
+) -> tuple[RowColumns | None, tuple[str, ...]]:
+    """Find the columns with the rows' own offsets, and say why the rows are not compared."""
+    columns = RowColumns.of(table, given)
+    if columns is None:
+        return None, (
+            "the rows keep no offsets that lakefeed knows: the other tool's position is not compared with them",
+        )
+    if TOPIC not in columns.names and len(topics) > 1:
+        if given is not None:
+            raise ConfigError("the feed reads several topics: --offset-columns needs the column of the topic, too")
+        return None, ("the rows do not say of which topic they are: the position is not compared with them",)
+    return columns, ()
+
+
+def _offsets_of(
+    feed: Feed, position: OtherPosition, topics: Mapping[str, TopicDescription | None]
+) -> dict[Partition, int]:
+    """Return where the feed begins in each partition of its topics; refuses a position that is not in the topics."""
+    missing = [name for name, found in topics.items() if found is None]
+    there = partitions_of(topics)
+    if missing or not there:
+        raise ResourceMissing(f"there is no topic {missing[0] if missing else 'for the feed'}")
+    known = {key: at for key, at in position.offsets.items() if key in there}
+    if not known:
+        read = ", ".join(sorted({topic for topic, _ in position.offsets})[:MOST_SHOWN]) or "nothing"
+        what = f"the other tool has not read the topics of feed '{feed.config.name}': it reads {read}"
+        raise ConfigError(what, where=position.place)
+    for key, at in sorted(known.items()):
+        if at > there[key].end_offset:
+            raise RecordsLost(
+                f"{key[0]}-{key[1]} ends at {there[key].end_offset}, before the other tool's position {at}: the topic "
+                "was recreated, or is of another cluster",
+                where=position.place,
+                hint="name the cluster and the topics that the other tool has read",
+            )
+    return {key: known.get(key, part.start_offset) for key, part in there.items()}
+
+
+def _notes(position: OtherPosition, partitions: tuple[AdoptedPartition, ...]) -> list[str]:
+    mine = {part.topic for part in partitions}
+    notes = [
+        f"the other tool reads {topic} too, and the feed does not"
+        for topic in sorted({topic for topic, _ in position.offsets} - mine)
+    ]
+    notes += [
+        f"{part.topic}-{part.partition}: retention has removed [{part.offset}, {part.topic_start}) before they were "
+        "read; lakefeed run --accept-loss gives them up"
+        for part in partitions
+        if part.offset < part.topic_start
+    ]
+    return notes
+
+
+def _disagree(check: RowCheck, position: OtherPosition, *, where: str) -> LakefeedError:
+    shown = "; ".join(check.faults[:MOST_SHOWN])
+    more = f"; and {len(check.faults) - MOST_SHOWN} more" if len(check.faults) > MOST_SHOWN else ""
+    return CheckpointMismatch(
+        f"the other tool's position and the table's rows disagree: {shown}{more}",
+        where=f"{where}, {position.place}",
+        hint="start the other tool once more, so that it completes what it has begun, and stop it; or begin behind the "
+        "last row of each partition: --by-rows",
+    )

@@ -1,0 +1,64 @@
+"""The position of another tool, as its own files, snapshots or group say, before the table was compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+from lakefeed.errors import ConfigError
+from lakefeed.offsets.ranges import Partition
+
+Tool: TypeAlias = Literal["spark-checkpoint", "group"]
+TOOLS: tuple[str, ...] = get_args(Tool)
+NEEDS_PLACE = {"spark-checkpoint": "PATH", "group": "NAME"}
+FORMS = "spark-checkpoint:PATH or group:NAME"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The value of ``--from``: which tool, and where its position is; the place of some tools may be empty."""
+
+    tool: Tool
+    place: str
+
+    @classmethod
+    def parse(cls, text: str) -> Origin:
+        """Read ``TOOL:PLACE``; a ConfigError for anything else."""
+        tool, _, place = text.partition(":")
+        if tool not in TOOLS or (tool in NEEDS_PLACE and not place):
+            what = f"'{text}' names no position of another tool"
+            if tool in TOOLS:
+                what = f"{tool} needs a place: {tool}:{NEEDS_PLACE[tool]}"
+            raise ConfigError(what, where="--from", hint=f"write {FORMS}")
+        found: Tool = tool  # type: ignore[assignment]
+        return cls(found, place.rstrip("/"))
+
+    def __str__(self) -> str:
+        return f"{self.tool}:{self.place}" if self.place else self.tool
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherPosition:
+    """The position of another tool.
+
+    Attributes:
+        offsets: the next offset that it reads, by partition.
+        place: where that was read.
+        open_batch: where its last batch ends, if the tool has planned that batch and not marked it done: only the table
+            knows whether its rows are there. ``offsets`` are then where the batch begins.
+        batch_id: of its last batch, if it numbers them.
+        query_id: of its query, if its commits of the table name that.
+        written_at: when it wrote its position last, in seconds since 1970.
+        groups: its consumer groups, which must have no members.
+        notes: what a user should know.
+    """
+
+    offsets: Mapping[Partition, int]
+    place: str
+    open_batch: Mapping[Partition, int] | None = None
+    batch_id: int | None = None
+    query_id: str | None = None
+    written_at: float | None = None
+    groups: Sequence[str] = ()
+    notes: Sequence[str] = field(default_factory=tuple)

@@ -1,0 +1,231 @@
+"""Compare the position of another tool with the table: with its commits, and with its rows where they have offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.kafka.scan import count_records
+from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.offsets.ranges import OffsetRange, Partition
+from lakefeed.operations.adopt.position import OtherPosition
+from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC, scan_row_spans
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+MOST_SHOWN = 5
+QUERY, EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
+"""In the summaries of snapshots that Iceberg's streaming sink has committed."""
+
+
+@dataclass(frozen=True)
+class RowColumns:
+    """The rows of a table whose columns for topic, partition and offset may have other names than lakefeed's."""
+
+    table: Table
+    names: Mapping[str, str]
+    """The table's names by lakefeed's; without a topic if all rows are of one."""
+
+    @classmethod
+    def of(cls, table: Table, given: str | None) -> RowColumns | None:
+        """Find the columns: those of ``--offset-columns``, else lakefeed's own; None if the table has none.
+
+        Raises:
+            ConfigError: the table lacks a column that was given.
+        """
+        have = table.schema().column_names
+        if given is None:
+            names = {name: name for name in (TOPIC, PARTITION, OFFSET) if name in have}
+            return cls(table, names) if PARTITION in names and OFFSET in names else None
+        listed = [name.strip() for name in given.split(",")]
+        missing = [name for name in listed if name not in have]
+        if missing or len(listed) not in (2, 3):
+            what = f"the table has no column {missing[0]}" if missing else f"'{given}' names no columns of offsets"
+            hint = "name its columns for topic, partition and offset, as in --offset-columns topic,partition,offset"
+            raise ConfigError(what, where="--offset-columns", hint=hint)
+        return cls(table, dict(zip((TOPIC, PARTITION, OFFSET)[-len(listed) :], listed, strict=True)))
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns by lakefeed's names."""
+        return set(self.names)
+
+    @property
+    def where(self) -> str:
+        """The table as catalog.namespace.table."""
+        return ".".join(self.table.name())
+
+    def read(self, columns: Sequence[str]) -> Any:
+        """Read columns as an Arrow record batch reader, under lakefeed's names."""
+        import pyarrow as pa
+
+        selected = [self.names[name] for name in columns]
+        reader = self.table.scan(selected_fields=tuple(selected)).to_arrow_batch_reader()
+        batches = (batch.select(selected).rename_columns(list(columns)) for batch in reader)
+        first = next(batches, None)
+        if first is None:
+            empty = pa.schema([(name, pa.string() if name == TOPIC else pa.int64()) for name in columns])
+            return pa.RecordBatchReader.from_batches(empty, [])
+
+        def all_batches() -> Iterator[Any]:
+            yield first
+            yield from batches
+
+        return pa.RecordBatchReader.from_batches(first.schema, all_batches())
+
+
+def is_batch_committed(position: OtherPosition, line: Sequence[Snapshot]) -> bool | None:
+    """Return whether the table has the last batch, by the commits of Iceberg's streaming sink; None without any.
+
+    Raises:
+        CheckpointMismatch: the table lacks batches that the checkpoint counts as written, or has later ones.
+    """
+    if position.query_id is None or position.batch_id is None:
+        return None
+    summaries = (snapshot.summary.additional_properties for snapshot in reversed(line) if snapshot.summary is not None)
+    epochs = (int(summary[EPOCH]) for summary in summaries if summary.get(QUERY) == position.query_id)
+    newest = next(epochs, None)
+    if newest is None:
+        return None
+    if position.open_batch is None and newest == position.batch_id:
+        return True
+    if position.open_batch is not None and newest in (position.batch_id, position.batch_id - 1):
+        return newest == position.batch_id
+    raise CheckpointMismatch(
+        f"the checkpoint is at batch {position.batch_id}, and the table has the job's batches up to {newest}: one of "
+        "the two was rolled back, or lost",
+        where=position.place,
+        hint="restore the checkpoint or the table",
+    )
+
+
+def resolve_open_batch(
+    position: OtherPosition,
+    committed: bool | None,
+    columns: RowColumns | None,
+    topics: Mapping[str, TopicDescription | None],
+    source: KafkaSource,
+) -> OtherPosition:
+    """Find out whether the rows of a batch that was planned and not marked done are in the table.
+
+    Raises:
+        CheckpointMismatch: only some of its rows are there, or the table does not say.
+    """
+    if position.open_batch is None:
+        return position
+    end, batch = position.open_batch, f"batch {position.batch_id}"
+    if committed is None and columns is not None:
+        firsts = {key: part.start_offset for key, part in partitions_of(topics).items()}
+        begins = {**firsts, **position.offsets}
+        planned = [OffsetRange(*key, min(begins.get(key, 0), at), at) for key, at in end.items()]
+        committed = _has_rows(batch, [span for span in planned if span.records], columns, topics, source)
+    if committed is None:
+        raise CheckpointMismatch(
+            f"{batch} of the job was planned and is not marked done, and the table does not say whether it has "
+            "its rows",
+            where=position.place,
+            hint="start the job once more until it has completed a batch, and stop it between two batches; or name the "
+            "table's columns for topic, partition and offset: --offset-columns topic,partition,offset",
+        )
+    note = f"{batch} was not marked done; {'its rows are' if committed else 'none of its rows is'} in the table"
+    offsets = end if committed else position.offsets
+    return replace(position, offsets=offsets, open_batch=None, notes=(*position.notes, note))
+
+
+def _has_rows(
+    batch: str,
+    planned: Sequence[OffsetRange],
+    columns: RowColumns,
+    topics: Mapping[str, TopicDescription | None],
+    source: KafkaSource,
+) -> bool:
+    """Return whether the table has the rows of a batch; refuses a part of them."""
+    found = scan_row_spans(columns, planned)
+    there = {span: found[span.key].offsets if span.key in found else 0 for span in planned}
+    if not any(there.values()):
+        return False
+    described = {name: topic for name, topic in topics.items() if topic is not None}
+    # Transactions and compaction leave offsets without a record.
+    counts = count_records(source, [span for span in planned if there[span] < span.records], topics=described)
+    for span, rows in there.items():
+        held = span.records if rows == span.records else counts.get(span)
+        if rows != held:
+            raise CheckpointMismatch(
+                f"{batch} of the job is in the table in part: {rows:,} of "
+                f"{span.records if held is None else held:,} records of {span.topic}-{span.partition}, "
+                f"[{span.start}, {span.end})",
+                where=columns.where,
+                hint="start the job once more, so that it completes the batch; or delete these rows",
+            )
+    return True
+
+
+def behind_rows(
+    columns: RowColumns, offsets: Mapping[Partition, int], topics: Mapping[str, TopicDescription | None]
+) -> dict[Partition, int]:
+    """Return the offset behind the last row of each partition; its first record where it has no row."""
+    there = partitions_of(topics)
+    found = scan_row_spans(columns, [OffsetRange(*key, 0, 0) for key in offsets])
+    return {key: found[key].last + 1 if key in found else there[key].start_offset for key in offsets}
+
+
+@dataclass(frozen=True)
+class RowCheck:
+    """The comparison of a position with the rows' own offsets.
+
+    Attributes:
+        rows: rows of each partition; empty if the rows keep no offsets.
+        faults: why the feed must not begin there.
+        notes: what a user should know.
+    """
+
+    rows: Mapping[Partition, int]
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def check_rows(
+    columns: RowColumns,
+    offsets: Mapping[Partition, int],
+    topics: Mapping[str, TopicDescription | None],
+    source: KafkaSource,
+) -> RowCheck:
+    """Compare the rows' own offsets with a position: no row at or beyond it, none missing below it.
+
+    What retention has removed is not asked for, nor what comes before the first row of a partition. The broker counts
+    the records only where rows have fewer offsets than a range has.
+    """
+    there = partitions_of(topics)
+    starts = {key: min(there[key].start_offset if key in there else 0, at) for key, at in offsets.items()}
+    found = scan_row_spans(columns, [OffsetRange(*key, starts[key], at) for key, at in offsets.items()])
+    faults: list[str] = []
+    notes: list[str] = []
+    sparse: dict[OffsetRange, int] = {}
+    for key, rows in sorted(found.items()):
+        name, at = f"{key[0]}-{key[1]}", offsets[key]
+        if rows.beyond:
+            faults.append(f"{name}: {rows.beyond:,} rows are at or beyond {at}, up to offset {rows.last}")
+        if rows.rows_within > rows.offsets:
+            notes.append(f"{name}: {rows.rows_within - rows.offsets:,} rows are of offsets that have a row already")
+        kept = OffsetRange(*key, min(max(rows.first, starts[key]), at), at)
+        if rows.offsets < kept.records:
+            sparse[kept] = rows.offsets
+        if rows.first > starts[key]:
+            notes.append(f"{name}: the first row has the offset {rows.first}, the topic begins at {starts[key]}")
+    described = {name: topic for name, topic in topics.items() if topic is not None}
+    counts = count_records(source, list(sparse), topics=described) if sparse else {}
+    for kept, count in sorted(sparse.items()):
+        name, held = f"{kept.topic}-{kept.partition}", counts.get(kept)
+        if held is None:
+            notes.append(f"{name}: {kept.records - count:,} offsets have no row; the topic does not say why")
+        elif held > count:
+            faults.append(f"{name}: {held - count:,} of {held:,} records in [{kept.start}, {kept.end}) have no row")
+    for key, at in sorted(offsets.items()):
+        if key not in found and at > starts[key]:
+            notes.append(f"{key[0]}-{key[1]}: no row is of this partition")
+    return RowCheck({key: rows.rows for key, rows in found.items()}, tuple(faults), tuple(notes))

@@ -1,0 +1,125 @@
+"""Read how far a plain Structured Streaming job has come, from the logs in its checkpoint location.
+
+``offsets/N`` has the offsets at which batch N ends, written before the batch; ``commits/N`` is written after it. A
+batch in the first log and not in the second may have written its rows or not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
+from lakefeed.ledger.checkpoint import METADATA, OWNER_FILE, STATE, StoredCheckpoint
+from lakefeed.offsets.ranges import Partition, spark_offsets
+from lakefeed.operations.adopt.position import OtherPosition
+
+INITIAL = re.compile(r"sources/\d+/0")
+_FIRST_LINES = 2  # The version of the log, and the batch's watermark and settings.
+
+
+def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPosition:
+    """Read the position of the job of a checkpoint location.
+
+    Raises:
+        ResourceMissing: there is no checkpoint.
+        ConfigError: the job reads something else than Kafka, keeps state, or is a feed of lakefeed.
+        CheckpointMismatch: files of the checkpoint are missing or broken.
+    """
+    names = set(files.names())
+    if OWNER_FILE in names:
+        raise ConfigError(
+            "this is the checkpoint of a feed of lakefeed, which is not adopted",
+            where=where,
+            hint="run its pipeline; lakefeed offsets show says where it stands",
+        )
+    if METADATA not in names:
+        raise ResourceMissing(
+            "there is no checkpoint of Structured Streaming here: it has no file 'metadata'",
+            where=where,
+            hint="name the directory that the job has as checkpointLocation",
+        )
+    if any(name.startswith(STATE) for name in names):
+        raise ConfigError(
+            "the job keeps state from batch to batch, which lakefeed cannot take over",
+            where=where,
+            hint="let the job write until its topics are empty, and name a new table for the feed",
+        )
+    planned, done = _entries(names, "offsets"), _entries(names, "commits")
+    if not planned:
+        raise ResourceMissing("the job has planned no batch yet", where=where, hint="run a new feed instead")
+    newest = max(planned)
+    query_id = _query_id(files, where)
+    end = _offsets(files, f"offsets/{newest}", where)
+    written = [files.written_at(name) for name in (f"offsets/{newest}", f"commits/{newest}") if name in names]
+    written_at = max((time for time in written if time is not None), default=None)
+    position = OtherPosition(offsets=end, place=where, batch_id=newest, query_id=query_id, written_at=written_at)
+    if newest in done:
+        return position
+    if newest - 1 in planned:
+        start = _offsets(files, f"offsets/{newest - 1}", where)
+    else:
+        start = _initial_offsets(files, sorted(name for name in names if INITIAL.fullmatch(name)), where)
+        if newest or not start:
+            raise _damaged(f"offsets/{newest - 1}", where)
+    # A partition that is new in this batch begins with it; where, only the topic knows: at its first record.
+    known = {key: at for key, at in start.items() if key in end}
+    return OtherPosition(
+        offsets=known, place=where, open_batch=end, batch_id=newest, query_id=query_id, written_at=written_at
+    )
+
+
+def _entries(names: set[str], log: str) -> set[int]:
+    stems = (name.removeprefix(f"{log}/") for name in names if name.startswith(f"{log}/"))
+    return {int(stem) for stem in stems if stem.isdigit()}
+
+
+def _query_id(files: StoredCheckpoint, where: str) -> str:
+    try:
+        return str(json.loads(files.read(METADATA))["id"])
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(METADATA, where) from None
+
+
+def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, int]:
+    """Read an entry of the log of offsets: a line for each source of the query."""
+    lines = files.read(name).splitlines()[_FIRST_LINES:]
+    found: dict[Partition, int] = {}
+    for line in lines:
+        if line.strip() == "-":  # A source that had nothing yet.
+            continue
+        try:
+            offsets = spark_offsets(line)
+        except (ValueError, AttributeError, TypeError):
+            raise ConfigError(
+                "the job reads a source that is not Kafka, or its checkpoint is broken",
+                where=f"{where}/{name}",
+                hint="only jobs whose sources are all topics of Kafka can be adopted",
+            ) from None
+        if twice := found.keys() & offsets.keys():
+            topic, partition = min(twice)
+            what = f"the job reads {topic}-{partition} by several sources, which may stand at different offsets"
+            raise ConfigError(what, where=f"{where}/{name}")
+        found |= offsets
+    if not found:
+        raise _damaged(name, where)
+    return found
+
+
+def _initial_offsets(files: StoredCheckpoint, names: list[str], where: str) -> dict[Partition, int]:
+    """Read where the sources begin: a byte 0, the version, and the offsets in the last line."""
+    found: dict[Partition, int] = {}
+    for name in names:
+        try:
+            found |= spark_offsets(files.read(name).splitlines()[-1])
+        except (ValueError, AttributeError, TypeError, IndexError):
+            raise _damaged(name, where) from None
+    return found
+
+
+def _damaged(name: str, where: str) -> CheckpointMismatch:
+    return CheckpointMismatch(
+        f"the checkpoint is damaged: its file '{name}' is gone or broken",
+        where=where,
+        hint="restore it, or start the job once more so that it completes a batch",
+    )

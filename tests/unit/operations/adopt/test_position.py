@@ -1,0 +1,55 @@
+"""How another tool's position, and the place for a feed's, are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakefeed.errors import ConfigError
+from lakefeed.ledger.snapshot_summary import ADOPTED, Adoption, Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.adopt.export import ExportTarget
+from lakefeed.operations.adopt.position import Origin
+from lakefeed.operations.verify.audit import findings
+from lakefeed.operations.verify.audit_rows import row_findings
+from lakefeed.operations.verify.evidence import Evidence
+from lakefeed.operations.verify.row_offsets import RowCoverage
+
+
+def test_a_place_may_have_colons() -> None:
+    assert Origin.parse("spark-checkpoint:s3a://b/c/") == Origin("spark-checkpoint", "s3a://b/c")
+    assert str(Origin.parse("group:etl")) == "group:etl"
+    assert ExportTarget.parse("spark-checkpoint:/tmp/c") == ExportTarget("spark-checkpoint", "/tmp/c")
+
+
+@pytest.mark.parametrize("text", ["", "spark", "group", "group:", "spark-checkpoint:", "table:x"])
+def test_other_words_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Origin.parse(text)
+    assert "spark-checkpoint:PATH" in (refused.value.hint or "")
+    with pytest.raises(ConfigError):
+        ExportTarget.parse(text)
+
+
+def taken_over(at: int = 70) -> Commit:
+    ranges = OffsetRanges((OffsetRange("t", 0, at, at),), {"t": "A"})
+    return Commit("f", 0, ranges, snapshot_id=8, adopted=Adoption("group", "etl", 7))
+
+
+def test_a_takeover_is_kept_in_the_snapshot() -> None:
+    properties = taken_over().properties()
+    assert properties[ADOPTED] == '{"from":"group","place":"etl","after":7}'
+    assert Commit.of(8, properties).adopted == Adoption("group", "etl", 7)
+    assert Commit.of(8, properties).move is None
+    with pytest.raises(ConfigError):
+        Adoption.from_json("{}")
+
+
+def test_verify_counts_from_the_takeover_and_says_so() -> None:
+    batch = Commit("f", 0, OffsetRanges((OffsetRange("t", 0, 70, 70),), {"t": "A"}), snapshot_id=9)
+    evidence = Evidence(commits=(taken_over(), batch), row_coverage={("t", 0): RowCoverage(before=70)})
+    found = {finding.kind: finding for finding in findings(evidence)}
+    assert found["adopted"].what == "snapshot 8: the table was taken over from group: counted from there, t-0 at 70"
+    assert not any(finding.fault for finding in found.values())
+    # Without the takeover, rows from before the first commit are a fault.
+    others = Evidence(commits=(batch,), row_coverage={("t", 0): RowCoverage(before=70)})
+    assert [finding.kind for finding in row_findings(others)] == ["outside"]
