@@ -27,6 +27,7 @@ from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
+from tests.support.servers.hive_metastore import HiveMetastore, hive_metastore
 from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.rest_catalog import RestCatalog, rest_catalog
 
@@ -52,6 +53,21 @@ def rest(stack: Endpoints) -> Iterator[RestCatalog]:
 
 
 @pytest.fixture(scope="module")
+def hive(stack: Endpoints) -> Iterator[HiveMetastore]:
+    """A Hive metastore that reaches the stack's store, as it makes the folders of tables."""
+    store = {
+        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.s3a.endpoint": stack.s3_endpoint,
+        "fs.s3a.endpoint.region": stack.region,
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.access.key": stack.access_key,
+        "fs.s3a.secret.key": stack.secret_key.get_secret_value(),
+    }
+    with hive_metastore(properties=store) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
 def database(postgres: PostgreSQL) -> PostgreSQL:
     return postgres.new_database()
 
@@ -65,9 +81,9 @@ class Case:
     environment: dict[str, str]
 
 
-@pytest.fixture(params=["lake", "pg", "rest"])
+@pytest.fixture(params=["lake", "pg", "rest", pytest.param("hive", marks=pytest.mark.slow)])
 def case(request: pytest.FixtureRequest, stack: Endpoints) -> Case:
-    """The local stack's SQLite, PostgreSQL, and REST with a login and vended credentials."""
+    """The local stack's SQLite, PostgreSQL, REST with a login and vended credentials, and a Hive metastore."""
     if request.param == "lake":
         block: dict[str, Any] = {"uri": stack.catalog_uri, "warehouse": stack.warehouse}
         return Case("lake", block, {})
@@ -75,6 +91,9 @@ def case(request: pytest.FixtureRequest, stack: Endpoints) -> Case:
         database: PostgreSQL = request.getfixturevalue("database")
         block = {"uri": database.jdbc_url, "warehouse": f"{stack.warehouse}/pg", "username": database.user}
         return Case("pg", {**block, "password": "${PG_PASSWORD}"}, {"PG_PASSWORD": database.password})
+    if request.param == "hive":
+        metastore: HiveMetastore = request.getfixturevalue("hive")
+        return Case("hive", {"type": "hive", "uri": metastore.uri, "warehouse": f"{stack.warehouse}/hive"}, {})
     server: RestCatalog = request.getfixturevalue("rest")
     block = {"type": "rest", "uri": server.url, "warehouse": server.warehouse, "vended_credentials": True}
     return Case("rest", {**block, "credential": "${REST_CREDENTIAL}"}, {"REST_CREDENTIAL": server.credential})

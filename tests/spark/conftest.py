@@ -12,10 +12,11 @@ from lakefeed.local.home import make_catalog
 from lakefeed.testing import lakefeed_registry as lakefeed_registry
 from lakefeed.testing import lakefeed_table as lakefeed_table
 from lakefeed.testing import lakefeed_topic as lakefeed_topic
-from tests.support.catalogs import PLAIN, CatalogCase, PostgresCase, RestCase, SqliteCase
+from tests.support.catalogs import PLAIN, CatalogCase, HiveCase, PostgresCase, RestCase, SqliteCase
 from tests.support.feed_table import Table
 from tests.support.lake import spark_in
 from tests.support.probe import Probe
+from tests.support.servers.hive_metastore import hive_metastore
 from tests.support.servers.rest_catalog import rest_catalog
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
         running.close()
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql", "rest"])
+@pytest.fixture(scope="session", params=["sqlite", "postgresql", "rest", pytest.param("hive", marks=pytest.mark.slow)])
 def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogCase]:
     """Each catalog that the commit check has to hold on, with its tables in a local folder."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -74,6 +75,9 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     elif request.param == "postgresql":
         postgres: PostgreSQL = request.getfixturevalue("postgres")
         yield PostgresCase(name=name, folder=folder, database=postgres.new_database())
+    elif request.param == "hive":
+        with hive_metastore() as metastore:
+            yield HiveCase(name=name, folder=folder, server=metastore)
     else:
         with rest_catalog(warehouse=f"file://{folder}") as server:
             yield RestCase(name=name, folder=folder, server=server)

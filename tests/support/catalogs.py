@@ -16,10 +16,12 @@ from pydantic import SecretStr
 
 from lakefeed.clients.spark.session import FEED_CATALOG
 from lakefeed.config.connections import Catalog
+from tests.support.servers.hive_metastore import HiveMetastore
 from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.rest_catalog import Fault, RestCatalog
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog.hive import HiveCatalog
     from pyspark.sql import SparkSession
 
 PLAIN = "org.apache.iceberg.spark.SparkCatalog"
@@ -166,3 +168,26 @@ class RestCase(CatalogCase):
         url = f"http://127.0.0.1:{self.server.behind}/v1/namespaces/{namespace}/tables/{name}"
         with urllib.request.urlopen(url, timeout=60) as answer:
             return str(json.load(answer)["metadata-location"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiveCase(CatalogCase):
+    """A Hive metastore."""
+
+    server: HiveMetastore
+
+    def declared(self) -> Catalog:
+        return Catalog(type="hive", uri=self.server.uri, warehouse=f"file://{self.folder}")
+
+    def losing_answers(self) -> Iterator[None]:
+        with self.server.losing_answers():
+            yield
+
+    def pointer(self, table: str) -> str:
+        return str(self.reader().load_table(table.partition(".")[2]).metadata_location)
+
+    def reader(self) -> HiveCatalog:
+        """Python's client of it."""
+        from pyiceberg.catalog.hive import HiveCatalog
+
+        return HiveCatalog(self.name, uri=self.server.uri)
