@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.kafka.starting import first_offsets
+from lakefeed.clients.spark.connect import classic
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
@@ -86,6 +87,7 @@ def read_topic(
         >>> lf.read_topic(spark, "nyc-avro-topic", ranges=ranges).count()
         323
     """
+    classic(spark)
     chosen = latest_per_key or not (ranges is None and since is None and until is None)
     if stream and chosen:
         raise ConfigError("chosen records are read as a batch", where="read_topic(…, stream=True)")
@@ -164,7 +166,7 @@ def write_table(
         >>> lf.open_table("lake.nyc.example").scan().to_arrow().num_rows
         10000
     """
-    spark = frame.sparkSession
+    spark = classic(frame).sparkSession
     feed = name or table.replace(".", "_")
     target = append_table(spark, table, feed=feed, partition_by=partition_by, properties=properties or {})
     if not frame.isStreaming:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
+from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import activate, copy_of, pools, session
 from lakefeed.clients.spark.start_checks import StartChecks
@@ -61,7 +62,7 @@ __all__ = ["Pipeline", "RunSummary"]
 class Pipeline:
     """A declared pipeline.
 
-    Methods that take ``spark`` make a new session by default: see ``session``.
+    Methods that take ``spark`` make a new session by default: see ``session``; one of Spark Connect they refuse.
 
     Example:
         >>> import lakefeed as lf
@@ -107,11 +108,11 @@ class Pipeline:
 
     def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
         """Read the topics' records as a stream, undecoded; ``starting`` as in ``read_stream``."""
-        return self.feed.source.read_stream(spark, starting=starting)
+        return self.feed.source.read_stream(classic(spark), starting=starting)
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Decode and transform records of a stream or batch; a record that cannot be read stops it."""
-        return self.feed.rows(records)
+        return self.feed.rows(classic(records))
 
     def read_batch(
         self,
@@ -128,7 +129,7 @@ class Pipeline:
         """
         selection = Selection.of(ranges, since=since, until=until)
         read = self.batch_read()
-        put_credentials(spark, read.decode)
+        put_credentials(classic(spark), read.decode)
         return self.rows(read.records(spark, offset_ranges(read.source, selection), latest=latest_per_key))
 
     def batch_read(self) -> BatchRead:
@@ -222,7 +223,7 @@ class Pipeline:
             FeedPaused: the feed is paused, and the run is one that ends by itself.
         """
         monitor = monitor or FeedMonitor(self.config.name)
-        if spark is None:
+        if (spark := classic(spark)) is None:
             with reporting_failed_start(self.config, monitor):
                 spark = self.session()
         if self._served is not None:
@@ -311,7 +312,7 @@ class Pipeline:
         """
         self._require_one_table()
         self._require_one_sink()
-        spark = spark or self.session()
+        spark = classic(spark) or self.session()
         with translating(), TemporaryDirectory(prefix="lakefeed-") as folder:
             feed = self.feed.with_scratch(f"file:{folder}/checkpoint")
             return run_bounded(feed, spark, Selection.of(since=since, until=until))
@@ -330,7 +331,7 @@ class Pipeline:
         self.feed.dead_letters()  # Refuses a pipeline without any, before Spark starts.
         self._require_one_sink()
         self.config.sink.require("replay", where=self.config.name)
-        spark = spark or self.session()
+        spark = classic(spark) or self.session()
         with translating():
             sink = self.feed.ledger_table(spark)
             letters = self.feed.dead_letter_store(spark)
@@ -364,7 +365,7 @@ class Pipeline:
         self._require_one_table()
         self._require_one_sink()
         self.config.sink.require("backfill", where=self.config.name)
-        spark = spark or self.session()
+        spark = classic(spark) or self.session()
         with translating():
             job = BackfillJob(self.feed, spark)
             if dry_run:
@@ -377,7 +378,7 @@ class Pipeline:
         Starts Spark only if the transform changed since the last start: only Spark knows what state it keeps.
         """
         with translating():
-            return feed_status(self.feed, lambda: spark or self.session(log_file=log_file))
+            return feed_status(self.feed, lambda: classic(spark) or self.session(log_file=log_file))
 
     def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> FeedStatus:
         """Return ``status`` under its old name, which the next release removes."""
@@ -402,7 +403,7 @@ class Pipeline:
             # New feeds: each asks the registry once.
             [part.feed.renewed() for part in parts],
             many=self.config.has_many_tables,
-            spark=lambda: spark or self.session(master=master, log_file=log_file),
+            spark=lambda: classic(spark) or self.session(master=master, log_file=log_file),
         )
 
     def plan_rewind(
@@ -425,7 +426,7 @@ class Pipeline:
         Returns a message for the user, if any. Raises CheckpointMismatch if the feed has committed since the plan.
         """
         self._require_one_sink()
-        spark = spark or self.session()
+        spark = classic(spark) or self.session()
         with translating():
             return execute_rewind(self.feed, agreed, spark)
 
@@ -439,7 +440,7 @@ class Pipeline:
 
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
         """Open the dead letters for writing, replay and deletion; a ConfigError if the pipeline keeps none."""
-        return self.feed.dead_letter_store(spark)
+        return self.feed.dead_letter_store(classic(spark))
 
 
 def _has_letters(pipeline: Pipeline) -> bool:

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark import cluster, driver_jvm
+from lakefeed.clients.spark.connect import CLASSIC, require_classic_mode
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.python_files import executor_settings
 from lakefeed.clients.spark.signals import python_keeps_its_handler
@@ -160,8 +161,8 @@ def session(
         MissingExtra: PySpark is not installed.
         JavaError: no Java, or one that Spark does not run on.
         DownloadError: a jar could not be fetched.
-        ConfigError: a session without lakefeed's jars is already running, a standalone cluster without a secret, or
-            executors without the driver's version of Python.
+        ConfigError: a session without lakefeed's jars is already running, or one of Spark Connect; a standalone cluster
+            without a secret; or executors without the driver's version of Python.
         WorldError: the cluster starts no executor.
 
     Example:
@@ -173,6 +174,7 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtra.of("pyspark", "spark", "lakefeed.session()") from None
+    require_classic_mode(conf or {})
     if checks is not None:
         checks.begin()
 
@@ -202,7 +204,7 @@ def session(
         builder = SparkSession.Builder()
         # Spark's event log has each job's settings, and hides only those that the application's settings have too.
         hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
-        for key, value in {**hidden, **whole}.items():
+        for key, value in {**hidden, **whole, **CLASSIC}.items():
             builder = builder.config(key, value)
         # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
         environment = _ui_environment(whole, ui_host)

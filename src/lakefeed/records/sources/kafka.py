@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.connect import classic
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, RecordsLost
@@ -203,7 +204,7 @@ def deduplicated(records: DataFrame) -> DataFrame:
         >>> lf.deduplicated(records).isStreaming
         True
     """
-    return mark_copies(records).filter(f"NOT {COPY}").drop(COPY)
+    return mark_copies(classic(records)).filter(f"NOT {COPY}").drop(COPY)
 
 
 def mark_copies(records: DataFrame) -> DataFrame:
