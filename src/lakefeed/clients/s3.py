@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -19,10 +18,10 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from pydantic import SecretStr
 
+from lakefeed.clients.aws_chain import keys_of_the_chain
 from lakefeed.clients.http import TIMEOUT_SECONDS, ask
-from lakefeed.config import trust
 from lakefeed.config.connections import AWS_KEYS, S3
-from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,32 +51,9 @@ def configured_keys(s3: S3) -> Keys:
 
 def _keys_of_the_chain() -> Keys:
     """Ask AWS's default chain: web identity, profile, container, instance."""
-    try:
-        from botocore.exceptions import BotoCoreError, ClientError
-        from botocore.session import Session
-    except ImportError:
-        raise MissingExtra.of("botocore", "aws", "looking up S3 keys in AWS's default chain without Spark") from None
-    # It logs a failure with its stack: the error below says it once.
-    logging.getLogger("botocore.credentials").disabled = True
-    where = "AWS's default chain: environment, web identity, profile, container, instance"
-    session = Session()
-    # Its own setting is AWS_CA_BUNDLE.
-    if (bundle := trust.authorities_file()) is not None:
-        session.set_config_variable("ca_bundle", bundle)
-    session.set_config_variable("metadata_service_timeout", TIMEOUT_SECONDS)
-    try:
-        found = session.get_credentials()
-        frozen = None if found is None else found.get_frozen_credentials()
-    except (BotoCoreError, ClientError) as error:
-        what = f"no S3 keys were given out: {re.sub(r'https?://[^ ]*[?][^ ]*', '(address)', str(error))}"
-        raise AccessDenied(what, where=where) from None
-    if frozen is None:
-        hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the block s3, or give this machine a role"
-        raise AccessDenied("no S3 keys were found", where=where, hint=hint)
-    secret = SecretStr(frozen.secret_key)
-    return Keys(
-        access_key=frozen.access_key, secret_key=secret, session_token=SecretStr(frozen.token) if frozen.token else None
-    )
+    found = keys_of_the_chain("S3", purpose="looking up S3 keys in AWS's default chain without Spark")
+    token = SecretStr(found.token) if found.token else None
+    return Keys(access_key=found.access_key, secret_key=SecretStr(found.secret_key), session_token=token)
 
 
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:

@@ -17,6 +17,7 @@ from lakefeed.config import tls, upserts
 from lakefeed.config.blocks import PipelineBlocks, SinkChoice
 from lakefeed.config.connections import Connections, Registry, is_loopback
 from lakefeed.config.decoding import Encoded
+from lakefeed.config.kafka_login import MSK_JAR
 from lakefeed.config.keyed import DELETED
 from lakefeed.config.problem import Problem
 from lakefeed.config.sql import columns_of_ddl
@@ -268,6 +269,17 @@ def _registries(config: PipelineBlocks) -> Iterator[tuple[str, Registry]]:
     for place, sink in config.sink_blocks:
         if sink.kafka is not None and sink.kafka.value.registry is not None:
             yield f"{place}.kafka.value.{sink.kafka.value.kind}.registry", sink.kafka.value.registry
+
+
+def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
+    """Warn of a login that requires a jar which lakefeed does not bring, where the file names no jars."""
+    blocks = [("source.kafka", config.source.kafka), *((f"{at}.kafka", sink.kafka) for at, sink in config.sink_blocks)]
+    named = {"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"} & config.spark.keys()
+    for place, block in blocks:
+        if block is not None and block.login is not None and block.login.msk_iam is not None and not named:
+            what = f"Spark requires {MSK_JAR} for this login, and the block spark names no jars"
+            hint = f"spark: {{spark.jars.packages: '{MSK_JAR}:…'}}, unless the cluster has it"
+            yield Problem(what=what, key=f"{place}.login.msk_iam", hint=hint, severity="warning")
 
 
 def _kafka_logins(config: PipelineBlocks) -> Iterator[_Login]:

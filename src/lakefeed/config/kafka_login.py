@@ -17,6 +17,10 @@ from lakefeed.config.secrets import Scalar, SecretText, plain
 
 _MODULES = "org.apache.kafka.common.security"
 _OAUTH = f"{_MODULES}.oauthbearer"
+_MSK = "software.amazon.msk.auth.iam"
+MSK_IAM = "AWS_MSK_IAM"
+"""The mechanism of Amazon's jar."""
+MSK_JAR = "software.amazon.msk:aws-msk-iam-auth"
 
 
 def _require_token_url(url: str) -> None:
@@ -30,6 +34,11 @@ def _require_token_url(url: str) -> None:
 def _require_one_line(text: str | SecretStr) -> None:
     if re.search(r"[\x00-\x1f]", plain(text)):
         raise ValueError("Kafka's client takes no line breaks and no tabs here")
+
+
+def _require_region(text: str) -> None:
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", text):
+        raise ValueError("a region of AWS is written as eu-west-1")
 
 
 OneLine = Annotated[SecretStr, checked(_require_one_line)]
@@ -89,16 +98,35 @@ class OAuthLogin(Model):
         }
 
 
+class MskIamLogin(Model):
+    """Amazon MSK's login by IAM, with keys of AWS's default chain. Spark needs Amazon's jar for it."""
+
+    region: Annotated[str, checked(_require_region)] = Field(description="Region of the cluster.")
+    profile: Annotated[str, checked(_require_one_line)] | None = None
+    """A profile of ~/.aws. Default: what AWS's chain finds."""
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings of Kafka's client."""
+        own = {"awsProfileName": self.profile} if self.profile else {}
+        return {
+            "sasl.mechanism": MSK_IAM,
+            # Java's client finds the region in the broker's name; Python's reads it here.
+            "sasl.jaas.config": _jaas(f"{_MSK}.IAMLoginModule", awsStsRegion=self.region, **own),
+            "sasl.client.callback.handler.class": f"{_MSK}.IAMClientCallbackHandler",
+        }
+
+
 class KafkaLogin(OneOf):
     """One way to log in."""
 
     plain: PlainLogin | None = None
     scram: ScramLogin | None = None
     oauth: OAuthLogin | None = None
+    msk_iam: MskIamLogin | None = None
 
     def settings(self) -> dict[str, str]:
         """Return the settings of Kafka's client, over TLS."""
-        chosen: PlainLogin | OAuthLogin = getattr(self, self.kind)
+        chosen: PlainLogin | OAuthLogin | MskIamLogin = getattr(self, self.kind)
         return {"security.protocol": "SASL_SSL", **chosen.settings()}
 
     @classmethod
@@ -108,7 +136,10 @@ class KafkaLogin(OneOf):
         names["client_secret"] = environment.get("KAFKA_OAUTH_CLIENT_SECRET")
         user, password = environment.get("KAFKA_SASL_USERNAME"), environment.get("KAFKA_SASL_PASSWORD")
         block: dict[str, Any] = {}
-        if names["token_url"]:
+        if environment.get("KAFKA_SASL_MECHANISM") == MSK_IAM:
+            region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
+            block = {"msk_iam": {"region": region}}
+        elif names["token_url"]:
             block = {"oauth": {name: value for name, value in names.items() if value}}
         elif user:
             mechanism = environment.get("KAFKA_SASL_MECHANISM", "SCRAM-SHA-512")
@@ -122,7 +153,7 @@ class KafkaClient(Model):
     """How a cluster is reached."""
 
     login: KafkaLogin | None = None
-    """Who logs in: plain, scram or oauth; over TLS. Default: as options say."""
+    """Who logs in: plain, scram, oauth or msk_iam; over TLS. Default: as options say."""
     options: dict[str, Scalar] = Field(default_factory=dict)
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:

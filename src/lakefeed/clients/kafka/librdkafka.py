@@ -8,12 +8,15 @@ import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from lakefeed.clients.kafka import msk_iam
 from lakefeed.clients.sockets import connect
 from lakefeed.config import trust
+from lakefeed.config.kafka_login import MSK_IAM
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS, PREFIX
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
@@ -63,13 +66,15 @@ _DENIED = {
 }
 
 
-def librdkafka_settings(options: Mapping[str, object]) -> dict[str, str]:
+def librdkafka_settings(options: Mapping[str, object]) -> dict[str, Any]:
     """Return the settings that say how to reach a cluster, for librdkafka: of Java's, with the prefix, or its own."""
     java = {key.removeprefix(PREFIX): str(value) for key, value in options.items() if key.startswith(PREFIX)}
-    settings = {key: str(value) for key, value in options.items() if not key.startswith(PREFIX)}
+    settings: dict[str, Any] = {key: str(value) for key, value in options.items() if not key.startswith(PREFIX)}
     settings |= {_NAMES[key]: value for key, value in java.items() if key in _NAMES}
     settings |= _stores(java)
-    if jaas := java.get("sasl.jaas.config"):
+    if java.get("sasl.mechanism") == MSK_IAM:
+        settings |= _msk_iam(java.get("sasl.jaas.config", ""))
+    elif jaas := java.get("sasl.jaas.config"):
         settings |= _oauth(jaas, java[_OAUTH_ENDPOINT]) if _OAUTH_ENDPOINT in java else _login(jaas)
     if settings.get("security.protocol", "").upper() in ("SSL", "SASL_SSL"):
         settings = _authorities(settings) | settings
@@ -204,7 +209,7 @@ def _stores(java: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def _authorities(settings: Mapping[str, str]) -> dict[str, str]:
+def _authorities(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return this process's authorities, with the system's, for connections to brokers and to a server of tokens."""
     if not (declared := trust.current().authorities):
         return {}
@@ -225,6 +230,14 @@ def _oauth(jaas: str, token_url: str) -> dict[str, str]:
         **{f"sasl.oauthbearer.{name}": found[java] for java, name in names.items() if java in found},
         **({"sasl.oauthbearer.extensions": ",".join(f"{k}={v}" for k, v in extensions.items())} if extensions else {}),
     }
+
+
+def _msk_iam(jaas: str) -> dict[str, Any]:
+    """Return the settings for tokens that this process signs: librdkafka knows nothing of AWS."""
+    found = _jaas_options(jaas)
+    sign = partial(msk_iam.token, found["awsStsRegion"], profile=found.get("awsProfileName"))
+    # Called with the settings of librdkafka's own configuration, which has none here.
+    return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": lambda _: sign()}
 
 
 def _jaas_options(jaas: str) -> dict[str, str]:

@@ -55,6 +55,10 @@ KNOWN: dict[str, LakefeedError] = {
         hint="install lakefeed again (in a clone: make jvm); with spark-submit, pass the settings that "
         "'lakefeed conf' prints",
     ),
+    r"software\.amazon\.msk\.auth\.iam\.\w+": ConfigError(
+        "Spark has no jar for Amazon MSK's login by IAM",
+        hint="bring software.amazon.msk:aws-msk-iam-auth by spark.jars.packages or spark.jars of the block spark",
+    ),
     r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)": CheckpointMismatch(
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two cannot share a checkpoint",
