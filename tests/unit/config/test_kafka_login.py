@@ -139,7 +139,7 @@ def test_amazons_login_without_keys_says_so(monkeypatch: pytest.MonkeyPatch, tmp
         monkeypatch.delenv(name, raising=False)
     options = client_options(KafkaLogin.model_validate({"msk_iam": {"region": "eu-west-1"}}), {})
     with pytest.raises(AccessDenied, match="no AWS keys were found"):
-        librdkafka_settings(options)["oauth_cb"]("")
+        librdkafka_settings(options)
 
 
 def test_the_jar_for_amazons_login_is_the_users(reading: Reader) -> None:

@@ -236,8 +236,9 @@ def _msk_iam(jaas: str) -> dict[str, Any]:
     """Return the settings for tokens that this process signs: librdkafka knows nothing of AWS."""
     found = _jaas_options(jaas)
     sign = partial(msk_iam.token, found["awsStsRegion"], profile=found.get("awsProfileName"))
-    # Called with the settings of librdkafka's own configuration, which has none here.
-    return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": lambda _: sign()}
+    # The first one now: where there are no keys, librdkafka would only say that it has waited.
+    signed = [sign()]
+    return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": lambda _: signed.pop() if signed else sign()}
 
 
 def _jaas_options(jaas: str) -> dict[str, str]:

@@ -99,6 +99,8 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
         # A Java key store, say: Spark's client can use it, the one that asks here cannot.
         what = f"the topics cannot be looked up before the run: {error.what}"
         return [Problem(what=what, key=key, hint=error.hint, severity="warning")]
+    except LakefeedError as error:
+        return [Problem.of(error, key=key)]
     try:
         existing = topics.list()
     except LakefeedError as error:
