@@ -122,7 +122,7 @@ def test_each_entry_refuses_a_session_of_spark_connect(server: str, tmp_path: Pa
 
 
 def test_a_wish_for_spark_connect_is_no_obstacle() -> None:
-    """A variable that only says which kind PySpark would make if nobody says; an address is refused."""
+    """A variable that only says which kind PySpark would make by itself; an address is refused."""
     script = "import lakefeed as lf; print(type(lf.session(master='local[1]')).__module__)"
     wish = {"SPARK_API_MODE": "connect", "SPARK_CONNECT_MODE": "1"}
     assert python(script, environment=wish).split() == ["pyspark.sql.session"]
