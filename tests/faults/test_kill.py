@@ -48,7 +48,7 @@ def assert_every_row_once(feed: Feed) -> None:
     assert len({(row["kafka_partition"], row["kafka_offset"]) for row in rows}) == ROWS
 
 
-@pytest.mark.parametrize("path", ["off", pytest.param("auto", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("path", ["auto", pytest.param("off", marks=pytest.mark.slow)])
 def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed, path: str) -> None:
     feed.fast_path = feed.fast_path or path
     run_it = arguments(topic, feed)

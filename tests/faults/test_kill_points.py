@@ -23,11 +23,11 @@ TELLING = (
     KillPoint("iceberg", "letters' table metadata", "before", has_checkpoint=False),
 )
 
-# The fast path at each of them: make test-fast-path.
-FAST = (*TELLING, KillPoint("iceberg", "data file", "after"), KillPoint("iceberg", "commits entry", "before"))
+# The general path at each of them: make test-general-path.
+GENERAL = (*TELLING, KillPoint("iceberg", "data file", "after"), KillPoint("iceberg", "commits entry", "before"))
 CASES = [
-    *(pytest.param(each, "off", id=str(each), marks=() if each in TELLING else pytest.mark.slow) for each in POINTS),
-    *(pytest.param(each, "auto", id=f"{each}, fast path", marks=pytest.mark.slow) for each in FAST),
+    *(pytest.param(each, "auto", id=str(each), marks=() if each in TELLING else pytest.mark.slow) for each in POINTS),
+    *(pytest.param(each, "off", id=f"{each}, general path", marks=pytest.mark.slow) for each in GENERAL),
 ]
 
 

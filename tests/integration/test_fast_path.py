@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.feed.feed import FeedPath
+from lakefeed.monitor.feed_monitor import FeedMonitor
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lak
         encoder="the sink's own (the column tags is of type array<string>)",
     )
     assert planned.path == path
-    notes: list[str] = []
-    general.run(spark=lake, once=True, on_note=notes.append)
-    assert notes[-1] == f"fast_path: auto: {path}"
+    shown: list[str] = []
+    monitor = FeedMonitor(feed.name)
+    monitor.show_path_by(shown.append)
+    general.run(spark=lake, once=True, monitor=monitor)
+    assert shown == [str(path)]

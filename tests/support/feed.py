@@ -29,7 +29,7 @@ TRIP = {
 
 
 FAST_PATH = "LAKEFEED_TESTS_FAST_PATH"
-"""Environment variable: the ``fast_path`` of each feed whose test names none; see ``make test-fast-path``."""
+"""Environment variable: the ``fast_path`` of each feed whose test names none; see ``make test-general-path``."""
 
 
 @dataclass

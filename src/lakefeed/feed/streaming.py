@@ -147,9 +147,7 @@ class StreamRun:
             return writer.rows.counted(feed.source.reread(self.spark, ranges), self.spark)
 
         self.sink.begin(None if self.stateful else reread)
-        if feed.config.fast_path != "off":
-            path = feed.path(self.spark, writer.rows, None, stateful=self.stateful)
-            self.options.on_note(f"fast_path: {feed.config.fast_path}: {path}")
+        self.options.monitor.note_path(str(feed.path(self.spark, writer.rows, None, stateful=self.stateful)))
         kafka = feed.config.source.kafka
         if kafka is not None and kafka.monitoring_group is not None:
             self.group = GroupPublisher(MonitoringGroup(kafka, kafka.monitoring_group))

@@ -84,6 +84,7 @@ class FeedMonitor:
         self._read: dict[Partition, int] = {}
         self._committed: dict[Partition, int] = {}
         self._count_tasks: Callable[[], TaskCounts | None] = lambda: None
+        self._show_path: Callable[[str], None] = lambda path: None
         self._note_fence: Callable[[str | None], None] = lambda fence: None
         self._asked_at = 0.0
         self.columns: tuple[RowColumn, ...] = ()
@@ -112,6 +113,14 @@ class FeedMonitor:
     def note_fence_by(self, note: Callable[[str | None], None]) -> None:
         """Call this with the driver's fence when the feed is open."""
         self._note_fence = note
+
+    def show_path_by(self, show: Callable[[str], None]) -> None:
+        """Call this at the start with the reader and the encoder of the run, in words."""
+        self._show_path = show
+
+    def note_path(self, path: str) -> None:
+        """Show who reads the records and encodes the rows."""
+        self._show_path(path)
 
     def note_spark_ui(self, url: str | None) -> None:
         """Note where Spark's own pages are; None where they are off."""

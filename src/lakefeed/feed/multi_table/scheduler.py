@@ -51,8 +51,7 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
     """Run a pipeline whose topics go to a table each; see ``Pipeline.run``."""
     before, began = s3_requests(spark), time.monotonic()
     scheduler = MultiTableScheduler(feed, spark, options)
-    if (path := feed.config.fast_path) != "off":
-        options.on_note(f"fast_path: {path}: chosen for each table; lakefeed plan --topic … names reader and encoder")
+    options.monitor.note_path("reader and encoder: chosen for each table; lakefeed plan --topic … names them")
     with upkeep_beside_feed(
         feed,
         spark,
