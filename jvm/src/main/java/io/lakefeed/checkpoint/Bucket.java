@@ -2,10 +2,10 @@ package io.lakefeed.checkpoint;
 
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.HashSet;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
@@ -20,6 +20,7 @@ import software.amazon.awssdk.services.s3.S3Client;
 import software.amazon.awssdk.services.s3.model.ListObjectsV2Request;
 import software.amazon.awssdk.services.s3.model.ListObjectsV2Response;
 import software.amazon.awssdk.services.s3.model.PutObjectRequest;
+import software.amazon.awssdk.services.s3.model.S3Object;
 
 /**
  * A bucket: requests that S3A makes in a costlier way, sent by S3A's client with its retries, and the known properties
@@ -132,16 +133,46 @@ final class Bucket {
     }
 
     /**
-     * Lists the names directly below a directory, of directories and of objects that are not deleted, with one request.
+     * Lists the names directly below a directory, with one request: of objects that are not deleted, with their length,
+     * and of directories, with a length of -1.
      */
-    Set<String> names(Path directory) throws IOException {
+    Map<String, Long> names(Path directory) throws IOException {
         Listing listing = list(prefix(directory));
-        Set<String> names = new HashSet<>();
+        Map<String, Long> names = new HashMap<>();
         listing.objects().stream()
                 .filter(each -> !deletions.isDeleted(each.key()))
-                .forEach(each -> names.add(path(each.key()).getName()));
-        listing.directories().forEach(each -> names.add(path(each).getName()));
+                .forEach(each -> names.put(path(each.key()).getName(), each.length()));
+        listing.directories().forEach(each -> names.put(path(each).getName(), -1L));
         return names;
+    }
+
+    /**
+     * Lists all objects below a directory that are not deleted, with one request; empty if there are more than one
+     * request shows.
+     */
+    Optional<List<Item>> below(Path directory) throws IOException {
+        ListObjectsV2Response page = page(prefix(directory), null, null);
+        if (Boolean.TRUE.equals(page.isTruncated())) {
+            return Optional.empty();
+        }
+        return Optional.of(page.contents().stream()
+                .filter(each -> !deletions.isDeleted(each.key()))
+                .map(Bucket::item)
+                .toList());
+    }
+
+    private ListObjectsV2Response page(String prefix, String delimiter, String next) throws IOException {
+        ListObjectsV2Request request = files().getS3AInternals()
+                .getStore()
+                .getRequestFactory()
+                .newListObjectsV2RequestBuilder(prefix, delimiter, PAGE)
+                .continuationToken(next)
+                .build();
+        return retry("list", prefix, () -> client().listObjectsV2(request));
+    }
+
+    private static Item item(S3Object object) {
+        return new Item(object.key(), object.size(), object.lastModified().toEpochMilli());
     }
 
     Listing list(String prefix, String delimiter) throws IOException {
@@ -149,15 +180,8 @@ final class Bucket {
         List<String> directories = new ArrayList<>();
         String next = null;
         do {
-            ListObjectsV2Request request = files().getS3AInternals()
-                    .getStore()
-                    .getRequestFactory()
-                    .newListObjectsV2RequestBuilder(prefix, delimiter, PAGE)
-                    .continuationToken(next)
-                    .build();
-            ListObjectsV2Response page = retry("list", prefix, () -> client().listObjectsV2(request));
-            page.contents().forEach(object -> objects.add(
-                    new Item(object.key(), object.size(), object.lastModified().toEpochMilli())));
+            ListObjectsV2Response page = page(prefix, delimiter, next);
+            page.contents().forEach(object -> objects.add(item(object)));
             page.commonPrefixes().forEach(each -> directories.add(each.prefix()));
             next = Boolean.TRUE.equals(page.isTruncated()) ? page.nextContinuationToken() : null;
         } while (next != null);

@@ -1,7 +1,9 @@
 package io.lakefeed.checkpoint;
 
 import java.io.IOException;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -11,7 +13,8 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * Remembers the listing of a checkpoint location at the start of a query: one LIST instead of requests for its {@code
- * metadata}, for each of its logs, and for each of Spark's checks whether it is empty.
+ * metadata}, for each of its logs, and for each of Spark's checks whether it is empty. One request shows what lies below
+ * it too, and with that the logs; a second one is sent only where it does not show all.
  *
  * <p>A listing is valid for a minute at most, and until its query writes to {@code offsets}: from then on executors
  * write below the location. The conditional PUT detects what another driver writes meanwhile.
@@ -36,6 +39,18 @@ final class FirstLooks {
     Optional<Boolean> shows(Path path) throws IOException {
         Look look = of(path);
         return look == null ? Optional.empty() : look.shows(path);
+    }
+
+    /** Returns the length of a file directly below the location; empty if only the store knows. */
+    Optional<Long> length(Path path) {
+        Look look = of(path);
+        return look == null ? Optional.empty() : look.length(path);
+    }
+
+    /** Returns the objects in a directory of the location, and below it; empty if only the store knows. */
+    Optional<List<Bucket.Item>> below(Path directory) throws IOException {
+        Look look = of(directory);
+        return look == null ? Optional.empty() : look.below(directory);
     }
 
     /** Notes that {@code path} is about to be written. */
@@ -77,8 +92,10 @@ final class FirstLooks {
         private final long begun = System.nanoTime();
         private final Map<Path, LogDirectory> sources = new ConcurrentHashMap<>();
         private final Set<String> touched = new HashSet<>();
-        /** The names directly below the root; null until they are needed. */
-        private Set<String> names;
+        /** The names directly below the root, as {@link Bucket#names}; null until they are needed. */
+        private Map<String, Long> names;
+        /** All objects below the root; null where one request does not show them all, as with many files of state. */
+        private List<Bucket.Item> all;
 
         Look(Path root) {
             this.root = root;
@@ -93,13 +110,47 @@ final class FirstLooks {
             if (touched.contains(name) || touched.contains(LogDirectory.OFFSETS)) {
                 return Optional.empty();
             }
-            if (names == null) {
-                names = bucket.names(root);
-            }
-            if (!names.contains(name)) {
+            load();
+            if (!names.containsKey(name)) {
                 return Optional.of(false);
             }
             return path.getParent().equals(root) ? Optional.of(true) : Optional.empty();
+        }
+
+        synchronized Optional<List<Bucket.Item>> below(Path directory) throws IOException {
+            if (touched.contains(nameBelowRoot(directory))) {
+                return Optional.empty();
+            }
+            load();
+            String prefix = Bucket.prefix(directory);
+            return Optional.ofNullable(all)
+                    .map(items -> items.stream()
+                            .filter(each -> each.key().startsWith(prefix))
+                            .toList());
+        }
+
+        private void load() throws IOException {
+            if (names != null) {
+                return;
+            }
+            all = bucket.below(root).orElse(null);
+            if (all == null) {
+                names = bucket.names(root);
+                return;
+            }
+            names = new HashMap<>();
+            int begin = Bucket.prefix(root).length();
+            for (Bucket.Item each : all) {
+                String name = each.key().substring(begin);
+                int end = name.indexOf('/');
+                names.put(end < 0 ? name : name.substring(0, end), end < 0 ? each.length() : -1L);
+            }
+        }
+
+        synchronized Optional<Long> length(Path path) {
+            String name = nameBelowRoot(path);
+            boolean isKnown = names != null && path.getParent().equals(root) && !touched.contains(name);
+            return Optional.ofNullable(isKnown ? names.get(name) : null).filter(length -> length >= 0);
         }
 
         synchronized void touched(Path path) {

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
@@ -135,17 +136,25 @@ final class LogDirectory {
             return;
         }
         String prefix = Bucket.prefix(root);
-        Bucket.Listing listing = bucket.list(prefix);
-        for (Bucket.Item item : listing.objects()) {
-            String name = item.key().substring(prefix.length());
-            if (!name.isEmpty() && !bucket.deletions().isDeleted(item.key())) {
-                entries.put(name, status(new Path(root, name), item.length(), item.modified()));
-            }
+        Optional<List<Bucket.Item>> known = bucket.looks().below(root);
+        if (known.isPresent() && known.get().stream().noneMatch(each -> each.key().indexOf('/', prefix.length()) >= 0)) {
+            known.get().forEach(each -> addEntry(prefix, each));
+            loaded = true;
+            return;
         }
+        Bucket.Listing listing = bucket.list(prefix);
+        listing.objects().forEach(each -> addEntry(prefix, each));
         for (String directory : listing.directories()) {
             Path path = bucket.path(directory);
             entries.put(path.getName(), new FileStatus(0, true, 1, BLOCK, 0, path));
         }
         loaded = true;
+    }
+
+    private void addEntry(String prefix, Bucket.Item item) {
+        String name = item.key().substring(prefix.length());
+        if (!name.isEmpty() && !bucket.deletions().isDeleted(item.key())) {
+            entries.put(name, status(new Path(root, name), item.length(), item.modified()));
+        }
     }
 }

@@ -90,7 +90,11 @@ final class S3ACheckpoint implements CheckpointFileManager {
             if (bucket.deletions().isDeleted(Bucket.key(path))) {
                 throw absent(path);
             }
-            return isEntry(path) ? openEntry(path) : bucket.files().open(path);
+            if (isEntry(path)) {
+                return openEntry(path);
+            }
+            Optional<Long> length = bucket.looks().length(path);
+            return length.isPresent() ? openKnown(path, length.get()) : bucket.files().open(path);
         });
     }
 
@@ -101,14 +105,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         }
         byte[] content = log.content(path.getName());
         if (content == null) {
-            // With a known length S3A sends no HEAD.
-            FSDataInputStream in = FutureIO.awaitFuture(bucket.files()
-                    .openFile(path)
-                    .mustLong(OpenFileOptions.FS_OPTION_OPENFILE_LENGTH, status.getLen())
-                    .opt(
-                            OpenFileOptions.FS_OPTION_OPENFILE_READ_POLICY,
-                            OpenFileOptions.FS_OPTION_OPENFILE_READ_POLICY_WHOLE_FILE)
-                    .build());
+            FSDataInputStream in = openKnown(path, status.getLen());
             if (status.getLen() > settings.cacheBytes()) {
                 return in;
             }
@@ -122,6 +119,17 @@ final class S3ACheckpoint implements CheckpointFileManager {
             log.keep(path.getName(), content);
         }
         return new FSDataInputStream(new EntryInput(content));
+    }
+
+    /** Opens a file whose length is known: S3A sends no HEAD. */
+    private FSDataInputStream openKnown(Path path, long length) throws IOException {
+        return FutureIO.awaitFuture(bucket.files()
+                .openFile(path)
+                .mustLong(OpenFileOptions.FS_OPTION_OPENFILE_LENGTH, length)
+                .opt(
+                        OpenFileOptions.FS_OPTION_OPENFILE_READ_POLICY,
+                        OpenFileOptions.FS_OPTION_OPENFILE_READ_POLICY_WHOLE_FILE)
+                .build());
     }
 
     @Override

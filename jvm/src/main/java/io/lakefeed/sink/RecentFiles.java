@@ -4,11 +4,13 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Keeps the contents of recently written files, up to a number of bytes; the oldest are dropped first. */
+/** Keeps the contents of files that were written or read recently, up to a number of bytes; the oldest are dropped first. */
 final class RecentFiles {
     private final Map<String, byte[]> files = new LinkedHashMap<>();
     private final long most;
     private long bytes;
+    /** The file that was last found too large: of a table's metadata it is the current one that is read often. */
+    private String large;
 
     RecentFiles(long most) {
         this.most = most;
@@ -17,6 +19,15 @@ final class RecentFiles {
     /** Returns the size of the largest file that is worth keeping. */
     long largest() {
         return most / 4;
+    }
+
+    /** Remembers that a file is larger than {@link #largest}, so that it is not read in vain again. */
+    synchronized void setLarge(String location) {
+        large = location;
+    }
+
+    synchronized boolean isLarge(String location) {
+        return location.equals(large);
     }
 
     synchronized void put(String location, byte[] content) {

@@ -2,6 +2,7 @@ package io.lakefeed.sink;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.regex.Pattern;
@@ -10,15 +11,17 @@ import org.apache.iceberg.inmemory.InMemoryInputFile;
 import org.apache.iceberg.io.InputFile;
 import org.apache.iceberg.io.OutputFile;
 import org.apache.iceberg.io.PositionOutputStream;
+import org.apache.iceberg.io.SeekableInputStream;
 
 /**
- * Keeps the metadata that Iceberg's S3FileIO has just written, so that it is not read back: {@code
+ * Keeps the metadata that Iceberg's S3FileIO has just written or read, so that it is not read again: {@code
  * io-impl=io.lakefeed.sink.TableFileIO}.
  *
- * <p>Each commit reads the table's metadata file and the manifest lists of two snapshots, which the same JVM has
- * written a moment before. Metadata files have a UUID in their names and never change, so their contents stay in memory
- * after their upload. Only the catalog decides which of them is current: a commit of another writer names a file that
- * is not in memory, and that file is read.
+ * <p>A start reads the table's metadata file for each question about the table, and each commit reads it and the
+ * manifest lists of two snapshots, which the same JVM has written a moment before. Metadata files have a UUID in their
+ * names and never change, so their contents stay in memory after their upload or their first read. Only the catalog
+ * decides which of them is current, and it is asked each time: a commit of another writer names a file that is not in
+ * memory, and that file is read.
  */
 public final class TableFileIO extends S3FileIO {
     private static final long serialVersionUID = 1;
@@ -34,14 +37,16 @@ public final class TableFileIO extends S3FileIO {
 
     @Override
     public InputFile newInputFile(String location) {
-        byte[] content = recent(location).get(location);
-        return content == null ? super.newInputFile(location) : new InMemoryInputFile(location, content);
+        return METADATA.matcher(location).matches()
+                ? new Remembered(super.newInputFile(location))
+                : super.newInputFile(location);
     }
 
     @Override
     public InputFile newInputFile(String location, long length) {
-        byte[] content = recent(location).get(location);
-        return content == null ? super.newInputFile(location, length) : new InMemoryInputFile(location, content);
+        InputFile file = super.newInputFile(location, length);
+        boolean isKept = METADATA.matcher(location).matches() && length <= recent(location).largest();
+        return isKept ? new Remembered(file) : file;
     }
 
     @Override
@@ -75,6 +80,58 @@ public final class TableFileIO extends S3FileIO {
 
     private static RecentFiles recent(String location) {
         return location.endsWith(".json") ? TABLES : MANIFESTS;
+    }
+
+    /** Is read from memory, after one request at most: that also brings the length, which S3 has to be asked for. */
+    private static final class Remembered implements InputFile {
+        private final InputFile file;
+
+        Remembered(InputFile file) {
+            this.file = file;
+        }
+
+        @Override
+        public long getLength() {
+            byte[] content = content();
+            return content == null ? file.getLength() : content.length;
+        }
+
+        @Override
+        public SeekableInputStream newStream() {
+            byte[] content = content();
+            return content == null ? file.newStream() : new InMemoryInputFile(location(), content).newStream();
+        }
+
+        @Override
+        public String location() {
+            return file.location();
+        }
+
+        @Override
+        public boolean exists() {
+            return recent(location()).get(location()) != null || file.exists();
+        }
+
+        /** Returns the whole file, kept or read now; null if it is too large to keep. */
+        private byte[] content() {
+            RecentFiles recent = recent(location());
+            byte[] content = recent.get(location());
+            if (content != null || recent.isLarge(location())) {
+                return content;
+            }
+            int most = (int) recent.largest();
+            try (SeekableInputStream stream = file.newStream()) {
+                content = stream.readNBytes(most + 1);
+            } catch (IOException failure) {
+                throw new UncheckedIOException(failure);
+            }
+            if (content.length > most) {
+                recent.setLarge(location());
+                return null;
+            }
+            recent.put(location(), content);
+            return content;
+        }
     }
 
     private final class Kept implements OutputFile {
@@ -155,6 +212,8 @@ public final class TableFileIO extends S3FileIO {
             file.close();
             if (whole != null) {
                 recent(location).put(location, whole.toByteArray());
+            } else {
+                recent(location).setLarge(location);
             }
         }
 

@@ -2,8 +2,10 @@ package io.lakefeed.sink;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 
@@ -47,6 +49,15 @@ class RecentFilesTest {
     @Test
     void keepNothingLargerThanAQuarter() {
         assertEquals(25, files.largest());
+    }
+
+    @Test
+    void rememberTheLastOneThatWasTooLarge() {
+        assertFalse(files.isLarge("a"));
+        files.setLarge("a");
+        assertTrue(files.isLarge("a"));
+        files.setLarge("b");
+        assertFalse(files.isLarge("a"));
     }
 
     @Test

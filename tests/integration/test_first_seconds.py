@@ -1,0 +1,48 @@
+"""A start asks S3 for nothing twice: each metadata file of an existing table is read once in a JVM."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
+
+# The fence's metadata file, the data file, and the commit's manifest, list of manifests and metadata file; before them
+# the table's metadata file and its list of manifests are read.
+LEDGER_ALONE = {"PutObject": 5, "GetObject": 2}
+WITH_CHECKPOINT = 21
+
+
+def write_pipeline(feed: Feed, folder: Path, *, checkpoint: bool) -> Path:
+    pipeline = {
+        "name": feed.name,
+        "source": {"kafka": {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]}},
+        "decode": {"json": {"schema_ddl": "id BIGINT"}},
+        "sink": {"iceberg": {"table": feed.table}},
+        **({"checkpoint": feed.checkpoint} if checkpoint else {}),
+    }
+    file = folder / "pipeline.json"
+    file.write_text(json.dumps(pipeline))
+    return file
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_run_on_an_existing_table_reads_its_metadata_once(feed: Feed, tmp_path: Path, checkpoint: bool) -> None:
+    feed.create_topic(partitions=1)
+    file = write_pipeline(feed, tmp_path, checkpoint=checkpoint)
+    requests: dict[str, int] = {}
+    for number in range(2):
+        feed.send([json.dumps({"id": number}).encode()])
+        done = lakefeed("run", file, "--once", "--output", "json", environment=feed.environment)
+        assert done.returncode == 0, done.stderr
+        summary = json.loads(done.stdout)
+        assert summary["rows"] == 1
+        requests = summary["s3_requests"]
+    if checkpoint:
+        assert sum(requests.values()) <= WITH_CHECKPOINT, requests
+    else:
+        assert {name: count for name, count in requests.items() if count} == LEDGER_ALONE
+    assert sorted(row["id"] for row in feed.rows()) == [0, 1]
