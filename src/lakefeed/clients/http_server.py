@@ -22,7 +22,7 @@ class HttpRequest:
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """What the server sends back."""
+    """An answer of the server; ``Content-Length`` is set by itself."""
 
     status: int = 200
     body: bytes = b""
