@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from lakefeed.clients.environment import default_connections
-from lakefeed.clients.spark import cluster, driver_jvm
+from lakefeed.clients.spark import cluster, driver_jvm, numpy_values
 from lakefeed.clients.spark.connect import CLASSIC, require_classic_mode
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.python_files import executor_settings
@@ -209,6 +209,7 @@ def session(
         # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
         environment = _ui_environment(whole, ui_host)
         driver_jvm.start(secrets.shown(whole), log_file=log_file, environment=environment, checks=checks)
+        numpy_values.skip_test_modules()
         with python_keeps_its_handler(), translating():
             _install_trust()
             running = builder.getOrCreate()
