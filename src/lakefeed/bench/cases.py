@@ -41,6 +41,10 @@ USUAL_WAYS: tuple[Way, ...] = tuple(way for way in WAYS if way not in FAST_PATHS
 LIMIT = "limit"
 """The case beside the ways that measures what no job can exceed."""
 
+ShortCommand = Literal["version", "check", "plan", "run-without-checkpoint", "run"]
+"""A command that ``bench first-seconds`` times; both runs are ``lakefeed run --once``."""
+
+SHORT_COMMANDS: tuple[ShortCommand, ...] = get_args(ShortCommand)
 MANAGERS: tuple[Manager, ...] = get_args(Manager)
 SINKS: tuple[Sink, ...] = get_args(Sink)
 

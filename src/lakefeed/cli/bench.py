@@ -9,7 +9,20 @@ from pathlib import Path
 import click
 from click.exceptions import Exit
 
-from lakefeed.bench.cases import LIMIT, MANAGERS, SINKS, USUAL_WAYS, WAYS, Manager, Sink, Workload, matrix, workload
+from lakefeed.bench.cases import (
+    LIMIT,
+    MANAGERS,
+    SHORT_COMMANDS,
+    SINKS,
+    USUAL_WAYS,
+    WAYS,
+    Manager,
+    ShortCommand,
+    Sink,
+    Workload,
+    matrix,
+    workload,
+)
 from lakefeed.cli.options import FILE, output_option, own_home_option
 from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.environment import default_home, measured_throughput
@@ -151,6 +164,36 @@ def latency(triggers: tuple[str, ...], home: Path | None, **options: int) -> Non
             measured = [measure(spark, endpoints, trigger, load, say=_say) for trigger in chosen]
     emit([asdict(result) for result in measured], table(measured, load))
     raise Exit(1 if any(result.missing for result in measured) else 0)
+
+
+@bench.command("first-seconds")
+@click.option("--records", type=click.IntRange(1), default=1_000, show_default=True, help="New ones for each run.")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of the topic.")
+@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Timed runs of each command.")
+@click.option(
+    "--command", "commands", type=click.Choice(SHORT_COMMANDS), multiple=True, help="Only this; again for more."
+)
+@own_home_option("bench", folder="first-seconds")
+@output_option
+def first_seconds(
+    records: int, partitions: int, runs: int, commands: tuple[ShortCommand, ...], home: Path | None
+) -> None:
+    """Time short commands from start to end: --version, check, plan, and run --once on an existing table.
+
+    Each is a process of its own, in turns, with warm caches: seconds, CPU seconds of all its processes, and its
+    requests to S3 by the store's own trace. If a run has not landed exactly the new records the status is 1. MinIO is
+    built from source at the first use, which needs Go.
+    """
+    from lakefeed.bench.first_seconds import FirstSecondsBench, table
+    from lakefeed.cli.local import fresh_stack
+
+    work = Workload(name="first-seconds", rows=records, batches=1, partitions=partitions)
+    home = home or default_home() / "first-seconds"
+    with fresh_stack(home, store="minio") as endpoints:
+        running = FirstSecondsBench(endpoints=endpoints, home=home / "logs", say=_say)
+        found = running.measure(work, commands or SHORT_COMMANDS, runs=runs)
+    emit([result.as_dict() for result in found], table(found, work))
+    raise Exit(0 if all(result.complete for result in found) else 1)
 
 
 @bench.command("throughput")
