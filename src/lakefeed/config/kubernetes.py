@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lakefeed.config.base import ConfigProblem, Model, checked, spelled
-from lakefeed.config.values import Count, Period, TopicName, seconds_of
+from lakefeed.config.values import Count, Period, TopicName, is_image, seconds_of
 
 PIPELINE_FOLDER = "/etc/lakefeed"
 SCRATCH_FOLDER = "/var/lib/spark"
@@ -21,7 +21,8 @@ AppName = Annotated[
     str, spelled(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", "'{}' is no name: a-z, 0-9 and -, 40 letters at most")
 ]
 DnsName = Annotated[
-    str, spelled(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "'{}' is no name of Kubernetes: a-z, 0-9 and -")
+    str,
+    spelled(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "'{}' is no name of Kubernetes: a-z, 0-9 and -, 63 letters at most"),
 ]
 Variable = Annotated[str, spelled(r"[A-Za-z_][A-Za-z0-9_]*", "'{}' is no name of an environment variable")]
 _KEY = r"([A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -33,19 +34,46 @@ Quantity = Annotated[
 Memory = Annotated[str, spelled(r"(?i)[1-9][0-9]*[mg]", "'{}' is no memory of Spark: 2g, 1024m")]
 SecretFileKey = Annotated[str, spelled(r"[-._A-Za-z0-9]{1,253}", "'{}' is no key of a Secret")]
 
-_RESERVED = (PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_FOLDER, "/opt/spark", "/opt/lakefeed", "/proc", "/sys", "/dev")
+_ACCOUNT_FOLDER = "secrets/kubernetes.io"
+_RESERVED = (
+    *(PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_FOLDER, "/opt/spark", "/opt/lakefeed"),
+    # Kubernetes mounts the token of the service account there.
+    *(f"/var/run/{_ACCOUNT_FOLDER}", f"/run/{_ACCOUNT_FOLDER}"),
+    *("/proc", "/sys", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib64"),
+)
+_OWN_LABELS = re.compile(r"app\.kubernetes\.io/(name|instance|component)|lakefeed\.io/.*|spark-.*")
+_LEAST_MEMORY = 450
+"""Megabytes: Spark starts with no smaller heap."""
+_POWERS = {"m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4}
 
 
 def _require_image(image: str) -> None:
-    if not re.fullmatch(r"[a-zA-Z0-9][\w.:/@-]*", image, re.ASCII):
+    if not is_image(image):
         raise ValueError(f"'{image}' is no image: registry.example.org/lakefeed:1.0, or …@sha256:…")
 
 
 def _require_folder(path: str) -> None:
     if not re.fullmatch(r"(/[A-Za-z0-9][\w.-]*)+", path, re.ASCII):
         raise ValueError(f"'{path}' is no absolute path of a folder")
-    if taken := next((each for each in _RESERVED if path == each or path.startswith(f"{each}/")), None):
+    if taken := next((each for each in _RESERVED if _is_within(path, each)), None):
         raise ValueError(f"'{path}' is within {taken}, which has a meaning of its own: mount it elsewhere, as /etc/ca")
+    if hidden := next((each for each in _RESERVED if _is_within(each, path)), None):
+        raise ValueError(f"'{path}' would hide {hidden}: mount it elsewhere, as /etc/ca")
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _cores(quantity: str) -> float:
+    """Return a quantity of CPU as a number."""
+    digits, unit = re.findall(r"^(\d+)(\D*)$", quantity)[0]
+    base = 1024 if unit.endswith("i") else 1000
+    return float(int(digits) * base ** _POWERS[unit.removesuffix("i")])
+
+
+def _megabytes(memory: str) -> int:
+    return int(memory[:-1]) * (1024 if memory[-1] in "gG" else 1)
 
 
 class PodSize(Model):
@@ -57,6 +85,13 @@ class PodSize(Model):
     memory_overhead: Memory | None = None
     """Beside the heap: Python, direct buffers. Default: Spark's, 40% of the heap, 384 MB at least."""
 
+    def _contradictions(self) -> Iterator[ConfigProblem]:
+        if _megabytes(self.memory) < _LEAST_MEMORY:
+            yield ConfigProblem(f"Spark starts with {_LEAST_MEMORY}m at least", key="memory")
+        if self.cpu_limit is not None and _cores(self.cpu_limit) < self.cores:
+            what = f"cpu_limit {self.cpu_limit} is below cores, which is what the pod requests"
+            yield ConfigProblem(what, key="cpu_limit")
+
 
 class Executors(PodSize):
     """The executors."""
@@ -66,6 +101,7 @@ class Executors(PodSize):
     """Let Spark start more while tasks wait, up to this number (dynamic allocation). Default: a fixed number."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
+        yield from super()._contradictions()
         if self.at_most is not None and self.at_most < self.instances:
             yield ConfigProblem("at_most is below instances", key="at_most")
 
@@ -177,6 +213,10 @@ class Kubernetes(Model):
                 _require_folder(path)
             except ValueError as error:
                 yield ConfigProblem(str(error), key="mounts")
+            if outer := next((other for other in self.mounts if other != path and _is_within(path, other)), None):
+                yield ConfigProblem(f"'{path}' cannot be mounted within {outer}, which is read-only", key="mounts")
+        for label in filter(_OWN_LABELS.fullmatch, self.labels):
+            yield ConfigProblem(f"{label} is a label that lakefeed or Spark sets", key="labels")
         if self.service_account is not None and self.service_account_annotations:
             what = "the annotations are of an account that is made, and service_account names one that exists"
             yield ConfigProblem(what, key="service_account_annotations")

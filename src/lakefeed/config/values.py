@@ -73,6 +73,18 @@ Brokers = Annotated[str, checked(_require_hosts_and_ports)]
 """``host:port`` of one or more brokers."""
 
 
+# Images of containers.
+
+_HOST = r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?"
+_NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(rf"(?:{_HOST}/)?{_NAME}(?:/{_NAME})*(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?", re.ASCII)
+
+
+def is_image(reference: str) -> bool:
+    """Return whether this can name an image: ``[host/]name[:tag][@sha256:digest]``; only the host has capitals."""
+    return _IMAGE.fullmatch(reference) is not None
+
+
 # Durations and triggers.
 
 _DURATION = re.compile(r"\s*(\d{1,9})\s*([a-z]+?)s?\s*", re.ASCII)

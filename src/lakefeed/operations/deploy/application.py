@@ -19,12 +19,15 @@ from lakefeed.config.loading.load import Reading, read
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.config.secrets import SECRET_KEY
+from lakefeed.config.values import is_topic_name
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
 
 PIPELINE_FILE = "pipeline.yaml"
 # A ConfigMap has 1 MiB at most, with its names.
 _MOST_BYTES = 1_000_000
+# A pattern that Kafka's access rules can say too.
+_PREFIX = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)+)\.[*+]")
 # What the manifest repeats of the pipeline: a value that only the pod knows cannot stand there.
 _REPEATED = (
     ("name",),
@@ -39,9 +42,10 @@ _REPEATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TopicAccess:
-    """The topics and the monitoring group that a Kafka user needs."""
+    """The topics and the monitoring group that a Kafka user needs; ``prefix`` is that of the topics of a pattern."""
 
     read: tuple[str, ...] = ()
+    prefix: str | None = None
     write: tuple[str, ...] = ()
     group: str | None = None
 
@@ -111,7 +115,6 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
     folder = path.absolute().parent
     files = {PIPELINE_FILE: path.read_text("utf-8-sig"), **_local_files(config, folder, settings)}
     _require_small(files)
-    kafka = config.source.kafka
     app = Application(
         name=_name(settings, config),
         component="feed",
@@ -121,11 +124,7 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
         probe_port=PROBE_PORT,
         ports=dict(_ports(config)),
         topics=_topics(config, settings),
-        access=TopicAccess(
-            read=tuple(kafka.topics or ()) if kafka is not None else (),
-            write=tuple(config.written_topics),
-            group=kafka.monitoring_group if kafka is not None else None,
-        ),
+        access=_access(config, settings),
         notes=tuple(str(problem) for problem in reading.problems),
     )
     _require_no_secret(app, reading.document.secrets)
@@ -140,6 +139,8 @@ def read_producer(
     A producer that is not a stream is never started again: it would send its rows twice.
     """
     settings, reading, config = _read(path, overrides)
+    if not is_topic_name(topic):
+        raise ConfigError(f"'{topic}' can be no topic's name", where="produce")
     for argument in arguments:
         key = argument.partition("=")[0]
         if SECRET_KEY.search(key) or credentials_in(argument) is not None:
@@ -227,11 +228,28 @@ def _ports(config: PipelineConfig) -> Iterator[tuple[str, int]]:
 def _topics(config: PipelineConfig, settings: Kubernetes) -> tuple[str, ...]:
     if settings.strimzi is None:
         return ()
+    if config.source.kafka is None and not config.written_topics:
+        hint = "leave the block out"
+        raise ConfigError("the feed reads and writes no topic", where="deploy.kubernetes.strimzi", hint=hint)
     if settings.strimzi.topics is not None:
         return tuple(settings.strimzi.topics)
     kafka = config.source.kafka
     read_topics = (kafka.topics or []) if kafka is not None else []
     return tuple(dict.fromkeys([*read_topics, *config.written_topics]))
+
+
+def _access(config: PipelineConfig, settings: Kubernetes) -> TopicAccess:
+    kafka, written = config.source.kafka, tuple(config.written_topics)
+    if kafka is None:
+        return TopicAccess(write=written)
+    prefix = None
+    if kafka.topics_pattern is not None and settings.strimzi is not None and settings.strimzi.login != "none":
+        if (found := _PREFIX.fullmatch(kafka.topics_pattern)) is None:
+            what = f"a Kafka user cannot be limited to the topics of the pattern {kafka.topics_pattern}"
+            hint = "write it as prefix.*; or set login: none, and make a user yourself"
+            raise ConfigError(what, where="deploy.kubernetes.strimzi", hint=hint)
+        prefix = found[1].replace("\\.", ".")
+    return TopicAccess(read=tuple(kafka.topics or ()), prefix=prefix, write=written, group=kafka.monitoring_group)
 
 
 def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> dict[str, str]:

@@ -24,6 +24,8 @@ DRIVER_RULES = (
 _STRIMZI = "kafka.strimzi.io/v1"
 # Kafka's consumers of Spark: each query has a group of its own with this prefix.
 _SPARK_GROUPS = "spark-kafka-"
+# Of an object of Strimzi, with a hash behind it: 253 in all.
+_LONGEST_NAME = 244
 
 
 def feed_objects(app: Application, operator: Operator) -> list[Object]:
@@ -115,7 +117,7 @@ def _strimzi(app: Application, strimzi: Strimzi) -> Iterator[Object]:
     names = [_object_name(topic) for topic in app.topics]
     for topic, name in zip(app.topics, names, strict=True):
         if names.count(name) > 1:  # Topics that differ by a sign that Kubernetes does not have.
-            name = f"{name}-{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
+            name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
         spec: Object = {"topicName": topic, "partitions": strimzi.partitions, "replicas": strimzi.replicas}
         if strimzi.config:
             spec["config"] = dict(strimzi.config)
@@ -139,13 +141,18 @@ def _strimzi(app: Application, strimzi: Strimzi) -> Iterator[Object]:
 
 def _acls(app: Application) -> Iterator[Object]:
     for topic in app.access.read:
-        yield _acl("topic", topic, ["Read", "Describe", "DescribeConfigs"])
+        yield _acl("topic", topic, _READ)
+    if app.access.prefix is not None:
+        yield _acl("topic", app.access.prefix, _READ, pattern="prefix")
     for topic in app.access.write:
         yield _acl("topic", topic, ["Write", "Describe", "DescribeConfigs", "Create"])
-    if app.access.read:
+    if app.access.read or app.access.prefix:
         yield _acl("group", _SPARK_GROUPS, ["Read"], pattern="prefix")
     if app.access.group is not None:
         yield _acl("group", app.access.group, ["Read", "Describe"])
+
+
+_READ = ["Read", "Describe", "DescribeConfigs"]
 
 
 def _acl(kind: str, name: str, operations: list[str], *, pattern: str = "literal") -> Object:
@@ -153,8 +160,9 @@ def _acl(kind: str, name: str, operations: list[str], *, pattern: str = "literal
 
 
 def _object_name(topic: str) -> str:
-    """Return the name of a topic's object: Kubernetes has no capitals and no underscores."""
-    return re.sub(r"[^a-z0-9.-]", "-", topic.lower()).strip("-.") or "topic"
+    """Return the name of a topic's object: Kubernetes has no capitals and no underscores, and no - beside a dot."""
+    parts = re.sub(r"[^a-z0-9.-]", "-", topic.lower()).split(".")
+    return ".".join(part for each in parts if (part := each.strip("-"))) or "topic"
 
 
 def _metadata(app: Application, name: str | None = None) -> Object:

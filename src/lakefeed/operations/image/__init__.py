@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lakefeed.clients.spark.jars import read_lock
+from lakefeed.config.values import is_image
 from lakefeed.errors import ConfigError, MissingExtra, ResourceMissing
 from lakefeed.operations.image.bill import bill, bundled_jars, jars_of, requirements_of, without_replaced
 from lakefeed.operations.image.wheel import write_wheel
@@ -17,7 +18,6 @@ from lakefeed.operations.image.wheel import write_wheel
 BASE_IMAGE = "debian:bookworm-slim"
 # The jars of a feed, of a Kinesis source and of a Glue catalog. Those of the embedded stack are servers.
 GROUPS = ("spark", "kinesis", "glue")
-_REFERENCE = re.compile(r"[a-z0-9][a-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?")
 _OWN_PACKAGES = """\
 COPY own-requirements.txt /src/
 RUN pip freeze --exclude lakefeed > /src/installed.txt && \\
@@ -68,7 +68,7 @@ def write_image_files(
     spark = next(part.version for part in parts if part.name == "pyspark")
     spark_image = spark_image or f"apache/spark:{spark}"
     for option, image in (("--base-image", base_image), ("--spark-image", spark_image)):
-        if not _REFERENCE.fullmatch(image):
+        if not is_image(image):
             hint = f"write it as {BASE_IMAGE}@sha256:… with the 64 digits that the registry shows"
             raise ConfigError(f"'{image}' is not the name of an image", where=option, hint=hint)
     if find_spec("pyspark") is None:

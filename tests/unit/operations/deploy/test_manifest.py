@@ -37,6 +37,8 @@ deploy:
     namespace: feeds
     env: {BROKERS: "kafka:9092", LAKEFEED_CATALOG_URI: "http://catalog:8181", LAKEFEED_WAREHOUSE: lake}
 """
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
+STRIMZI = ("namespace: feeds", "namespace: feeds\n    strimzi: {cluster: c, namespace: kafka}")
 
 
 def run(*arguments: str | Path) -> str:
@@ -206,6 +208,17 @@ def test_a_secret_that_is_written_out_is_refused(tmp_path: Path, changes: list[t
         ([("namespace: feeds", "namespace: feeds\n    executor: {instances: 4, at_most: 2}")], "at_most is below"),
         ([("namespace: feeds", "namespace: feeds\n    mounts: {/tmp/x: {secret: a}}")], "meaning of its own"),
         ([("namespace: feeds", "namespace: feeds\n    mounts: {/etc/x: {}}")], "either secret or config_map"),
+        ([("image: lakefeed:1", "image: registry.example/Lake:1")], "is no image"),
+        ([("namespace: feeds", "namespace: feeds\n    mounts: {/opt: {secret: a}}")], "would hide /opt/spark"),
+        ([("namespace: feeds", f"namespace: feeds\n    mounts: {{{TOKEN}: {{secret: a}}}}")], "meaning of its own"),
+        (
+            [("namespace: feeds", "namespace: feeds\n    mounts: {/etc/x: {secret: a}, /etc/x/y: {secret: b}}")],
+            "cannot be mounted within /etc/x",
+        ),
+        ([("namespace: feeds", "namespace: feeds\n    driver: {memory: 400m}")], "Spark starts with 450m at least"),
+        ([("namespace: feeds", "namespace: feeds\n    driver: {cores: 2, cpu_limit: 1500m}")], "is below cores"),
+        ([("namespace: feeds", "namespace: feeds\n    labels: {spark-role: x}")], "that lakefeed or Spark sets"),
+        ([("topics: [trips]", "topics_pattern: 'a|b'"), STRIMZI], "cannot be limited to the topics of the pattern"),
         ([("name: taxi_2", f"name: {'x' * 50}")], "set deploy.kubernetes.name"),
         (
             [("topics: [trips]", "topics: ['${TOPIC}']"), ("env: {", "secret_env: {TOPIC: {secret: a}}\n    env: {")],
@@ -245,6 +258,22 @@ def test_the_config_map_has_the_files_that_the_pipeline_needs_and_another_name_f
     assert only(run(file), "ConfigMap")["metadata"]["name"] != found["metadata"]["name"]
     (tmp_path / "rides" / "helpers.py").write_text("#" * 1_000_001)
     assert "a ConfigMap holds" in refusal(file)
+
+
+def test_odd_topics_get_objects_of_names_that_kubernetes_takes(tmp_path: Path) -> None:
+    names = ["a_.b", "a..b", "_", "Trips_X", "x" * 248 + "_", "x" * 248 + "-"]
+    items = documents(run(write(tmp_path, ("topics: [trips]", f"topics: {names}"), STRIMZI)))
+    topics = {item["metadata"]["name"]: item["spec"]["topicName"] for item in items if item["kind"] == "KafkaTopic"}
+    assert sorted(topics.values()) == sorted(names)
+    part = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+    assert [name for name in topics if len(name) > 253 or not re.fullmatch(rf"{part}(\.{part})*", name)] == []
+
+
+def test_a_kafka_user_may_read_the_topics_of_a_pattern(tmp_path: Path) -> None:
+    text = run(write(tmp_path, ("topics: [trips]", r"topics_pattern: 'trips\.eu-.*'"), STRIMZI))
+    topic, group = only(text, "KafkaUser")["spec"]["authorization"]["acls"]
+    assert topic["resource"] == {"type": "topic", "name": "trips.eu-", "patternType": "prefix"}
+    assert group["operations"] == ["Read"]
 
 
 def test_settings_of_the_command_line_are_those_of_the_run(tmp_path: Path) -> None:
