@@ -68,6 +68,9 @@ def plan(
     Exit status: 0 if the start would work, else that of its refusal.
     """
     if target_rate is not None:
+        if topic is not None:
+            hint = "--topics and --partitions say how many there are"
+            raise ConfigError("--topic is for a plan of a run", where="lakefeed plan --target-rate", hint=hint)
         _size(pipeline, overrides, target_rate, measured=measured, topics=topics, partitions=partitions)
         return
     given = {"--measured": measured, "--topics": topics, "--partitions": partitions}

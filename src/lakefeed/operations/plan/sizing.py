@@ -32,6 +32,8 @@ LONGEST_TRIGGER = 600
 TARGET_FILE_BYTES = 128 * 1024**2
 EXPIRED_AFTER = seconds_of("7 days")
 """Without a block ``upkeep``: what ``lakefeed tables maintain`` keeps by default."""
+MOST_PARTITIONS = 100_000
+"""Of one feed: ten times what its ledger is tested with."""
 MOST_METADATA_BYTES = 64 * 1024**2
 """A commit writes the table's metadata file whole; larger ones take seconds and a driver's memory."""
 TASK_BYTES = 10_000
@@ -206,6 +208,11 @@ class _Arithmetic:
         self.executors = math.ceil(self.cores / load.executor_cores)
         self.slots = self.executors * load.executor_cores if self.executors > 1 else self.cores
         self.partitions = load.partitions or self._partitions()
+        if self.partitions > MOST_PARTITIONS:
+            what = f"{self.partitions:,} partitions are more than one feed can have"
+            raise ConfigError(
+                what, where=load.config.name, hint="split the load over several feeds, and size one of them"
+            )
         # Only as many tasks run at the same time as there are partitions.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second

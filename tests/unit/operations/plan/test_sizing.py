@@ -178,6 +178,10 @@ def test_what_cannot_be_sized() -> None:
         sized(1.0, source={"kafka": kafka})
     with pytest.raises(ConfigError, match="each has one at least"):
         sized(1.0, topics=5, partitions=3)
+    with pytest.raises(ConfigError, match="more than one feed can have"):
+        sized(1.0, partitions=99_999_999_999)
+    with pytest.raises(ConfigError, match="more than one feed can have"):
+        sized(1e30)
     with pytest.raises(ConfigError, match=r"into sink\.console cannot be sized"):
         sized(1.0, sink={"console": {}}, checkpoint="")
 
