@@ -27,11 +27,14 @@ import org.apache.iceberg.io.LocationProvider;
  * check and commit are one step, repeated on each of Iceberg's retries.
  */
 final class CheckedOperations implements TableOperations {
+    /** May be shared with other loads of the table ({@link KnownTables}), and is not made for several threads. */
     private final TableOperations operations;
     /** The table's full name, under which {@link RecentTables} has its metadata. */
     private final String name;
     /** Snapshots whose commit failed, or succeeded without an answer. */
     private final Set<Long> unanswered = ConcurrentHashMap.newKeySet();
+    /** The metadata of this load: a load beside it may find newer one at any time. */
+    private volatile TableMetadata seen;
 
     CheckedOperations(TableOperations operations, String name) {
         this.operations = operations;
@@ -41,7 +44,7 @@ final class CheckedOperations implements TableOperations {
     @Override
     public void commit(TableMetadata base, TableMetadata changed) {
         if (base == null) {
-            operations.commit(null, changed);
+            delegate(null, changed);
             return;
         }
         checkFences(base, changed);
@@ -84,7 +87,7 @@ final class CheckedOperations implements TableOperations {
         added.forEach(snapshot -> unanswered.add(snapshot.snapshotId()));
         TableMetadata committed = withProperties(base, changed, positions, added);
         try {
-            operations.commit(base, committed);
+            delegate(base, committed);
         } catch (RuntimeException unanswered) {
             if (unanswered instanceof CleanableFailure || !hasLanded(added, unanswered)) {
                 throw unanswered;
@@ -94,10 +97,17 @@ final class CheckedOperations implements TableOperations {
         RecentTables.put(name, committed);
     }
 
+    private void delegate(TableMetadata base, TableMetadata changed) {
+        synchronized (operations) {
+            operations.commit(base, changed);
+        }
+        seen = null;
+    }
+
     /** Looks in the table whether a commit succeeded: a server error or a cut connection does not tell. */
     private boolean hasLanded(List<Snapshot> added, RuntimeException unanswered) {
         try {
-            TableMetadata now = operations.refresh();
+            TableMetadata now = refresh();
             return !added.isEmpty() && added.stream().allMatch(each -> now.snapshot(each.snapshotId()) != null);
         } catch (RuntimeException alsoUnanswered) {
             unanswered.addSuppressed(alsoUnanswered);
@@ -270,12 +280,27 @@ final class CheckedOperations implements TableOperations {
 
     @Override
     public TableMetadata current() {
-        return operations.current();
+        TableMetadata known = seen;
+        if (known == null) {
+            synchronized (operations) {
+                known = operations.current();
+            }
+            seen = known;
+        }
+        return known;
     }
 
     @Override
     public TableMetadata refresh() {
-        return operations.refresh();
+        seen = refresh(operations);
+        return seen;
+    }
+
+    /** Asks the catalog for the current metadata; only a file that is not known yet is read. */
+    static TableMetadata refresh(TableOperations operations) {
+        synchronized (operations) {
+            return operations.refresh();
+        }
     }
 
     @Override

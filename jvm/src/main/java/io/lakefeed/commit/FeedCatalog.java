@@ -21,6 +21,8 @@ import org.apache.spark.sql.connector.catalog.TableChange;
  * checked; but a rollback moves the recorded positions of the feeds with it ({@link CheckedOperations}).
  */
 public final class FeedCatalog extends SparkCatalog {
+    private final KnownTables known = new KnownTables();
+
     /** Spark creates it. */
     public FeedCatalog() {
         // Executors do so in ColumnarPlugin.
@@ -29,10 +31,17 @@ public final class FeedCatalog extends SparkCatalog {
 
     @Override
     public Table loadTable(Identifier identifier) throws NoSuchTableException {
+        BaseTable fresh = known.refreshed(identifier);
+        if (fresh != null) {
+            return SparkTable.create(FeedTable.of(fresh), (String) null);
+        }
         Table table = super.loadTable(identifier);
         if (table instanceof SparkTable spark
                 && spark.table() instanceof BaseTable iceberg
                 && !(iceberg instanceof FeedTable)) {
+            if (spark.branch() == null) {
+                known.put(identifier, iceberg);
+            }
             return SparkTable.create(FeedTable.of(iceberg), spark.branch());
         }
         return table;

@@ -24,8 +24,9 @@ final class FeedTable extends BaseTable {
     }
 
     static FeedTable of(BaseTable table) {
-        RecentTables.put(table.name(), table.operations().current());
-        return new FeedTable(new CheckedOperations(table.operations(), table.name()), table.name(), table.reporter());
+        CheckedOperations operations = new CheckedOperations(table.operations(), table.name());
+        RecentTables.put(table.name(), operations.current());
+        return new FeedTable(operations, table.name(), table.reporter());
     }
 
     /**

@@ -1,0 +1,72 @@
+"""A driver parses a metadata file once, and still sees a table as it is now, whoever has changed it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.support.catalogs import CatalogCase, RestCase
+from tests.support.feed_table import Table, refused
+
+
+def test_a_commit_of_another_engine_is_seen_at_once(table: Table, elsewhere: Table) -> None:
+    table.land(0, 2)
+    for other in (10, 11):
+        assert table.covered() == ((0, 2),)
+        elsewhere.plain(other)
+        assert other in table.ids()
+    table.land(2, 4)
+    assert table.ids() == [0, 1, 2, 3, 10, 11]
+    assert len(elsewhere.ids()) == 6
+
+
+def test_a_commit_on_top_of_one_that_was_not_seen_lands(table: Table, elsewhere: Table) -> None:
+    """Its writer was begun before: the check and the commit are repeated on the newer table."""
+    table.land(0, 2)
+    loaded = table.ledger().loaded()
+    elsewhere.plain(9)
+    append = loaded.newAppend().set("note", "late")
+    append.commit()
+    refused(lambda: table.land(3, 4), "topic-0 begins at 3, the table ends at 2")
+    table.land(2, 3)
+    assert table.ids() == [0, 1, 2, 9]
+    assert len(table.snapshots()) == 4
+
+
+def test_a_loaded_table_stays_as_it_was_loaded(table: Table, elsewhere: Table) -> None:
+    """What is read from it belongs together, although other loads of the same driver have seen newer commits."""
+    table.land(0, 2)
+    loaded = table.ledger().loaded()
+    head = loaded.currentSnapshot().snapshotId()
+    elsewhere.plain(9)
+    table.land(2, 3)
+    assert loaded.currentSnapshot().snapshotId() == head
+    loaded.refresh()
+    assert loaded.currentSnapshot().snapshotId() == table.head()
+
+
+def test_a_table_that_was_created_again_is_another(table: Table, elsewhere: Table) -> None:
+    table.land(0, 2)
+    elsewhere.spark.sql(f"DROP TABLE {elsewhere.name}")
+    assert not table.spark.catalog.tableExists(table.name)
+    elsewhere.spark.sql(f"CREATE TABLE {elsewhere.name} (id BIGINT) USING iceberg")
+    assert table.ledger().position() is None
+    table.land(5, 6)
+    assert table.ids() == [5]
+
+
+def test_a_metadata_file_is_read_once(table: Table, catalog: CatalogCase) -> None:
+    table.land(0, 2)
+    assert table.covered() == ((0, 2),)
+    if isinstance(catalog, RestCase):
+        return  # The server sends the metadata itself.
+    current = Path(urlsplit(catalog.pointer(table.name)).path)
+    content = current.read_bytes()
+    current.unlink()
+    try:
+        assert table.covered() == ((0, 2),)
+        assert table.spark.table(table.name).columns == ["id"]
+    finally:
+        current.write_bytes(content)
+    table.land(2, 3)
+    assert table.ids() == [0, 1, 2]
