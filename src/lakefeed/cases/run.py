@@ -330,12 +330,13 @@ def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[
 def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: list[str]) -> Iterable[BatchResult]:
     """Run the streaming query to its end, and again where a writer's schema requires another query."""
     config, batches = feed.config, MicroBatches(threading.Event())
+    results: list[BatchResult] = []
 
     def write(batch: DataFrame, batch_id: int) -> BatchResult:
         query = query_id(spark, config.name)
-        return writer.write(
-            batch, with_batch(feed.records.ranges(batch_id), batch_id=batch_id, query_id=query), batch_id
-        )
+        ranges = with_batch(feed.records.ranges(batch_id), batch_id=batch_id, query_id=query)
+        results.append(writer.write(batch, ranges, batch_id))
+        return results[-1]
 
     while True:
         stream = writer.counting.query_frame(feed.source.read_stream(spark)).writeStream
@@ -350,7 +351,7 @@ def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: lis
             )
         try:
             watch(query, batches, on_batch=lambda progress: None)
-            return batches.landed
+            return results
         except PlannedRestart:
             batches.failure = None
             notes.extend(writer.rows.notes())

@@ -6,8 +6,9 @@ The watch reports the query's batches, stops it between two of them, and transla
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.errors import translate
@@ -16,7 +17,7 @@ from lakefeed.errors import LakefeedError
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import POLL_TURNS, QueryObserver
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports
-from lakefeed.ledger.outcomes import Counts
+from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS = 0.25
-KEPT_REASONS = 100
-"""Batches whose reasons of dead letters are kept."""
+KEPT_RESULTS = 100
+"""So many results of batches are kept: a run may have millions of batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +141,31 @@ class StopRequested(Exception):
     """Ends a query between two batches, or a run that waits; nothing has been written."""
 
 
+@dataclass
+class Written:
+    """The sums over the batches that a run has written, without those that the sink had already."""
+
+    first: BatchResult | None = None
+    batches: int = 0
+    rows: int = 0
+    counts: Counts = ZERO
+    batch_ids: list[range] = field(default_factory=list)
+
+    def add(self, result: BatchResult) -> None:
+        """Add one batch, unless the sink had it already."""
+        if result.replayed:
+            return
+        self.first = self.first or result
+        self.batches += 1
+        self.rows += result.rows
+        self.counts += result.counts
+        batch_id = result.batch_id
+        if self.batch_ids and self.batch_ids[-1].stop == batch_id:
+            self.batch_ids[-1] = range(self.batch_ids[-1].start, batch_id + 1)
+        else:
+            self.batch_ids.append(range(batch_id, batch_id + 1))
+
+
 class MicroBatches:
     """The results of one run's micro-batches, and the request to end the query between two of them.
 
@@ -148,7 +174,7 @@ class MicroBatches:
     Attributes:
         stop: ends the run.
         interrupts: says whether the query has to end although the run does not, as for a pause.
-        landed: results of the batches that a function of ``guarded`` has written.
+        landed: the newest results of the batches that a function of ``guarded`` has written; ``written`` sums all up.
         finished: how many batches Spark has reported; ``records`` and ``over_budget`` are of these.
         sent: how many rows Spark's own sinks have written; of other sinks ``landed`` has them.
         is_writing: whether a batch is being written, which a stop waits for.
@@ -156,7 +182,8 @@ class MicroBatches:
 
     def __init__(self, stop: threading.Event, *, interrupts: Callable[[], bool] = lambda: False) -> None:
         self.stop, self.interrupts = stop, interrupts
-        self.landed: list[BatchResult] = []
+        self.landed: deque[BatchResult] = deque(maxlen=KEPT_RESULTS)
+        self.written = Written()
         self.finished = 0
         self.records = 0
         self.sent = 0
@@ -177,11 +204,9 @@ class MicroBatches:
             try:
                 if self.end:
                     raise StopRequested
-                self.landed.append(write(batch, batch_id))
-                if len(self.landed) > KEPT_REASONS:
-                    # The progress model has taken them.
-                    old = len(self.landed) - KEPT_REASONS - 1
-                    self.landed[old] = replace(self.landed[old], reasons=())
+                result = write(batch, batch_id)
+                self.landed.append(result)
+                self.written.add(result)
             except StopRequested:
                 raise
             except Exception as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.group_publisher import GroupPublisher, publishing
@@ -34,7 +35,7 @@ from lakefeed.feed.run import (
 )
 from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering, with_batches_of
 from lakefeed.ledger.continuity import fence_lost
-from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
+from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
 from lakefeed.monitor.control import ActionRequest
@@ -269,25 +270,24 @@ class StreamRun:
     def summary(
         self, seconds: float, *, all_requests: S3Requests, requests: S3Requests, startup: S3Requests
     ) -> RunSummary:
-        written = [result for result in self.batches.landed if not result.replayed]
+        written, first = self.batches.written, self.batches.written.first
         config = self.feed.config
         repeats = any(sink.chosen.doubles(config.output_mode) for sink in (config.sink, *config.sinks.values()))
-        unfinished = self._unfinished if repeats else None
-        counts = sum((result.counts for result in written), ZERO)
+        is_repeated = repeats and first is not None and first.batch_id == self._unfinished
         return RunSummary(
-            batches=len(written),
+            batches=written.batches,
             records=self.batches.records,
-            rows=sum(result.rows for result in written),
-            dead_letters=counts.dead_letters,
-            skipped=counts.skipped,
-            files=self.sink.files_of(result.batch_id for result in written),
+            rows=written.rows,
+            dead_letters=written.counts.dead_letters,
+            skipped=written.counts.skipped,
+            files=self.sink.files_of(chain.from_iterable(written.batch_ids)),
             seconds=round(seconds, 3),
             s3_requests=all_requests.by_operation,
             requests=requests,
             startup_requests=startup,
             batches_over_budget=self.batches.over_budget,
             paused=dict(self.sink.lagging()),
-            repeated=sum(result.rows for result in written if result.batch_id == unfinished),
+            repeated=first.rows if is_repeated and first is not None else 0,
         )
 
 

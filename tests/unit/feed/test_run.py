@@ -13,8 +13,8 @@ from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.progress import BatchProgress
-from lakefeed.feed.run import KEPT_REASONS, MicroBatches, StopRequested, watch
-from lakefeed.ledger.outcomes import Reason
+from lakefeed.feed.run import KEPT_RESULTS, MicroBatches, StopRequested, watch
+from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 
@@ -133,7 +133,7 @@ def test_no_batch_begins_while_a_request_waits() -> None:
 def test_a_query_does_not_end_before_its_last_batch_is_logged() -> None:
     """Batch 0 is reported, and batch 1 written: ended now, Spark's log would lack batch 1, and it would be repeated."""
     batches = MicroBatches(threading.Event(), interrupts=lambda: True)
-    batches.landed = [BatchResult(number, rows=1, replayed=False) for number in range(2)]
+    batches.landed.extend(BatchResult(number, rows=1, replayed=False) for number in range(2))
     query = Query(batches=2, turns=9)
     query.status = {"isTriggerActive": True}
     has_ended = watch(
@@ -154,11 +154,22 @@ def test_a_failure_in_the_moment_of_a_stop_is_not_lost() -> None:
         watched(Query(batches=1, turns=9), Observer([0]), batches)
 
 
-def test_reasons_are_kept_of_the_newest_batches_alone() -> None:
+def test_a_run_of_many_batches_keeps_sums_and_the_newest_results() -> None:
     batches = MicroBatches(threading.Event())
-    reasons = (Reason("age: not a number", 3, "x" * 2000),)
-    write = batches.guarded(lambda batch, batch_id: BatchResult(batch_id, rows=1, replayed=False, reasons=reasons))
-    for number in range(3 * KEPT_REASONS):
-        write(cast("Any", None), number)
-    assert len(batches.landed) == 3 * KEPT_REASONS
-    assert sum(bool(result.reasons) for result in batches.landed) == KEPT_REASONS
+    counts = Counts(records=3, dead_letters=1)
+
+    def write(batch: object, batch_id: int) -> BatchResult:
+        return BatchResult(batch_id, rows=2, replayed=batch_id == 5, counts=ZERO if batch_id == 5 else counts)
+
+    guarded = batches.guarded(cast("Any", write))
+    most = 3 * KEPT_RESULTS
+    for number in range(5, most):
+        guarded(cast("Any", None), number)
+    assert [result.batch_id for result in batches.landed] == list(range(most - KEPT_RESULTS, most))
+    found = batches.written
+    assert (found.batches, found.rows) == (most - 6, 2 * (most - 6))
+    assert found.counts == Counts(records=3 * (most - 6), dead_letters=most - 6)
+    # The first one was in the sink already.
+    assert found.batch_ids == [range(6, most)]
+    assert found.first is not None
+    assert found.first.batch_id == 6

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from lakefeed.clients.environment import default_connections
-from lakefeed.clients.spark import cluster, driver_jvm, numpy_values
+from lakefeed.clients.spark import cluster, driver_jvm, kept_records, numpy_values
 from lakefeed.clients.spark.connect import CLASSIC, require_classic_mode
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.python_files import executor_settings
@@ -93,6 +93,7 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         "spark.app.name": name,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **kept_records.SETTINGS,
         "spark.redaction.regex": pattern,
         "spark.sql.redaction.options.regex": f"{pattern}|url",
         # Of plans and of SQL: Spark has no pattern for those by itself.

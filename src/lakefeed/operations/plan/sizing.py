@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lakefeed.clients.spark.kept_records import RETAINED_TASKS
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of
 from lakefeed.errors import ConfigError, ResourceMissing
@@ -37,8 +38,7 @@ MOST_PARTITIONS = 100_000
 MOST_METADATA_BYTES = 64 * 1024**2
 """A commit writes the table's metadata file whole; larger ones take seconds and a driver's memory."""
 TASK_BYTES = 10_000
-RETAINED_TASKS = 100_000
-"""Spark's driver keeps a record of so many tasks (spark.ui.retainedTasks), with the UI or without."""
+"""Of each task that Spark's driver remembers."""
 DRIVER_MB = 1024
 
 _RATE = re.compile(r"\s*([\d_,]+(?:\.\d+)?)\s*([kKmM]?)\s*/\s*(\d*)\s*(s|sec|min|h|hour|d|day)\s*", re.ASCII)
