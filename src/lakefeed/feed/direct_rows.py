@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heapreplace
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, UNKNOWN_SCHEMA
@@ -112,8 +113,11 @@ def halves(span: OffsetRange) -> list[OffsetRange]:
 def share_out(spans: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
     """Give each task ranges of about as many records in all; the largest range first, to the task with the fewest."""
     shares: list[list[OffsetRange]] = [[] for _ in range(max(1, tasks))]
+    fewest = [(0, task) for task in range(len(shares))]
     for span in sorted(spans, key=lambda span: (-span.records, span.key, span.start)):
-        min(shares, key=lambda share: sum(map(_records, share))).append(span)
+        records, task = fewest[0]
+        shares[task].append(span)
+        heapreplace(fewest, (records + span.records, task))
     return [share for share in shares if share] or [[]]
 
 

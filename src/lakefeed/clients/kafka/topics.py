@@ -36,6 +36,8 @@ from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.offsets.ranges import Partition
 
 _TIMEOUT_SECONDS = 5.0
+_LEADER_SECONDS = 0.03
+"""A broker creates the partitions of a topic one after the other, each with files of its own."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -265,18 +267,18 @@ class Topics:
             answers = self._admin.list_offsets(requested, isolation_level=level, request_timeout=_TIMEOUT_SECONDS)
             return {(where.topic, where.partition): self._answer(answer).offset for where, answer in answers.items()}
 
-        return self._settled(ask)
+        return self._settled(ask, seconds=_TIMEOUT_SECONDS + len(partitions) * _LEADER_SECONDS)
 
     def _answer(self, future: Future[T]) -> T:
         return future.result(timeout=_TIMEOUT_SECONDS + 2)
 
-    def _settled(self, ask: Callable[[], T]) -> T:
+    def _settled(self, ask: Callable[[], T], *, seconds: float = _TIMEOUT_SECONDS) -> T:
         """Retry while partitions have no leader: their topic is new, or a broker has just left."""
 
         def is_transient(error: Exception) -> bool:
             return isinstance(error, KafkaException) and error_code(error) in TRANSIENT
 
-        return retry_until(ask, is_transient=is_transient, seconds=_TIMEOUT_SECONDS, pause=0.1)
+        return retry_until(ask, is_transient=is_transient, seconds=seconds, pause=0.1)
 
     @contextmanager
     def _errors(self, name: str | None) -> Iterator[None]:
