@@ -1,4 +1,4 @@
-"""A driver parses a metadata file once, and still sees a table as it is now, whoever has changed it."""
+"""A driver parses a metadata file once, and still sees a table as it is now: every change by others."""
 
 from __future__ import annotations
 
