@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -42,3 +43,31 @@ def test_a_jvm_maps_the_classes_that_an_earlier_one_has_written(tmp_path: Path) 
     archive.chmod(0o600)
     archive.write_bytes(b"broken")
     assert run(tmp_path) == "[]\n"
+
+
+@pytest.mark.slow
+def test_an_archive_is_made_without_servers_and_read_by_the_next_session(tmp_path: Path) -> None:
+    known = {"LAKEFEED_CACHE": str(tmp_path / "cache"), "LAKEFEED_JARS": str(cache_directory() / "jars")}
+    command = [sys.executable, "-m", "lakefeed.cli", "jars", "archive", "--output", "json"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **known}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    [archive] = (tmp_path / "cache" / "classes").iterdir()
+    assert (made["path"], made["bytes"]) == (str(archive), archive.stat().st_size)
+    assert run(tmp_path) == f"['{archive}']\n"
+    # What a feed loads beside Spark's own classes: Kafka's and S3's clients, Iceberg, lakefeed's module.
+    names = archive.read_bytes()
+    for name in (b"KafkaConsumer", b"S3AFileSystem", b"S3FileIO", b"ParquetFileWriter", b"MicroBatchExecution"):
+        assert name in names, name
+
+
+@pytest.mark.slow
+def test_a_jvm_that_cannot_write_an_archive_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "classes").write_text("a file where the folder belongs")
+    known = {"LAKEFEED_CACHE": str(tmp_path / "cache"), "LAKEFEED_JARS": str(cache_directory() / "jars")}
+    command = [sys.executable, "-m", "lakefeed.cli", "jars", "archive"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **known}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "the JVM has written no archive" in done.stderr
+    assert "Traceback" not in done.stderr

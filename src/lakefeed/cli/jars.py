@@ -39,6 +39,22 @@ def fetch(groups: tuple[str, ...]) -> None:
     emit(document, f"{len(paths)} files verified in {directory} ({seconds} s)")
 
 
+@jars.command()
+@output_option
+def archive() -> None:
+    """Make the class-data archive of this machine, with which each start of Spark takes a third less CPU.
+
+    A small feed runs in a process of its own, whose JVM writes the classes that it has loaded. It takes a minute of
+    CPU, and 150 to 250 MB in the cache. Sessions on a local master read it by themselves, as long as Java and the
+    jars stay the same.
+    """
+    from lakefeed.cases.class_archive import make_archive
+
+    made = make_archive()
+    size = made.path.stat().st_size / 1e6
+    emit(made.as_dict(), f"{made.path} ({size:,.0f} MB) made in {made.seconds} s; the next start reads it")
+
+
 @jars.command("list")
 @group_option
 @output_option

@@ -2,7 +2,8 @@
 
 The JVM reads an archive only if the class path, the jars' sizes and times and its own version are those that it was
 made with. An archive is named after these, so that another set of jars gets one of its own. It is made on request
-alone, since that takes half a minute of CPU: ``LAKEFEED_CLASS_ARCHIVE=write`` before a run that ends by itself.
+alone, since that takes a minute of CPU: by ``lakefeed jars archive``, or by ``LAKEFEED_CLASS_ARCHIVE=write`` before
+a run that ends by itself.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ MOST_KEPT = 3
 # Else the JVM warns on stdout, which is the command's own, of each class that it cannot keep, or of a changed jar.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 _END_SECONDS = 600
+
+
+def archives() -> list[Path]:
+    """Return the archives in the cache, the newest first."""
+    folder = cache_directory() / "classes"
+    return sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
 
 
 class ClassArchive:
@@ -55,10 +62,8 @@ class ClassArchive:
 
     def prepare(self) -> None:
         """Make room for an archive that is to be written: the folder, without the oldest ones."""
-        folder = self.path.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        newest = sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
-        for old in newest[MOST_KEPT - 1 :]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in archives()[MOST_KEPT - 1 :]:
             old.unlink(missing_ok=True)
 
     def finish_at_exit(self, jvm: subprocess.Popen[bytes]) -> None:
