@@ -53,13 +53,13 @@ def _print_page(text: str) -> None:
         click.echo(text, nl=False)
         return
     from rich.console import Console
-    from rich.markdown import Markdown
 
+    from lakefeed.cli.markdown import MarkdownPage
     from lakefeed.operations.pages import with_commands
 
     console = Console()
     with console.capture() as captured:
-        console.print(Markdown(with_commands(text)))
+        console.print(MarkdownPage(with_commands(text)))
     click.echo_via_pager(captured.get(), color=console.is_terminal and not console.no_color)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 import zipfile
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from lakefeed.cli.main import root
+from lakefeed.cli.markdown import MarkdownPage
 from lakefeed.errors import ResourceMissing
 from lakefeed.messages.pages import page_command
 from lakefeed.operations import page_html
@@ -63,6 +66,15 @@ def test_a_terminal_gets_commands_instead_of_links() -> None:
         "see `lakefeed docs run`, `lakefeed docs sinks` and [x](https://example.org/a.md)"
     )
     assert with_commands("[what holds](exactly-once.md)") == "what holds (`lakefeed docs exactly-once`)"
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_terminal_cuts_no_cell_of_a_table(width: int) -> None:
+    for path in ("exactly-once.md", "support.md", "metrics.md"):
+        text = (page_folder() / path).read_text("utf-8")
+        shown = io.StringIO()
+        Console(width=width, file=shown).print(MarkdownPage(text))
+        assert shown.getvalue().count("…") == text.count("…"), path
 
 
 def test_the_pages_are_html_files_whose_links_and_pictures_lead_to_files(tmp_path: Path) -> None:
