@@ -15,7 +15,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 @click.command()
 @output_option
 def doctor() -> None:
-    """Examine this machine: Java, Python, Spark, jars, memory, disk, clock.
+    """Examine this machine: Java, Python, versions, jars, memory, disk, ports, clock, and what the store can do.
 
     Exit status: 1 if a run cannot work here, 0 otherwise. What a pipeline file points at: lakefeed check --connect.
     """

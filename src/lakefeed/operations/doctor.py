@@ -1,7 +1,7 @@
 """Looks for what keeps lakefeed from running well on this machine, before anything is started.
 
-It asks this machine alone, but for the clock of a store that the environment names. What a pipeline file points at is
-the matter of ``lakefeed check --connect``.
+It asks this machine alone, but for a store that the environment names: its clock, and what it can do. What a pipeline
+file points at is the matter of ``lakefeed check --connect``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import socket
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from email.utils import parsedate_to_datetime
@@ -23,9 +24,14 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from lakefeed.clients.environment import default_environment, default_home
+from lakefeed.clients.http import exchange
+from lakefeed.clients.s3 import configured_keys, object_url, signed_headers
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.clients.spark.jars import cache_directory, read_lock
+from lakefeed.config.connections import Connections
+from lakefeed.config.dashboard import DEFAULT_PORT
 from lakefeed.errors import LakefeedError
+from lakefeed.messages.pages import page_command
 
 Verdict = Literal["ok", "warning", "error"]
 
@@ -36,6 +42,7 @@ LEAST_DISK, USUAL_DISK = 1 * GIB, 5 * GIB
 OPEN_FILES = 4096
 SKEW_SECONDS, MOST_SKEW_SECONDS = 30.0, 900.0
 """Servers of S3 refuse a request whose time differs by more than 15 minutes from theirs."""
+STORE_SECONDS = 5.0
 EXTRAS = {"pyiceberg": "read", "duckdb": "read", "pandas": "pandas", "psycopg": "postgresql", "pymysql": "mariadb"}
 
 
@@ -55,7 +62,8 @@ class Diagnosis:
 def examine() -> list[Diagnosis]:
     """Look at everything; nothing that is looked at can end the examination."""
     findings: list[Diagnosis] = []
-    for look in (_python, _java, _spark, _extras, _jars, _memory, _cores, _disk, _temporary, _files, _names, _clock):
+    looks = (_python, _java, _spark, _extras, _jars, _memory, _cores, _disk, _temporary, _files, _names, _ports)
+    for look in (*looks, _clock, _store):
         try:
             findings += look()
         except (OSError, ValueError, LakefeedError) as error:
@@ -66,6 +74,17 @@ def examine() -> list[Diagnosis]:
 def _python() -> Iterator[Diagnosis]:
     what = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     yield Diagnosis(name="python", verdict="ok", what=what)
+    line = f"lakefeed {_installed('lakefeed') or '?'}, made for {', '.join(_locked_versions())}"
+    yield Diagnosis(name="versions", verdict="ok", what=line)
+
+
+def _locked_versions() -> Iterator[str]:
+    names = {"iceberg-spark-runtime": "Iceberg", "hadoop-aws": "Hadoop", "kafka-clients": "Kafka's client"}
+    yield f"Spark {SPARK_LINE}x"
+    for artifact in read_lock().of(["spark"]):
+        _, name, number = artifact.coordinate.split(":")[:3]
+        if (known := next((text for part, text in names.items() if name.startswith(part)), None)) is not None:
+            yield f"{known} {number}"
 
 
 def _java() -> Iterator[Diagnosis]:
@@ -200,6 +219,18 @@ def _names() -> Iterator[Diagnosis]:
         yield Diagnosis(name="network", verdict="ok", what=f"{host}, 127.0.0.1")
 
 
+def _ports() -> Iterator[Diagnosis]:
+    with socket.socket() as server:
+        try:
+            server.bind(("127.0.0.1", DEFAULT_PORT))
+        except OSError as error:
+            what = f"{DEFAULT_PORT}, the dashboard's, cannot be used: {error.strerror}"
+            hint = "name another one: lakefeed run --dashboard 127.0.0.1:PORT"
+            yield Diagnosis(name="ports", verdict="warning", what=what, hint=hint)
+            return
+    yield Diagnosis(name="ports", verdict="ok", what=f"{DEFAULT_PORT} is free for the dashboard; others are found")
+
+
 def _clock() -> Iterator[Diagnosis]:
     endpoint = default_environment().get("AWS_ENDPOINT_URL_S3")
     if not endpoint:
@@ -229,6 +260,42 @@ def _skew(endpoint: str, *, now: Callable[[], float] = time.time) -> float | Non
         return None
     finally:
         connection.close()
+
+
+def _store() -> Iterator[Diagnosis]:
+    """Try what checkpoints require of a store: of two writers of one name the second is refused."""
+    environment = default_environment()
+    place = urlsplit(environment.get("LAKEFEED_WAREHOUSE", ""))
+    if place.scheme != "s3":
+        what = "not tried: LAKEFEED_WAREHOUSE names no bucket, and no local stack runs"
+        yield Diagnosis(name="store", verdict="ok", what=what)
+        return
+    s3 = Connections.from_environment(environment).s3
+    key = f"{place.path.strip('/')}/lakefeed-doctor-{uuid.uuid4().hex}".strip("/")
+    url, keys = object_url(place.netloc, key, s3=s3), configured_keys(s3)
+
+    def status(method: str, **headers: str) -> int:
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        signed = signed_headers(url, keys=keys, region=s3.region, method=method, headers=given)
+        return exchange(method, url, seconds=STORE_SECONDS, headers=signed, body=b"" if given else None).status
+
+    first = status("PUT", if_none_match="*")
+    second = status("PUT", if_none_match="*")
+    removed = status("DELETE")
+    if first == 200 and second in (409, 412):
+        what = "it lets one of two writers win (If-None-Match)"
+        verdict: Verdict = "ok" if removed in (200, 204) else "warning"
+        hint = (
+            None if verdict == "ok" else f"these keys may not delete s3://{place.netloc}/{key}: allow s3:DeleteObject"
+        )
+        yield Diagnosis(name="store", verdict=verdict, what=what, hint=hint)
+    elif first == 200:
+        what = f"it overwrites an object where If-None-Match forbids that (status {second})"
+        hint = f"keep checkpoints elsewhere, or leave them out: {page_command('object-stores')}"
+        yield Diagnosis(name="store", verdict="error", what=what, hint=hint)
+    else:
+        what = f"it refuses a new object below s3://{place.netloc}/{place.path.strip('/')} with status {first}"
+        yield Diagnosis(name="store", verdict="error", what=what, hint="lakefeed check --connect says why")
 
 
 def _grade(amount: float, *, least: float, usual: float) -> Verdict:

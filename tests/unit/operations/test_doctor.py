@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lakefeed.config.dashboard import DEFAULT_PORT
 from lakefeed.operations.doctor import Diagnosis, examine
 
 
@@ -21,6 +23,15 @@ class Store(BaseHTTPRequestHandler):
         self.send_response_only(403)
         self.send_header("Date", self.date)
         self.end_headers()
+
+    def do_PUT(self) -> None:
+        """Overwrite whatever is there, as stores without conditional writes do."""
+        self.send_response_only(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_DELETE(self) -> None:
+        self.do_PUT()
 
     def log_message(self, *args: object) -> None:
         """Log nothing."""
@@ -71,6 +82,30 @@ def test_the_clock_is_compared_with_the_store(store: str, monkeypatch: pytest.Mo
     assert (finding.verdict, "S3 refuses" in (finding.hint or "")) == ("error", True)
     monkeypatch.setattr(Store, "date", "yesterday")
     assert found("clock").verdict == "warning"
+
+
+def test_a_store_that_overwrites_is_an_error(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": store,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "not-a-secret",
+        "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
+    }.items():
+        monkeypatch.setenv(name, value)
+    finding = found("store")
+    assert (finding.verdict, "If-None-Match forbids" in finding.what) == ("error", True)
+    monkeypatch.delenv("LAKEFEED_WAREHOUSE")
+    assert found("store").verdict == "ok"
+
+
+def test_the_port_of_the_dashboard_that_is_taken_is_a_warning() -> None:
+    with socket.socket() as server:
+        try:
+            server.bind(("127.0.0.1", DEFAULT_PORT))
+        except OSError:
+            assert found("ports").verdict == "warning"
+            return
+        assert (found("ports").verdict, "--dashboard" in (found("ports").hint or "")) == ("warning", True)
 
 
 def test_a_store_that_is_not_there_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
