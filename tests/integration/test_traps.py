@@ -268,7 +268,7 @@ def test_a_topic_taken_out_of_the_pipeline(case: Case) -> None:
     case.run(**reading(case.feed.topic, other, start="latest", max_records_per_batch=7))
     assert case.ids() == [0, 1, 2, 10]
     assert case.notes == []
-    with pytest.raises(RecordsLost, match="other-0: the pipeline does not read this topic any more"):
+    with pytest.raises(RecordsLost, match="other-0: the pipeline does not read it any more"):
         case.run()
     case.send([3])
     case.run(accept_loss=True)

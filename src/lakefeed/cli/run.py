@@ -195,8 +195,8 @@ def _exit(status: int) -> None:
 def _print(name: str, summary: lakefeed.RunSummary) -> None:
     echo(
         f"{name}: {counted(summary.batches, 'batch', 'batches')}, {summary.records:,} records, "
-        f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "
-        f"{sum(summary.s3_requests.values())} S3 requests"
+        f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s)"
+        + (f", {requests:,} S3 requests" if (requests := sum(summary.s3_requests.values())) else "")
         + (f"; {summary.repeated:,} of the rows may be there twice" if summary.repeated else "")
         + (
             f"; {counted(summary.batches_over_budget, 'batch', 'batches')} over budget"

@@ -46,7 +46,7 @@ class Capabilities:
 
     rewind: Refusal | None = Refusal(
         "a feed into sink.{sink} cannot be moved: it knows no offsets",
-        "name another path and another checkpoint location, which reads the topics again",
+        "name another path and another checkpoint location, which reads the source again",
     )
     adopt: Refusal | None = Refusal(
         "a feed into sink.{sink} takes nothing over from another tool: only an Iceberg table can keep that position",

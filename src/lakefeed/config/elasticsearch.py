@@ -54,7 +54,7 @@ class ElasticsearchSinkConfig(SinkConfig):
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
             "a feed into a search server cannot be rewound: older changes would be landed over newer documents",
-            "to read the topics again, name another index and another checkpoint location",
+            "to read the source again, name another index and another checkpoint location",
         ),
         lag=None,
         no_checkpoint=None,

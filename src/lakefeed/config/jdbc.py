@@ -55,7 +55,7 @@ class JdbcSinkConfig(SinkConfig):
         rewind=Refusal(
             "a JDBC feed cannot be rewound: older changes would be landed over newer rows, or beside them",
             "after a restore of the database, remove the checkpoint: the feed resumes where the database is; to "
-            "read the topics again, name another table and another checkpoint location",
+            "read the source again, name another table and another checkpoint location",
         ),
         verify=None,
         lag=None,

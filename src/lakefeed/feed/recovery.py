@@ -25,7 +25,7 @@ GIVE_UP = (
     "table's ledger"
 )
 TO_TABLE = "lakefeed offsets rewind pipeline.yaml --to table"
-NEW_TABLE = "name a new table and a new checkpoint location, which read the topics again"
+NEW_TABLE = "name a new table and a new checkpoint location, which read the source again"
 WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the table is"
 Kind = Literal["recreated", "overtaken", "ahead", "gone", "unread"]
 Topics = Mapping[str, TopicDescription | None]
@@ -305,7 +305,7 @@ def _from_log(facts: Facts) -> Start:
         f"the log of the path of feed '{facts.feed}' {f'ends at batch {logged}' if logged >= 0 else 'is empty'}, the "
         f"checkpoint has landed up to batch {landed}: files or log were removed, or it is another path",
         where=f"{facts.sink}/_spark_metadata",
-        hint="restore the path; or name another path and another checkpoint location, which reads the topics again",
+        hint="restore the path; or name another path and another checkpoint location, which reads the source again",
     )
 
 
@@ -365,6 +365,7 @@ def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], t
     for (topic, number), position in sorted(positions.items()):
         described = topics.get(topic)
         found = partitions.get((topic, number))
+        noun = described.noun if described is not None else "topic"
         first = ids.get(topic, "")
         name = f"{topic}-{number}"
         kind: Kind
@@ -373,12 +374,12 @@ def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], t
             kind, resume_at = "recreated", found.start_offset if found else None
             there = f"[{found.start_offset}, {found.end_offset})" if found else "nothing"
             message = (
-                f"the topic was recreated (its id was {first}, and is {described.topic_id}); the feed has "
+                f"the {noun} was recreated (its id was {first}, and is {described.topic_id}); the feed has "
                 f"read the old one up to {position}, the new one holds {there}"
             )
         elif topic not in topics:
             kind = "unread"
-            message = f"the pipeline does not read this topic any more; the feed has read it up to {position}"
+            message = f"the pipeline does not read it any more; the feed has read it up to {position}"
         elif found is None:
             kind, message = "gone", f"it does not exist any more; the feed has read it up to {position}"
         elif found.lost is not None:
@@ -386,13 +387,13 @@ def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], t
         elif position < found.start_offset:
             kind, resume_at = "overtaken", found.start_offset
             message = (
-                f"the feed is at {position}, the topic begins at {found.start_offset}: "
+                f"the feed is at {position}, the {noun} begins at {found.start_offset}: "
                 f"{found.start_offset - position:,} offsets were removed before they were read"
             )
         elif position > found.end_offset:
             kind, resume_at = "ahead", found.end_offset
             message = (
-                f"the feed is at {position}, the topic ends at {found.end_offset}: the broker has lost "
+                f"the feed is at {position}, the {noun} ends at {found.end_offset}: the broker has lost "
                 "records, or it is another cluster"
             )
         else:

@@ -35,7 +35,7 @@ def check_commit(commit: Commit, last: Position | None, *, where: str) -> Commit
             f"the checkpoint of feed '{commit.feed}' is at batch {commit.batch_id}, but the table holds no "
             "commit of it: resuming would lose all earlier records",
             where=where,
-            hint="restore the table, or name another checkpoint location to read the topics again",
+            hint="restore the table, or name another checkpoint location to read the source again",
         )
     if last.ranges == commit.ranges:
         return CommitCheck.ALREADY_COMMITTED

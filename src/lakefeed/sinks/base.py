@@ -155,7 +155,7 @@ class NotedSink(LedgerlessSink, BaseSink, ABC):
         raise ConfigError(
             "this feed cannot be moved: its sink knows no offsets",
             where=self.location(),
-            hint="name another checkpoint location, which reads the topics again",
+            hint="name another checkpoint location, which reads the source again",
         )
 
     def has(self, commit: Commit) -> bool:

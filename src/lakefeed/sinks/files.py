@@ -92,7 +92,7 @@ class FileStreamSink(NotedSink):
         raise ConfigError(
             "a feed of files cannot be moved: its log is numbered by batches and knows no offsets",
             where=self._sink.path,
-            hint="name another path and another checkpoint location, which reads the topics again; or land the feed in "
+            hint="name another path and another checkpoint location, which reads the source again; or land the feed in "
             "an Iceberg table",
         )
 

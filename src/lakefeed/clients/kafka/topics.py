@@ -66,12 +66,13 @@ class PartitionDescription:
 class TopicDescription:
     """One topic as it is now, with its partitions in the order of their numbers.
 
-    A topic that is recreated under the same name has another ``topic_id``.
+    A topic that is recreated under the same name has another ``topic_id``. Messages call it by its ``noun``.
     """
 
     name: str
     topic_id: str
     partitions: tuple[PartitionDescription, ...]
+    noun: str = "topic"
 
     @property
     def ends(self) -> dict[int, int]:

@@ -9,6 +9,7 @@ from typing import Any
 from lakefeed.config.notify import DeadLetterBound, LagBound, Notify
 from lakefeed.config.values import seconds_of
 from lakefeed.messages.pages import page_command
+from lakefeed.messages.readable import counted
 from lakefeed.monitor.events import Event
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.monitor.notify.gate import Gate, Sending
@@ -92,7 +93,8 @@ class Watch:
         )
         if trigger == "stopped":
             totals = progress.totals
-            what = f"the run has ended as requested: {totals.batches:,} batches, {totals.records:,} records"
+            done = f"{counted(totals.batches, 'batch', 'batches')}, {counted(totals.records, 'record')}"
+            what = f"the run has ended as requested: {done}"
             finding = Occurrence(what=what, where=progress.sink or None)
         # An error of another class is other news, and not held back by the cool-down of the first.
         key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""

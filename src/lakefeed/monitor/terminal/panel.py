@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from lakefeed.messages.readable import counted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FeedProgress, FinishedBatch
 from lakefeed.monitor.terminal.lines import bar, joined, lag_text, reasons_text, running_text, sparkline
@@ -78,6 +79,6 @@ def _state_line(progress: FeedProgress) -> Text:
     line = Text(f"{one_line(progress.feed)} ", style="bold")
     line.append(progress.state, style=_STYLES.get(progress.state, ""))
     place = f" · {one_line(progress.sink)}" if progress.sink else ""
-    restarts = f" · {progress.restarts} restarts" if progress.restarts else ""
+    restarts = f" · {counted(progress.restarts, 'restart')}" if progress.restarts else ""
     line.append(f"{place} · up {duration(progress.taken_at - progress.started_at)}{restarts}", style="not bold")
     return line

@@ -102,7 +102,7 @@ def plan_rewind(
         raise ConfigError(
             f"feed '{config.name}' keeps state, which cannot be moved to other offsets",
             where=name,
-            hint="name a new table and a new checkpoint location, which read the topics again",
+            hint="name a new table and a new checkpoint location, which read the source again",
         )
     known, ids = (ends(before), before.ranges.topic_ids) if before is not None else ({}, {})
     moves: tuple[PartitionMove, ...] = ()

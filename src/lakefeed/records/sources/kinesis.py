@@ -87,7 +87,7 @@ class KinesisStream:
             PartitionDescription(id=int(number), leader=None, start_offset=0, end_offset=ENDLESS, lost=lost)
             for number, lost in found["shards"].items()
         )
-        return {stream: TopicDescription(name=stream, topic_id=self._id, partitions=shards)}
+        return {stream: TopicDescription(name=stream, topic_id=self._id, partitions=shards, noun="stream")}
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
         """Add the stream's present id to the ranges; refuse a stream that was recreated."""

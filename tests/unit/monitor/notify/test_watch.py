@@ -148,7 +148,7 @@ def test_a_run_that_ends_says_what_it_did() -> None:
     feed.batch(0)
     feed.monitor.ended()
     [message] = feed.after()
-    assert message.finding.what == "the run has ended as requested: 1 batches, 100 records"
+    assert message.finding.what == "the run has ended as requested: 1 batch, 100 records"
     quiet = Feed({"stopped": False}).begin()
     quiet.monitor.ended()
     assert quiet.after() == []
