@@ -58,7 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "conf": ("conf", "Print the Spark settings for spark-submit."),
     "image": ("image", "Write a Dockerfile and its bill of materials, with the versions in use."),
     "jars": ("jars", "Fetch and verify the locked jars."),
-    "doctor": ("doctor", "Examine this machine: Java, Python, Spark, jars, memory, disk, clock."),
+    "doctor": ("doctor", "Examine this machine: Java, Python, Spark, jars, memory, disk, ports, clock, store."),
     "docs": ("docs", "Print a page of the documentation, or open it in a browser."),
     "completion": ("completion", "Complete commands and options in bash, zsh or fish."),
 }
