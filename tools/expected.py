@@ -198,7 +198,6 @@ EXAMPLES = (
         columns="zip STRING, isp STRING",
         result="SELECT CAST(kafka_key AS STRING) AS key, count(*), max(isp) FROM records GROUP BY key ORDER BY key",
         expected=(("10001", "1", "one"), ("94105", "3", "two")),
-        after="isp_hits/pipeline.yaml",
     ),
     Example(
         file="kafka_connect/jdbc_to_kafka.yaml",

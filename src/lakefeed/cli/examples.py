@@ -40,7 +40,12 @@ def copy(name: str, to: Path) -> None:
 
 def _document(example: PackagedExample) -> dict[str, object]:
     pipelines = [
-        {"file": str(file), "description": example.description(file), "commands": example.commands(file)}
+        {
+            "file": str(file),
+            "description": example.description(file),
+            "commands": example.commands(file),
+            **{name.lower(): text for name, text in example.notes(file).items()},
+        }
         for file in example.pipelines
     ]
     return {"name": example.name, "pipelines": pipelines}
@@ -64,3 +69,6 @@ def _print_copy(example: PackagedExample, to: Path, copied: list[Path]) -> None:
         echo(f"\n{fill(example.description(file), 100)}\n")
         for command in example.commands(file):
             echo(f"  {command}")
+        echo()
+        for name, text in example.notes(file).items():
+            echo(fill(f"{name + ':':<8} {text}", 100, subsequent_indent=" " * 9, break_on_hyphens=False))

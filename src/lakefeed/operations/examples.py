@@ -16,6 +16,8 @@ FOLDER = "examples"
 _COMMAND = re.compile(r"^#   ((?:lakefeed|python|aws) .+)$", re.MULTILINE)
 _CONTINUED = re.compile(r" \\\n# +")
 _MENTIONED = re.compile(r"examples/[A-Za-z0-9_./-]+\.[a-z]+")
+NOTES = ("Needs", "Gives", "Change")
+"""What the comment on top of each pipeline file says after its commands."""
 _SCHEMA_LINE = re.compile(r"\A# yaml-language-server: .*\n#\n")
 
 
@@ -43,13 +45,20 @@ class PackagedExample:
         return self.root / self.pipelines[0]
 
     def description(self, file: Path) -> str:
-        """Return what the comment on top of a pipeline file says, without its commands."""
-        lines = [line.removeprefix("#").strip() for line in self._top(file).splitlines() if not line.startswith("#   ")]
+        """Return what the comment on top of a pipeline file says, without its commands and notes."""
+        text = self._top(file).partition(f"\n# {NOTES[0]}:")[0]
+        lines = [line.removeprefix("#").strip() for line in text.splitlines() if not line.startswith("#   ")]
         return " ".join(line for line in lines if line and not line.startswith("yaml-language-server"))
 
     def commands(self, file: Path) -> list[str]:
         """Return the commands that run a pipeline file, from the folder that has the copy."""
         return _COMMAND.findall(_CONTINUED.sub(" ", self._top(file)))
+
+    def notes(self, file: Path) -> dict[str, str]:
+        """Return what a pipeline file says that it needs, gives, and how to change it, by the name of the note."""
+        words = " ".join(line.removeprefix("#").strip() for line in self._top(file).splitlines())
+        parts = re.split(rf"\b({'|'.join(NOTES)}): ", words.partition(f" {NOTES[0]}: ")[2])
+        return dict(zip(NOTES, (part.strip() for part in parts[::2]), strict=True))
 
     def _top(self, file: Path) -> str:
         return (self.root / file).read_text("utf-8").partition("\nname:")[0]

@@ -1,0 +1,93 @@
+"""lakefeed as a stranger has it: a wheel in an environment of its own, an empty home, an empty folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lakefeed.clients.spark.jars import cache_directory
+from lakefeed.operations.image.wheel import write_wheel
+
+
+@dataclass
+class Shell:
+    """Runs commands in a folder, with nothing of this process's environment but the way to Java and the warm caches.
+
+    Attributes:
+        said: what the commands have printed, with the time that each took.
+    """
+
+    folder: Path
+    variables: dict[str, str]
+    said: list[str] = field(default_factory=list)
+
+    def __call__(self, *words: str, status: int = 0, timeout: float = 300) -> str:
+        """Run a command; returns what it has printed."""
+        began = time.monotonic()
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self.variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        self.said.append(f"$ {' '.join(words)}   # {time.monotonic() - began:.1f} s, status {done.returncode}")
+        shown = done.stdout.splitlines()
+        self.said += shown if len(shown) <= 30 else [*shown[:15], f"… {len(shown) - 30} lines …", *shown[-15:]]
+        assert done.returncode == status, done.stdout
+        assert "Traceback" not in done.stdout, done.stdout
+        assert "\tat " not in done.stdout, done.stdout  # A stack trace of Java.
+        return done.stdout
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command in a process group of its own."""
+        self.said.append(f"$ {' '.join(words)} &")
+        return subprocess.Popen(
+            words,
+            cwd=self.folder,
+            env=self.variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def install(folder: Path, *, extras: str, variables: Mapping[str, str] | None = None) -> Shell:
+    """Install the wheel of this checkout with its extras, and return a shell in an empty folder that finds it.
+
+    Args:
+        folder: an empty one, for environment, home and work.
+        extras: of the wheel, separated by commas.
+        variables: further environment variables of the shell.
+    """
+    wheel = write_wheel(folder)
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "env"], check=True)
+    requirement = f"lakefeed[{extras}] @ {wheel.as_uri()}"
+    python = folder / "env" / "bin" / "python"
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", python, requirement], check=True)
+    home, work = folder / "home", folder / "work"
+    home.mkdir()
+    work.mkdir()
+    known = {name: os.environ[name] for name in ("JAVA_HOME", "LANG", "TMPDIR") if name in os.environ}
+    return Shell(
+        work,
+        {
+            **known,
+            "HOME": str(home),
+            "PATH": f"{python.parent}:{os.environ['PATH']}",
+            "LAKEFEED_CACHE": str(cache_directory()),
+            **(variables or {}),
+        },
+    )
