@@ -77,3 +77,27 @@ def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_
     )
     assert sized.returncode == 0, sized.stdout + sized.stderr
     assert json.loads(sized.stdout)["figures"]["cores"]["value"] >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_each_dimension_grows_and_every_record_becomes_a_row(tmp_path: Path) -> None:
+    bounds = {"rows": 3000, "partitions": 3, "columns": 9, "bytes": 300, "files": 30, "batches": 50, "topics": 2}
+    done = lakefeed(
+        *("bench", "scale", "--home", str(tmp_path / "bench"), "--store", "s3proxy", "--rounds", "1"),
+        *(part for name, most in bounds.items() for part in ("--most", f"{name}={most}")),
+        *("--charts", str(tmp_path / "charts"), "--output", "json"),
+        timeout=1700,
+    )
+    assert done.stdout, done.stderr
+    found = {dimension["dimension"]: dimension for dimension in json.loads(done.stdout)}
+    assert set(found) == set(bounds)
+    for name, dimension in found.items():
+        assert dimension["is_complete"], name
+        assert max(point["size"] for point in dimension["points"]) == bounds[name]
+        for point in dimension["points"]:
+            assert point["cpu_seconds"] > 0
+            assert point["requests"] >= 5
+            assert point["heap_mb"] > 30
+        assert (tmp_path / "charts" / f"scale-{name}.svg").read_text().startswith("<svg")
+    assert done.returncode == (0 if all(dimension["holds"] for dimension in found.values()) else 1)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from lakefeed.bench import jobs
 from lakefeed.bench.cases import Workload
+from lakefeed.bench.confidence import t95
 from lakefeed.bench.minio import MinioClient, by_api
 from lakefeed.bench.onlookers import Onlookers, receiving
 from lakefeed.config.models import PipelineConfig
@@ -34,13 +35,8 @@ MOST_LOSS = 0.02
 WARM_UP_PAIRS = 2
 _THREADS = {"Executor task l": "tasks", "C1 CompilerThre": "compilers", "C2 CompilerThre": "compilers"}
 """What the JVM's threads do, by their names as Linux cuts them; those of the garbage collector begin with G1 or GC."""
-_KEEP_COMPILERS = {"JAVA_TOOL_OPTIONS": "-XX:-UseDynamicNumberOfCompilerThreads"}
+KEEP_COMPILERS = {"JAVA_TOOL_OPTIONS": "-XX:-UseDynamicNumberOfCompilerThreads"}
 """A thread that has ended takes its CPU time with it."""
-# Student's t, two-sided 95 %, for 1 to 30 degrees of freedom; beyond, the normal distribution's.
-_T95 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
-    *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +82,7 @@ class Loss:
         mean = statistics.fmean(ratios)
         if len(ratios) < 2:
             return cls(share=1 - math.exp(mean), low=-math.inf, high=math.inf)
-        quantile = _T95[len(ratios) - 2] if len(ratios) - 2 < len(_T95) else 1.96
-        margin = quantile * statistics.stdev(ratios) / math.sqrt(len(ratios))
+        margin = t95(len(ratios) - 1) * statistics.stdev(ratios) / math.sqrt(len(ratios))
         return cls(share=1 - math.exp(mean), low=1 - math.exp(mean + margin), high=1 - math.exp(mean - margin))
 
     @property
@@ -150,7 +145,7 @@ def measure(work: Workload, endpoints: Endpoints, *, pairs: int, home: Path, say
     """Run the pairs after two that do not count; the topic is filled already."""
     minio = MinioClient(endpoints, home=home)
     driver_home = home / "driver"
-    environment = {**endpoints.as_environment(), **_KEEP_COMPILERS, "LAKEFEED_HOME": str(driver_home)}
+    environment = {**endpoints.as_environment(), **KEEP_COMPILERS, "LAKEFEED_HOME": str(driver_home)}
     found: list[tuple[CostRun, CostRun]] = []
     with ExitStack() as stack:
         address, got = stack.enter_context(receiving())

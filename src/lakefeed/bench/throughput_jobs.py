@@ -127,13 +127,13 @@ def run_once(case: TimedRun, work: Workload, endpoints: Endpoints, profile: bool
     spark.streams.addListener(clock.listener)
     java: Any = spark.sparkContext._jvm
     java.java.lang.System.gc()
-    _forget_peaks()
+    forget_peaks()
     profiler = _Profiler(spark) if profile else None
     requests = sum(jvm.s3_requests(spark).values())
     began, cpu = time.monotonic(), jobs.cpu_seconds()
     started(spark, case, work, endpoints)
     seconds, cpu = time.monotonic() - began, jobs.cpu_seconds() - cpu
-    peak = _peak_megabytes()
+    peak = peak_megabytes()
     requests = sum(jvm.s3_requests(spark).values()) - requests
     stages = profiler.stop() if profiler else None
     context: Any = spark.sparkContext._jsc
@@ -268,14 +268,16 @@ class _Profiler:
             return shares(file.read_text(errors="replace"))
 
 
-def _forget_peaks() -> None:
+def forget_peaks() -> None:
     """Let the peak of the resident memory begin again; Linux alone has this, and not in every sandbox."""
     for pid in (jobs.jvm_pid(), os.getpid()):
         with suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
-def _peak_megabytes() -> int:
+def peak_megabytes() -> int:
+    """Return the peak of the resident memory since then: the JVM's and this process's, each at its own highest."""
+
     def kilobytes(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))

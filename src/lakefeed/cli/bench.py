@@ -23,6 +23,7 @@ from lakefeed.bench.cases import (
     matrix,
     workload,
 )
+from lakefeed.bench.scale_dimensions import DIMENSION_NAMES, DimensionName, bounds_of, chosen
 from lakefeed.cli.options import FILE, output_option, own_home_option
 from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.environment import default_home, measured_throughput
@@ -247,6 +248,45 @@ def throughput(
         measured_throughput().write_text(json.dumps(found.as_dict(), indent=2) + "\n", "utf-8")
     emit(found.as_dict(), table(found))
     raise Exit(0 if found.holds else 1)
+
+
+@bench.command("scale")
+@click.option(
+    "--dimension", "names", type=click.Choice(DIMENSION_NAMES), multiple=True, help="Only this; again for more."
+)
+@click.option("--most", multiple=True, metavar="DIMENSION=NUMBER", help="Measure it up to here; again for more.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each size.")
+@click.option("--charts", type=click.Path(file_okay=False, path_type=Path), help="Write scale-DIMENSION.svg there.")
+@click.option("--store", type=click.Choice(STORES), default="minio", show_default=True)
+@own_home_option("bench", folder="scale")
+@output_option
+def scale(
+    names: tuple[DimensionName, ...],
+    most: tuple[str, ...],
+    rounds: int,
+    charts: Path | None,
+    store: str,
+    home: Path | None,
+) -> None:
+    """Measure how the cost of a batch grows: with rows, partitions, columns, bytes, files, batches and topics.
+
+    One of them grows, the others stay: CPU time, memory and S3 requests of a batch, and the exponent of each. The
+    status is 1 if a cost surely grows faster than linear, if one grows with what only adds up (files, batches), if the
+    driver's memory is not flat, or if a row is missing. All of it takes hours; --dimension and --most choose.
+    """
+    from lakefeed.bench.scale import ScaleBench, table, write_charts
+    from lakefeed.cli.local import fresh_stack
+
+    dimensions = chosen(names, bounds_of(most))
+    home = home or default_home() / "scale"
+    with fresh_stack(home, store=store) as endpoints:
+        running = ScaleBench(endpoints=endpoints, home=home / "logs", say=_say)
+        results = [running.measure(dimension, rounds=rounds) for dimension in dimensions]
+    if charts is not None:
+        for file in write_charts(results, charts):
+            _say(f"{file} written")
+    emit([result.as_dict() for result in results], table(results))
+    raise Exit(0 if all(result.holds for result in results) else 1)
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,185 @@
+"""The measured runs of ``lakefeed bench scale``, in a process whose JVM stays warm between them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.bench.monitor_cost import CpuTimes
+from lakefeed.bench.throughput_jobs import forget_peaks, peak_megabytes
+from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.session import session
+from lakefeed.config.models import PipelineConfig
+from lakefeed.feed.progress import BatchProgress
+from lakefeed.ledger.iceberg import IcebergLedger
+from lakefeed.local import Endpoints
+from lakefeed.operations.produce.write import produce
+from lakefeed.pipeline import Pipeline
+from lakefeed.records.encode.encode import to_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLUMNS = (
+    "cast(id * {n} % 1000003 AS BIGINT)",
+    "cast(hash(id, {n}) / 1000.0D AS DOUBLE)",
+    "concat('text-', cast(hash(id, {n}) % 1000 AS STRING))",
+    "timestamp_micros(1700000000000000 + id * {n})",
+)
+"""The values of the columns of wide rows, in turn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleRun:
+    """One run to measure.
+
+    Attributes:
+        pipeline: the document of its pipeline file.
+        marks: the numbers of batches after which its figures are taken; the run ends with the last one.
+        heap_at: those of them at which the driver's heap is collected and measured.
+        files: so many more data files the table gets before.
+        has_tables: each topic has a table of its own: a batch is a round of all of them.
+    """
+
+    pipeline: Mapping[str, Any]
+    marks: tuple[int, ...]
+    heap_at: tuple[int, ...]
+    files: int = 0
+    has_tables: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """The use of a run up to the end of a batch; the heap is after a collection, in bytes."""
+
+    batch: int
+    cpu: Mapping[str, float]
+    seconds: float
+    requests: int
+    heap: int | None
+
+    @property
+    def cpu_seconds(self) -> float:
+        """All but the compilers, which work more in an early run than in a late one, whatever the feed does."""
+        return sum(seconds for kind, seconds in self.cpu.items() if kind != "compilers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleFigures:
+    """The marks of a run; it is complete if it came that far, and each record that it read became a row."""
+
+    marks: tuple[Mark, ...]
+    peak_rss_mb: int
+    is_complete: bool
+
+
+def run_scale(run: ScaleRun) -> ScaleFigures:
+    """Run a pipeline in this process's session."""
+    pipeline = Pipeline(PipelineConfig.model_validate(run.pipeline), environment=dict(os.environ))
+    # Not pipeline.session(): its preflight asks S3 from Python.
+    spark = session("bench-scale", connections=pipeline.connections)
+    if run.files:
+        add_files(spark, pipeline, run.files)
+    collected_heap(spark)
+    forget_peaks()
+    clock = _Clock(spark, run)
+    listener = None if run.has_tables else _listener(clock)
+    if listener is not None:
+        spark.streams.addListener(listener)
+    try:
+        summary = pipeline.run(spark=spark, once=True, stop=clock.stop, on_batch=clock.on_batch)
+    finally:
+        if listener is not None:
+            spark.streams.removeListener(listener)
+    is_complete = summary.rows == summary.records > 0 and len(clock.marks) == len(run.marks)
+    return ScaleFigures(marks=tuple(clock.marks), peak_rss_mb=peak_megabytes(), is_complete=is_complete)
+
+
+def add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
+    """Create the pipeline's table by its first batch, and give it the metadata of so many files more."""
+    stop = threading.Event()
+    pipeline.run(spark=spark, once=True, stop=stop, on_batch=lambda progress: stop.set())
+    table = IcebergLedger(spark, pipeline.config.sink.chosen.target, pipeline.config.name).loaded()
+    jvm.java(spark).bench.ManyFiles.append(table, files)
+
+
+def produce_columns(columns: int, rows: int, topic: str, endpoints: Endpoints) -> int:
+    """Produce rows of so many columns: whole numbers, floating ones, texts and times in turn."""
+    spark = session("bench-scale")
+    named = [f"{_COLUMNS[number % len(_COLUMNS)].format(n=number + 1)} AS c{number}" for number in range(columns)]
+    records = to_records(spark.range(rows).selectExpr(*named), topic=topic, registry=endpoints.schema_registry_url)
+    return produce(records, topic, bootstrap_servers=endpoints.bootstrap_servers).records
+
+
+def collected_heap(spark: SparkSession) -> int:
+    """Collect the driver's garbage; return the bytes of its heap that are in use then."""
+    java: Any = spark.sparkContext._jvm
+    java.java.lang.System.gc()
+    return int(java.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed())
+
+
+@dataclass
+class _Clock:
+    """Takes the figures at the end of batches: Spark reports those of a stream, a job of many tables its rounds."""
+
+    spark: SparkSession
+    run: ScaleRun
+    stop: threading.Event = field(default_factory=threading.Event)
+    marks: list[Mark] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._done = 0
+        # The time that taking the figures has taken itself, the collections above all.
+        self._own_seconds = self._own_cpu = 0.0
+        self._requests = self._requests_now()
+        self._began, self._cpu = time.monotonic(), CpuTimes.now()
+
+    def on_batch(self, progress: BatchProgress) -> None:
+        """Note a round of a job with many tables, which waits for this."""
+        if self.run.has_tables:
+            self.end_batch()
+
+    def end_batch(self) -> None:
+        self._done += 1
+        if self._done not in self.run.marks:
+            return
+        now, cpu, requests = time.monotonic(), CpuTimes.now().since(self._cpu), self._requests_now()
+        heap = collected_heap(self.spark) if self._done in self.run.heap_at else None
+        after = CpuTimes.now().since(self._cpu)
+        self.marks.append(
+            Mark(
+                batch=self._done,
+                cpu={**cpu, "collector": cpu["collector"] - self._own_cpu},
+                seconds=now - self._began - self._own_seconds,
+                requests=requests - self._requests,
+                heap=heap,
+            )
+        )
+        if heap is not None:
+            self._own_cpu += after["collector"] - cpu["collector"]
+            self._own_seconds += time.monotonic() - now
+        if self._done >= max(self.run.marks):
+            self.stop.set()
+
+    def _requests_now(self) -> int:
+        return sum(jvm.s3_requests(self.spark).values())
+
+
+def _listener(clock: _Clock) -> Any:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            clock.end_batch()
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    return Listener()
