@@ -28,6 +28,7 @@ from lakefeed.operations.deploy.application import read_feed, read_producer
 from lakefeed.operations.deploy.operators import Operator
 from lakefeed.operations.deploy.output import manifest
 from tools.pictures import PICTURES
+from tools.python_reference import python_reference
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _GENERATED = "<!-- Made by tools/generate_docs.py: change the code instead. -->\n"
@@ -185,6 +186,7 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     "schema/pipeline.schema.json": pipeline_schema,
     "pipeline-reference.md": pipeline_reference,
     "commands.md": commands,
+    "python-reference.md": lambda: f"{_GENERATED}\n{python_reference()}",
     "kubernetes/taxi-apache.yaml": _manifest("feed", "apache"),
     "kubernetes/taxi-kubeflow.yaml": _manifest("feed", "kubeflow"),
     "kubernetes/taxi-producer-apache.yaml": _manifest("producer", "apache"),

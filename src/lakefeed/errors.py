@@ -13,6 +13,9 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from lakefeed.messages.pages import page_command
 from lakefeed.messages.redaction import redacted
 
 
@@ -26,6 +29,8 @@ class LakefeedError(Exception):
     """
 
     exit_status: int = 1
+    topic: ClassVar[str] = "troubleshooting"
+    """The page of the documentation that explains the class."""
 
     def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
         self.what = redacted(what)
@@ -37,9 +42,15 @@ class LakefeedError(Exception):
         where = f"\n  where: {self.where}" if self.where else ""
         return f"{self.what}{where}\n  next:  {self.hint}" if self.hint else f"{self.what}{where}"
 
+    @property
+    def page(self) -> str:
+        """The command that prints the page about such errors."""
+        return page_command(self.topic)
+
     def as_dict(self) -> dict[str, str | None]:
         """Return class and parts for ``--output json``."""
-        return {"error": type(self).__name__, "what": self.what, "where": self.where, "hint": self.hint}
+        parts = {"what": self.what, "where": self.where, "hint": self.hint, "page": self.page}
+        return {"error": type(self).__name__, **parts}
 
 
 class UserError(LakefeedError):
@@ -56,6 +67,8 @@ class WorldError(LakefeedError):
 
 class ConfigError(UserError):
     """A pipeline file, an option or an environment variable is wrong."""
+
+    topic = "pipeline-files"
 
 
 class RowsRefused(ConfigError):
@@ -75,17 +88,25 @@ class MissingExtra(UserError):
 class JavaError(UserError):
     """No Java was found, or it is older than Spark needs."""
 
+    topic = "support"
+
 
 class ResourceMissing(UserError):
     """A topic, bucket, table, file or subject that should be there is not."""
+
+    topic = "check"
 
 
 class AccessDenied(UserError):
     """Credentials were refused."""
 
+    topic = "check"
+
 
 class CheckpointMismatch(UserError):
     """The checkpoint belongs to another pipeline, or disagrees with the table."""
+
+    topic = "starts"
 
 
 class DriverReplaced(CheckpointMismatch):
@@ -95,45 +116,67 @@ class DriverReplaced(CheckpointMismatch):
 class FeedMoved(CheckpointMismatch):
     """An operator has moved the feed to other offsets while it ran; its next start resumes there."""
 
+    topic = "offsets"
+
 
 class RecordsLost(UserError):
     """A topic is not the one that a feed has read, or no longer holds what it has not read yet."""
+
+    topic = "offsets"
 
 
 class SchemaIncompatible(UserError):
     """Two versions of a schema, or rows and a table, cannot be brought together; names the field and both types."""
 
+    topic = "schema-evolution"
+
 
 class DecodeError(UserError):
     """A record cannot be read in the declared format."""
+
+    topic = "dead-letters"
 
 
 class Unreachable(WorldError):
     """A broker, registry, store or catalog does not answer."""
 
+    topic = "check"
+
 
 class DownloadError(WorldError):
     """A download did not arrive whole, or is not what the lock file says."""
+
+    topic = "jars"
 
 
 class PortTaken(WorldError):
     """Another process listens on a port that was asked for."""
 
+    topic = "local-stack"
+
 
 class SchemaChanged(WorldError):
     """A writer's schema became another, and the pipeline's policy is to stop then."""
+
+    topic = "schema-evolution"
 
 
 class ErrorBudgetExceeded(WorldError):
     """More records could not become rows than the pipeline allows; nothing of their batch was written."""
 
+    topic = "dead-letters"
+
 
 class TableBusy(WorldError):
     """Others are at work on the table and come first: another upkeep job, or writers whose commits keep winning."""
 
+    topic = "upkeep"
+
 
 class FeedPaused(WorldError):
     """An operator has paused the feed, and the run is not one that waits."""
+
+    topic = "operate"
 
 
 class JobFailed(WorldError):

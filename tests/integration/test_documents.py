@@ -4,60 +4,132 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import re
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from confluent_kafka import Consumer, TopicPartition
 
 import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.local import Endpoints
+from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.operations.produce.write import produce
 from lakefeed.records.encode.encode import to_records
+from tests.support.blocks import PAGES, ROOT, blocks_of
 from tests.support.feed import Feed
+from tests.support.page_reader import Reader
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-DOCS = Path(__file__).parents[2] / "docs"
+TOPIC = "nyc-avro-topic"
 TRIPS = 10_000
+LATER = 50
+KAFKA: dict[str, Any] = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [TOPIC]}
+PIPELINE: dict[str, Any] = {
+    "name": "taxi",
+    "source": {"kafka": KAFKA},
+    "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}},
+    "sink": {"iceberg": {"table": "lake.nyc.trips"}},
+    "trigger": "1 minute",
+}
+SHOWN: dict[str, Any] = {
+    "source": {"kafka": {**KAFKA, "monitoring_group": "taxi-feed"}},
+    "expect": {"within_town": {"rule": "trip_distance < 25", "on_violation": "dead_letter"}},
+    "dead_letters": {"table": "lake.nyc.trips_dead_letters"},
+}
+"""Blocks of the feed that pages show the state of."""
+QUICK = ("python.md",)
+"""Its page is followed by ``make test``."""
+FULL = ("ledger.md", "lag.md")
+"""Their pages are followed by ``make test-full``; the others by ``make test-all``."""
+FOLLOWED = [
+    page
+    for page in PAGES
+    if page.name != "tutorial.md"  # test_tutorial.py follows it.
+    and any(block.is_run and block.test is None and block.language != "yaml" for block in blocks_of(page))
+]
+
+
+def send_trips(stack: Endpoints, lake: SparkSession, rows: int) -> None:
+    """Send generated trips, as ``lakefeed produce --generate taxi`` does."""
+    records = to_records(
+        taxi_rows(lake, rows), topic=TOPIC, registry=stack.schema_registry_url, schema=taxi_schema(), key=KEY
+    )
+    produce(records, TOPIC, bootstrap_servers=stack.bootstrap_servers)
 
 
 @pytest.fixture(scope="module")
 def trips(stack: Endpoints, lake: SparkSession) -> None:
-    """The topics that the documents speak of."""
+    """The topics that the documents speak of, and a consumer group."""
     topics = Topics(stack.bootstrap_servers)
-    topics.create("nyc-avro-topic", partitions=10)
-    records = to_records(
-        taxi_rows(lake, TRIPS),
-        topic="nyc-avro-topic",
-        registry=stack.schema_registry_url,
-        schema=taxi_schema(),
-        key=KEY,
-    )
-    produce(records, "nyc-avro-topic", bootstrap_servers=stack.bootstrap_servers)
+    topics.create(TOPIC, partitions=10)
+    send_trips(stack, lake, TRIPS)
     for topic in ("hits", "bytes"):
         topics.create(topic, partitions=1)
+    group = Consumer({"bootstrap.servers": stack.bootstrap_servers, "group.id": "some-consumer-group"})
+    group.commit(offsets=[TopicPartition(TOPIC, 0, 10)], asynchronous=False)
+    group.close()
 
 
 @pytest.fixture
-def surroundings(trips: None, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def surroundings(
+    trips: None, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: SparkSession
+) -> Iterator[dict[str, Any]]:
     """A shell at work: the environment names the stack, and pipeline.yaml is in the folder."""
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    source = {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": ["nyc-avro-topic"]}}
-    feed.write_file(source=source).rename("pipeline.yaml")
-    return {}
+    for name in ("docs", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump({**PIPELINE, "checkpoint": feed.checkpoint}))
+    lake.sql("CREATE NAMESPACE IF NOT EXISTS lake.nyc")
+    for row in lake.sql("SHOW TABLES IN lake.nyc").collect():
+        lake.sql(f"DROP TABLE lake.nyc.{row.tableName}")
+    yield {}
+    for query in lake.streams.active:
+        query.stop()
 
 
 @pytest.fixture
-def table(trips: None, lake: SparkSession, surroundings: dict[str, Any]) -> None:
+def table(surroundings: dict[str, Any], lake: SparkSession) -> None:
     """lake.nyc.trips, for the examples that read it."""
-    if not lake.catalog.tableExists("lake.nyc.trips"):
-        lf.write_table(lf.read_topic(lake, "nyc-avro-topic", stream=False), "lake.nyc.trips")
+    lf.write_table(lf.read_topic(lake, TOPIC, stream=False), "lake.nyc.trips")
+
+
+@pytest.fixture
+def reader(
+    surroundings: dict[str, Any], stack: Endpoints, lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Reader:
+    """A reader whose feed has landed its topic, with some dead letters; 50 records have come since."""
+    monkeypatch.setenv("COLUMNS", "120")
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | SHOWN))
+    names = {
+        "spark": lake,
+        "pipeline": lf.Pipeline.from_file(file),
+        "monitor": FeedMonitor("taxi"),
+        "records": _records(lake, stack),
+        "url": stack.schema_registry_url,
+        "password": "not-a-secret",
+        "schema": taxi_schema(),
+        "reader_schema": taxi_schema(),
+        "writer_schema": taxi_schema(),
+    }
+    made = Reader(tmp_path, dict(os.environ), names)
+    made.type("lakefeed run pipeline.yaml --once")
+    send_trips(stack, lake, LATER)
+    return made
+
+
+def _records(lake: SparkSession, stack: Endpoints) -> DataFrame:
+    reader = lake.read.format("kafka").option("kafka.bootstrap.servers", stack.bootstrap_servers)
+    return reader.option("subscribe", TOPIC).load()
 
 
 @pytest.mark.parametrize("module", ["dataframes", "pipeline", "clients.spark.session", "clients.iceberg.reader"])
@@ -68,13 +140,22 @@ def test_the_examples_of_the_docstrings(module: str, table: None) -> None:
 
 
 @pytest.mark.quick
-def test_the_page_on_python(surroundings: dict[str, Any], lake: SparkSession) -> None:
-    lake.sql("DROP TABLE IF EXISTS lake.nyc.trips")
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text("utf-8"), re.DOTALL)
-    assert len(blocks) >= 5
-    for block in blocks:
-        exec(compile(block, "docs/python.md", "exec"), surroundings)
-    assert surroundings["some"].count() == 110 + 213
-    assert surroundings["summary"].rows == TRIPS
+def test_the_page_on_python(surroundings: dict[str, Any], lake: SparkSession, tmp_path: Path) -> None:
+    reader = Reader(tmp_path, dict(os.environ), surroundings)
+    assert reader.follow(blocks_of(ROOT / "docs" / "python.md")) == []
+    assert reader.names["some"].count() == 110 + 213
+    assert reader.names["summary"].rows == TRIPS
     assert lf.open_table("lake.nyc.trips").scan().to_arrow().num_rows > 9_000
     assert lf.open_table("lake.nyc.trips_today").scan().to_arrow().num_rows == TRIPS
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=() if page.name in FULL else pytest.mark.slow)
+        for page in FOLLOWED
+        if page.name not in QUICK
+    ],
+)
+def test_a_page_can_be_followed(page: Path, reader: Reader) -> None:
+    assert reader.follow(blocks_of(page)) == []

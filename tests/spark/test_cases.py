@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,7 @@ from lakefeed.cases.load import load_cases
 from lakefeed.cases.run import TestReport, run_files
 from lakefeed.errors import ConfigError
 from lakefeed.testing import LandRecords, TestRegistry, TestTopic, run_cases
+from tests.support.blocks import ROOT, blocks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -330,3 +331,23 @@ def test_the_fixtures_land_records_with_a_pipeline_file(
     assert landed.rows == [{"zone": "A", "fare": 1.5, "kafka_offset": 0, "kafka_key": "k", "twice": 3.0}]
     assert [letter.offset for letter in landed.dead_letters] == [1, 3]
     assert (landed.skipped, landed.error) == (1, None)
+
+
+def test_the_test_that_the_page_shows_passes(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lakefeed_topic: Callable[[str], TestTopic],
+    lakefeed_registry: TestRegistry,
+    lakefeed_table: LandRecords,
+) -> None:
+    """Of docs/test-a-pipeline.md, with the pipeline file that stands on its top."""
+    blocks = blocks_of(ROOT / "docs" / "test-a-pipeline.md")
+    names: dict[str, Any] = {}
+    for block in blocks:
+        if block.test is not None:
+            exec(compile(block.text, str(block), "exec"), names)
+    assert names["pytest_plugins"] == ["lakefeed.testing"]
+    monkeypatch.chdir(tmp_path)
+    Path("pipeline.yaml").write_text(next(block.text for block in blocks if block.language == "yaml"))
+    names["test_a_negative_fare_is_a_dead_letter"](lakefeed_topic, lakefeed_registry, lakefeed_table)

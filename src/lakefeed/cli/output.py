@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from lakefeed.errors import LakefeedError
+from lakefeed.messages.pages import names_page
 from lakefeed.messages.printable import aligned, printable, printable_json
 from lakefeed.messages.redaction import redacted
 
@@ -63,6 +64,8 @@ def fail(error: LakefeedError, *, as_json: bool) -> int:
     else:
         click.secho("error: ", fg="red", bold=True, nl=False, err=True)
         echo(str(error), err=True)
+        if not names_page(str(error)):
+            echo(f"  page:  {error.page}", err=True)
     if os.environ.get("LAKEFEED_DEBUG"):
         sys.stderr.write(redacted("".join(traceback.format_exception(error))))
     return error.exit_status

@@ -10,3 +10,8 @@ from __future__ import annotations
 def page_command(topic: str) -> str:
     """Return the command that prints a page; its topic is the name of the file without ``.md``."""
     return f"lakefeed docs {topic}"
+
+
+def names_page(text: str) -> bool:
+    """Check that a message names a page already."""
+    return "lakefeed docs " in text

@@ -39,7 +39,10 @@ def test_output_that_is_not_read_is_no_traceback() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb") as pipe, open("/dev/full", "wb") as full:
-        for stream, status, said in ((pipe, 1, ""), (full, 1, "error: No space left on device\n")):
+        for stream, status, said in (
+            (pipe, 1, ""),
+            (full, 1, "error: No space left on device\n  page:  lakefeed docs troubleshooting\n"),
+        ):
             command = [*COMMAND, "jars", "list", "--output", "json"]
             ran = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, text=True, check=False)
             assert (ran.returncode, ran.stderr) == (status, said)

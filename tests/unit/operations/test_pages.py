@@ -7,6 +7,7 @@ import io
 import json
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from rich.console import Console
 
 from lakefeed.cli.main import root
 from lakefeed.cli.markdown import MarkdownPage
-from lakefeed.errors import ResourceMissing
+from lakefeed.cli.output import fail
+from lakefeed.errors import LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.messages.pages import page_command
 from lakefeed.operations import page_html
 from lakefeed.operations.examples import copy_example, packaged_examples
@@ -157,3 +159,22 @@ def test_a_copied_example_names_commands(tmp_path: Path) -> None:
         copy_example(example, tmp_path)
     texts = {file.name: file.read_text("utf-8") for file in tmp_path.rglob("*.*") if file.suffix in (".md", ".yaml")}
     assert {name for name, text in texts.items() if "docs/" in text.replace("/docs/v", "")} == set()
+
+
+def every_class(base: type[LakefeedError]) -> Iterator[type[LakefeedError]]:
+    """Yield a class of errors and those below it."""
+    yield base
+    for below in base.__subclasses__():
+        yield from every_class(below)
+
+
+def test_each_error_names_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    classes = {each for each in every_class(LakefeedError) if each.__module__.startswith("lakefeed.")}
+    assert len(classes) > 20
+    assert {each.topic for each in classes} <= TOPICS
+    fail(RecordsLost("the topic was recreated"), as_json=False)
+    assert capsys.readouterr().err == "error: the topic was recreated\n  page:  lakefeed docs offsets\n"
+    fail(RecordsLost("it is lost", hint="lakefeed docs lag explains it"), as_json=False)
+    assert capsys.readouterr().err == "error: it is lost\n  next:  lakefeed docs lag explains it\n"
+    fail(RecordsLost("it is lost"), as_json=True)
+    assert json.loads(capsys.readouterr().out)["page"] == "lakefeed docs offsets"

@@ -14,9 +14,10 @@ import yaml
 
 from lakefeed.config.loading.load import read
 from lakefeed.config.problem import errors_of
+from tests.support.blocks import blocks_of, every_block
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ARCHIVE = ROOT / "tests" / "support" / "sqlite_archive"
 VARIABLES = {
     "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9092",
     "SCHEMA_REGISTRY_URL": "http://127.0.0.1:8081",
@@ -63,18 +64,14 @@ FUNCTION = "def {name}(rows, **options):\n    return rows\n"
 
 
 def blocks(language: str) -> list[Any]:
-    return [
-        pytest.param(page, match[1], id=f"{page.name}:{page.read_text()[: match.start()].count(chr(10)) + 1}")
-        for page in PAGES
-        for match in re.finditer(rf"```{language}\n(.*?)```", page.read_text(), re.S)
-    ]
+    return [pytest.param(each.page, each.text, id=str(each)) for each in every_block() if each.language == language]
 
 
 def names_of_the_page(page: Path) -> dict[str, Any]:
     """What the page's blocks import from lakefeed: blocks of one page continue each other."""
     names: dict[str, Any] = {"lf": importlib.import_module("lakefeed")}
-    for match in re.finditer(r"```python\n(.*?)```", page.read_text(), re.S):
-        for node in ast.walk(ast.parse(match[1])):
+    for block in blocks_of(page):
+        for node in ast.walk(ast.parse(block.text)) if block.language == "python" else ():
             if isinstance(node, ast.Import):
                 for each in node.names:
                     if each.name.partition(".")[0] == "lakefeed":
@@ -201,3 +198,13 @@ def wrong_in_yaml(block: str, file: Path) -> list[str]:
     file.write_text(yaml.safe_dump(whole, sort_keys=False))
     reading = read(file, environment=VARIABLES)
     return [str(each) for each in errors_of(reading.problems)]
+
+
+def test_add_a_sink_shows_the_package_that_the_tests_install() -> None:
+    """Each line of add-a-sink.md is one of the package, but for a comment and for what ``…`` leaves out."""
+    package = [line.strip() for file in ARCHIVE.rglob("*.*") for line in file.read_text("utf-8").splitlines()]
+    shown = [block for block in blocks_of(ROOT / "docs" / "add-a-sink.md") if block.test]
+    lines = [line.partition("  #")[0].strip() for block in shown for line in block.text.splitlines() if line.strip()]
+    missing = [line for line in lines if not any(real.startswith(line.rstrip(".…) ").rstrip()) for real in package)]
+    assert len(shown) == 3
+    assert missing == []

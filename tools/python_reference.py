@@ -1,0 +1,150 @@
+"""Makes docs/python-reference.md from the signatures and docstrings of what ``import lakefeed`` offers."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import lakefeed
+import lakefeed.errors
+
+_SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Example|Examples):$", re.M)
+_NAMED = re.compile(r"^(?P<name>[\w.*]+): (?P<text>.*)$", re.S)
+_WIDTH = 100
+
+
+def python_reference() -> str:
+    """Return the page: each public name, its signature and its docstring."""
+    return "\n".join([*_head(), *_entries(), *_errors()])
+
+
+def _head() -> Iterator[str]:
+    yield "# Python reference\n"
+    yield "What `import lakefeed` offers. How to use it, step by step: [python.md](python.md).\n"
+
+
+def _entries() -> Iterator[str]:
+    for name in lakefeed.__all__:
+        found = getattr(lakefeed, name)
+        if name.startswith("_") or found is lakefeed.errors.LakefeedError:
+            continue
+        yield f"## `lakefeed.{name}`\n"
+        yield from _described(found, name)
+        if inspect.isclass(found):
+            for member, value in _members(found):
+                yield f"### `{name}.{member}`\n"
+                yield from _described(value, member)
+
+
+def _members(owner: type) -> Iterator[tuple[str, Any]]:
+    """Yield the methods and properties of a class that have a docstring, in the order of its source."""
+    for name, value in vars(owner).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(value, classmethod | staticmethod):
+            value = getattr(owner, name)
+        if (inspect.isroutine(value) or isinstance(value, property)) and inspect.getdoc(value):
+            yield name, value
+
+
+def _described(found: Any, name: str) -> Iterator[str]:
+    if callable(found):
+        yield f"```python\n{_signature(found, name)}\n```\n"
+    yield from markdown(inspect.getdoc(found) or "")
+
+
+class _Plain:
+    """An annotation that is shown without the quotes of a string."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _signature(found: Any, name: str) -> str:
+    """Return a call's form, on one line if it fits, else an argument a line."""
+    signature = inspect.signature(found)
+    arguments = [
+        each.replace(annotation=_Plain(each.annotation)) if isinstance(each.annotation, str) else each
+        for each in signature.parameters.values()
+        if each.name != "self"
+    ]
+    returns = (
+        ""
+        if inspect.isclass(found) or not isinstance(signature.return_annotation, str)
+        else (f" -> {signature.return_annotation}")
+    )
+    line = f"{name}{inspect.Signature(arguments)}{returns}"
+    if len(line) <= _WIDTH:
+        return line
+    parts = []
+    for before, each in zip([None, *arguments], arguments, strict=False):
+        if each.kind is each.KEYWORD_ONLY and (before is None or before.kind is not each.KEYWORD_ONLY):
+            parts.append("*")
+        parts.append(str(each))
+    return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){returns}"
+
+
+def markdown(docstring: str) -> Iterator[str]:
+    """Yield a Google-style docstring as paragraphs, lists and examples."""
+    before, *sections = _SECTION.split(docstring)
+    yield _prose(before) + "\n"
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        section, after = _cut(body)
+        if title.startswith("Example"):
+            yield f"```pycon\n{inspect.cleandoc(section)}\n```\n"
+        elif title in ("Returns", "Yields"):
+            yield f"**{title}:** {_prose(inspect.cleandoc(section))}\n"
+        else:
+            yield f"**{title}**\n"
+            yield "\n".join(_items(section)) + "\n"
+        if after.strip():
+            yield _prose(after) + "\n"
+
+
+def _cut(body: str) -> tuple[str, str]:
+    """Split what follows a section's title into the section, which is indented, and the text after it."""
+    match = re.search(r"^\S", body, re.M)
+    return (body[: match.start()], body[match.start() :]) if match else (body, "")
+
+
+def _items(section: str) -> Iterator[str]:
+    for item in re.split(r"\n(?=\S)", inspect.cleandoc(section)):
+        text = " ".join(line.strip() for line in item.splitlines())
+        named = _NAMED.match(text)
+        yield f"- `{named['name']}`: {_inline(named['text'])}" if named else f"- {_inline(text)}"
+
+
+def _prose(text: str) -> str:
+    return _inline(text.strip())
+
+
+def _inline(text: str) -> str:
+    """Return reStructuredText's literals and references as Markdown's."""
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
+
+
+def _errors() -> Iterator[str]:
+    yield "## Errors\n"
+    yield from markdown(inspect.getdoc(lakefeed.errors.LakefeedError) or "")
+    yield "| class of `lakefeed.errors` | is a | exit status | raised when | page |"
+    yield "|---|---|---|---|---|"
+    for each in _below(lakefeed.errors.LakefeedError):
+        what = " ".join((inspect.getdoc(each) or "").split())
+        base = each.__mro__[1].__name__
+        yield (
+            f"| `{each.__name__}` | `{base}` | {each.exit_status} | {_inline(what)} "
+            f"| [{each.topic}.md]({each.topic}.md) |"
+        )
+    yield ""
+
+
+def _below(base: type[lakefeed.errors.LakefeedError]) -> Iterator[type[lakefeed.errors.LakefeedError]]:
+    for each in base.__subclasses__():
+        if each.__module__ == lakefeed.errors.__name__:
+            yield each
+            yield from _below(each)
