@@ -65,14 +65,19 @@ class _Plain:
         return self._text
 
 
+def _shown(argument: inspect.Parameter) -> inspect.Parameter:
+    """Return an argument as the page shows it; a function as its default has no text that stays the same."""
+    if isinstance(argument.annotation, str):
+        argument = argument.replace(annotation=_Plain(argument.annotation))
+    if inspect.isroutine(argument.default):
+        argument = argument.replace(default=_Plain("…"))
+    return argument
+
+
 def _signature(found: Any, name: str) -> str:
     """Return a call's form, on one line if it fits, else an argument a line."""
     signature = inspect.signature(found)
-    arguments = [
-        each.replace(annotation=_Plain(each.annotation)) if isinstance(each.annotation, str) else each
-        for each in signature.parameters.values()
-        if each.name != "self"
-    ]
+    arguments = [_shown(each) for each in signature.parameters.values() if each.name != "self"]
     returns = (
         ""
         if inspect.isclass(found) or not isinstance(signature.return_annotation, str)

@@ -46,7 +46,7 @@ SHOWN: dict[str, Any] = {
 """Blocks of the feed that pages show the state of."""
 QUICK = ("python.md",)
 """Its page is followed by ``make test``."""
-FULL = ("ledger.md", "lag.md")
+FULL: tuple[str, ...] = ()
 """Their pages are followed by ``make test-full``; the others by ``make test-all``."""
 FOLLOWED = [
     page
