@@ -101,7 +101,7 @@ def markdown(docstring: str) -> Iterator[str]:
     for title, body in zip(sections[::2], sections[1::2], strict=True):
         section, after = _cut(body)
         if title.startswith("Example"):
-            yield f"```pycon\n{inspect.cleandoc(section)}\n```\n"
+            yield f"```text\n{inspect.cleandoc(section)}\n```\n"
         elif title in ("Returns", "Yields"):
             yield f"**{title}:** {_prose(inspect.cleandoc(section))}\n"
         else:
