@@ -142,11 +142,12 @@ def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lak
     feed.send([b'{"id": 1, "tags": ["a"]}'])
     schema = {"json": {"schema_ddl": "id BIGINT, tags ARRAY<STRING>"}}
     rule = {"known": {"rule": "id > 0"}}
-    general = feed.pipeline(decode=schema, expect=rule, fast_path="auto")
+    sink = {"iceberg": {"table": feed.table, "properties": {"write.parquet.page-version": "v2"}}}
+    general = feed.pipeline(decode=schema, expect=rule, fast_path="auto", sink=sink)
     [planned] = general.plan(spark=lake).tables
     path = FeedPath(
         reader="lakefeed's; each record is decoded by a step of its own (expect)",
-        encoder="the sink's own (the column tags is of type array<string>)",
+        encoder="the sink's own (the table has the property write.parquet.page-version)",
     )
     assert planned.path == path
     shown: list[str] = []

@@ -14,7 +14,8 @@ import org.apache.iceberg.shaded.org.apache.parquet.column.statistics.BinaryStat
 import org.apache.iceberg.shaded.org.apache.parquet.column.statistics.Statistics;
 import org.apache.iceberg.shaded.org.apache.parquet.io.api.Binary;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName;
-import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
+import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -31,7 +32,7 @@ final class BytesBuffer extends PageBuffer {
     private static final int SMALLEST_TABLE = 1 << 7;
     private static final int SMALLEST = 1 << 10;
 
-    private final Kind kind;
+    private final ValueKind kind;
     /** The bytes of a length; 0 if all values have the same. */
     private final int prefix;
     /** The bytes of each value where all have the same length. */
@@ -54,41 +55,44 @@ final class BytesBuffer extends PageBuffer {
 
     private int page;
 
-    /** How a value is read from a row. */
-    enum Kind {
-        TEXT,
-        BYTES,
-        UUID,
-        DECIMAL
-    }
-
-    BytesBuffer(ColumnDescriptor column, int field, Limits limits, Kind kind) {
-        super(column, field, limits);
+    BytesBuffer(ColumnDescriptor column, Limits limits, ValueKind kind) {
+        super(column, limits);
         this.kind = kind;
-        boolean same = type.getPrimitiveTypeName() == PrimitiveTypeName.FIXED_LEN_BYTE_ARRAY;
-        this.prefix = same ? 0 : Integer.BYTES;
-        this.fixed = same ? type.getTypeLength() : 0;
+        this.fixed = switch (type.getPrimitiveTypeName()) {
+            case FIXED_LEN_BYTE_ARRAY -> type.getTypeLength();
+            case INT96 -> Long.BYTES + Integer.BYTES;
+            default -> 0;
+        };
+        this.prefix = type.getPrimitiveTypeName() == PrimitiveTypeName.BINARY ? Integer.BYTES : 0;
     }
 
     @Override
-    void put(InternalRow row) {
+    void put(SpecializedGetters from, int at) {
         switch (kind) {
             case TEXT -> {
-                UTF8String text = row.getUTF8String(field);
+                UTF8String text = from.getUTF8String(at);
                 int length = text.numBytes();
                 begin(length);
                 text.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET + end);
                 end += length;
             }
-            case BYTES -> put(row.getBinary(field));
+            case BYTES -> put(from.getBinary(at));
             case UUID -> {
-                UUID uuid = UUID.fromString(row.getUTF8String(field).toString());
+                UUID uuid = UUID.fromString(from.getUTF8String(at).toString());
                 begin(2 * Long.BYTES);
                 ORDERED.set(bytes, end, uuid.getMostSignificantBits());
                 ORDERED.set(bytes, end + Long.BYTES, uuid.getLeastSignificantBits());
                 end += 2 * Long.BYTES;
             }
-            case DECIMAL -> putDecimal(Decimals.of(row, field, type).toJavaBigDecimal().unscaledValue());
+            case LONG_DECIMAL -> putDecimal(Decimals.of(from, at, type).toJavaBigDecimal().unscaledValue());
+            case INT96 -> {
+                var julian = DateTimeUtils.toJulianDay(from.getLong(at));
+                begin(fixed);
+                LONGS.set(bytes, end, (long) julian._2());
+                INTS.set(bytes, end + Long.BYTES, (int) julian._1());
+                end += fixed;
+            }
+            default -> throw new IllegalArgumentException("no bytes: " + kind);
         }
     }
 
@@ -267,6 +271,10 @@ final class BytesBuffer extends PageBuffer {
 
     @Override
     void addStatistics(Statistics<?> statistics, boolean indexed) {
+        if (kind == ValueKind.INT96) {
+            // Parquet defines no order of such values, so that their bounds would say nothing.
+            return;
+        }
         BinaryStatistics found = (BinaryStatistics) statistics;
         if (indexed) {
             addIndexed(found);
@@ -311,7 +319,7 @@ final class BytesBuffer extends PageBuffer {
 
     /** Compares unsigned bytes, or numbers in two's complement of the same length. */
     private int compare(byte[] in, int start, int length, int otherStart, int otherLength) {
-        if (kind == Kind.DECIMAL && in[start] < 0 != in[otherStart] < 0) {
+        if (kind == ValueKind.LONG_DECIMAL && in[start] < 0 != in[otherStart] < 0) {
             return in[start] < 0 ? -1 : 1;
         }
         return Arrays.compareUnsigned(in, start, start + length, in, otherStart, otherStart + otherLength);

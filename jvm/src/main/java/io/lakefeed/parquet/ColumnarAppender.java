@@ -2,6 +2,7 @@ package io.lakefeed.parquet;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -26,8 +27,14 @@ import org.apache.spark.sql.catalyst.InternalRow;
  * <p>parquet-java writes pages, row groups, indexes and the footer; Iceberg takes the metrics from the footer.
  */
 final class ColumnarAppender implements FileAppender<InternalRow> {
+    /** The footer of a file that was written by columns has this key. */
+    private static final String ENCODER = "lakefeed.encoder";
+
     private final OutputFile file;
     private final MessageType schema;
+    /** The column at each position of the rows, and the columns of the file, of which a nested one has several. */
+    private final Column[] roots;
+
     private final PageBuffer[] columns;
     private final RowGroups rowGroups;
     private final BytesInputCompressor compressor;
@@ -52,17 +59,19 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     ColumnarAppender(
             OutputFile file,
             MessageType schema,
-            PageBuffer[] columns,
+            Columns columns,
             RowGroups rowGroups,
             BytesInputCompressor compressor,
             Map<String, String> metadata,
             MetricsConfig metricsConfig) {
         this.file = file;
         this.schema = schema;
-        this.columns = columns;
+        this.roots = columns.roots();
+        this.columns = columns.leaves();
         this.rowGroups = rowGroups;
         this.compressor = compressor;
-        this.metadata = metadata;
+        this.metadata = new HashMap<>(metadata);
+        this.metadata.put(ENCODER, "columns");
         this.metricsConfig = metricsConfig;
         startRowGroup();
     }
@@ -85,8 +94,15 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     @Override
     public void add(InternalRow row) {
         try {
-            for (PageBuffer column : columns) {
-                column.append(row);
+            for (int at = 0; at < roots.length; at++) {
+                // The cast lets HotSpot call flat columns directly, whatever other files have.
+                if (roots[at] instanceof PageBuffer flat) {
+                    flat.write(row, at, 0);
+                    flat.endRow();
+                } else {
+                    roots[at].write(row, at, 0);
+                    roots[at].endRow();
+                }
             }
             if (++rows >= nextCheck) {
                 endFullRowGroup();
@@ -119,18 +135,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
 
     private void endRowGroup() throws IOException {
         if (rows > 0) {
-            if (writer == null) {
-                writer = new ParquetFileWriter(
-                        file,
-                        schema,
-                        ParquetFileWriter.Mode.OVERWRITE,
-                        rowGroups.bytes(),
-                        0,
-                        ParquetProperties.DEFAULT_COLUMN_INDEX_TRUNCATE_LENGTH,
-                        ParquetProperties.DEFAULT_STATISTICS_TRUNCATE_LENGTH,
-                        ParquetProperties.DEFAULT_PAGE_WRITE_CHECKSUM_ENABLED);
-                writer.start();
-            }
+            open();
             for (PageBuffer column : columns) {
                 column.endChunk();
             }
@@ -139,6 +144,23 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
             writer.endBlock();
         }
         pages.close();
+    }
+
+    /** Creates the file before its first row group: without this, a file without rows is none, as in Iceberg. */
+    void open() throws IOException {
+        if (writer != null) {
+            return;
+        }
+        writer = new ParquetFileWriter(
+                file,
+                schema,
+                ParquetFileWriter.Mode.OVERWRITE,
+                rowGroups.bytes(),
+                0,
+                ParquetProperties.DEFAULT_COLUMN_INDEX_TRUNCATE_LENGTH,
+                ParquetProperties.DEFAULT_STATISTICS_TRUNCATE_LENGTH,
+                ParquetProperties.DEFAULT_PAGE_WRITE_CHECKSUM_ENABLED);
+        writer.start();
     }
 
     /** Returns the length of the file so far; exact once it is closed. */

@@ -26,8 +26,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Iceberg's model of Parquet files with Spark's rows, except that files with flat schemas are written by {@link
- * ColumnarAppender}.
+ * Iceberg's model of Parquet files with Spark's rows, except that files are written by {@link ColumnarAppender}.
  *
  * <p>Everything else is Iceberg's: reading, files whose schema or properties {@link ColumnarFile} does not take, delete
  * files, and all that happens to a file once it is written.
@@ -92,8 +91,8 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
     }
 
     /** A task has the settings of the session that it works for. */
-    private static boolean isOn() {
-        return Boolean.parseBoolean(SQLConf.get().getConfString(SETTING, "false"));
+    static boolean isOn(SQLConf settings) {
+        return Boolean.parseBoolean(settings.getConfString(SETTING, "false"));
     }
 
     @Override
@@ -140,7 +139,7 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
 
         @Override
         public FileAppender<InternalRow> build() throws IOException {
-            if (data && !encrypted && isOn()) {
+            if (data && !encrypted && isOn(SQLConf.get())) {
                 FileAppender<InternalRow> columnar =
                         ColumnarFile.appender(file, schema, rows, properties, metadata, metricsConfig);
                 if (columnar != null) {

@@ -14,8 +14,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.column.statistics.IntStatist
 import org.apache.iceberg.shaded.org.apache.parquet.column.statistics.LongStatistics;
 import org.apache.iceberg.shaded.org.apache.parquet.column.statistics.Statistics;
 import org.apache.iceberg.types.Types;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 
 /** A column of booleans or numbers, each of which is the lower bits of a long. */
 final class FixedBuffer extends PageBuffer {
@@ -23,7 +22,7 @@ final class FixedBuffer extends PageBuffer {
     private static final int SMALLEST_TABLE = 1 << 7;
     private static final long MIX = 0x9E3779B97F4A7C15L;
 
-    private final Kind kind;
+    private final ValueKind kind;
     private final int width;
     private long[] values;
     private byte[] plain = new byte[0];
@@ -40,20 +39,8 @@ final class FixedBuffer extends PageBuffer {
     private double lowest = Double.POSITIVE_INFINITY;
     private double highest = Double.NEGATIVE_INFINITY;
 
-    /** How a value is read from a row. */
-    enum Kind {
-        BOOLEAN,
-        BYTE,
-        SHORT,
-        INT,
-        LONG,
-        FLOAT,
-        DOUBLE,
-        DECIMAL
-    }
-
-    FixedBuffer(ColumnDescriptor column, int field, Limits limits, Kind kind) {
-        super(column, field, limits);
+    FixedBuffer(ColumnDescriptor column, Limits limits, ValueKind kind) {
+        super(column, limits);
         this.kind = kind;
         this.width = switch (type.getPrimitiveTypeName()) {
             case BOOLEAN -> 1;
@@ -65,42 +52,38 @@ final class FixedBuffer extends PageBuffer {
     }
 
     @Override
-    void put(InternalRow row) {
+    void put(SpecializedGetters from, int at) {
         if (count == values.length) {
             values = Arrays.copyOf(values, count * 2);
         }
         values[count] = switch (kind) {
-            case LONG -> row.getLong(field);
-            case DOUBLE -> Double.doubleToRawLongBits(row.getDouble(field));
-            case INT -> row.getInt(field);
-            case FLOAT -> Float.floatToRawIntBits(row.getFloat(field));
-            case BOOLEAN -> row.getBoolean(field) ? 1 : 0;
-            case SHORT -> row.getShort(field);
-            case BYTE -> row.getByte(field);
-            case DECIMAL -> decimal(row);
+            case LONG -> from.getLong(at);
+            case DOUBLE -> Double.doubleToRawLongBits(from.getDouble(at));
+            case INT -> from.getInt(at);
+            case FLOAT -> Float.floatToRawIntBits(from.getFloat(at));
+            case BOOLEAN -> from.getBoolean(at) ? 1 : 0;
+            case SHORT -> from.getShort(at);
+            case BYTE -> from.getByte(at);
+            case DECIMAL -> Decimals.of(from, at, type).toUnscaledLong();
+            default -> throw new IllegalArgumentException("no number: " + kind);
         };
-    }
-
-    private long decimal(InternalRow row) {
-        Decimal value = Decimals.of(row, field, type);
-        return value.toUnscaledLong();
     }
 
     @Override
     boolean hasDictionary() {
-        return kind != Kind.BOOLEAN;
+        return kind != ValueKind.BOOLEAN;
     }
 
     @Override
     long plainBytes() {
-        return kind == Kind.BOOLEAN ? count + 7 >> 3 : (long) count * width;
+        return kind == ValueKind.BOOLEAN ? count + 7 >> 3 : (long) count * width;
     }
 
     @Override
     BytesInput plainValues() {
         int size = (int) plainBytes();
         plain = plain.length < size ? new byte[size] : plain;
-        if (kind == Kind.BOOLEAN) {
+        if (kind == ValueKind.BOOLEAN) {
             Arrays.fill(plain, 0, size, (byte) 0);
             for (int at = 0; at < count; at++) {
                 plain[at >> 3] |= (byte) (values[at] << (at & 7));
@@ -273,7 +256,7 @@ final class FixedBuffer extends PageBuffer {
 
     private void addBoundsWithoutNaN() {
         for (int at = 0; at < count; at++) {
-            double value = kind == Kind.DOUBLE
+            double value = kind == ValueKind.DOUBLE
                     ? Double.longBitsToDouble(values[at])
                     : Float.intBitsToFloat((int) values[at]);
             if (Double.isNaN(value)) {

@@ -10,7 +10,8 @@ import org.apache.iceberg.shaded.org.apache.parquet.column.page.DictionaryPage;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageWriter;
 import org.apache.iceberg.shaded.org.apache.parquet.column.statistics.Statistics;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.PrimitiveType;
-import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.iceberg.shaded.org.apache.parquet.schema.Type.Repetition;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 
 /**
  * Buffers the values of one column and encodes a page of them at once.
@@ -20,13 +21,10 @@ import org.apache.spark.sql.catalyst.InternalRow;
  * full: parquet-java decides so too.
  */
 @SuppressWarnings("deprecation") // The names of encodings in pages of version 1.
-abstract class PageBuffer {
+abstract class PageBuffer implements Column {
     private static final byte[] NO_LEVELS = {};
 
     final PrimitiveType type;
-    /** The position of the column in the rows. */
-    final int field;
-
     final Limits limits;
 
     /** The number of values in the page; nulls are not among them. */
@@ -39,10 +37,17 @@ abstract class PageBuffer {
     int[] indices = new int[0];
 
     private final boolean optional;
+    /** The definition level of a value, and the repetition level of one inside the innermost list. */
+    private final int definition;
+
+    private final int repetition;
     private PageWriter pages;
     private int rows;
     private int nulls;
-    private int[] levels = new int[0];
+    /** The levels of the page's values and nulls; definition levels are kept only for a page with nulls. */
+    private int[] definitions = {};
+
+    private int[] repetitions = {};
     private boolean usesDictionary;
     private boolean isFirstPage;
     /** Whether the dictionary has to be in the file. */
@@ -59,11 +64,12 @@ abstract class PageBuffer {
      */
     record Limits(int pageBytes, int pageRows, int dictionaryBytes) {}
 
-    PageBuffer(ColumnDescriptor column, int field, Limits limits) {
+    PageBuffer(ColumnDescriptor column, Limits limits) {
         this.type = column.getPrimitiveType();
-        this.field = field;
         this.limits = limits;
-        this.optional = column.getMaxDefinitionLevel() > 0;
+        this.optional = type.isRepetition(Repetition.OPTIONAL);
+        this.definition = column.getMaxDefinitionLevel();
+        this.repetition = column.getMaxRepetitionLevel();
     }
 
     /** Starts a column chunk, whose pages go to {@code pages}. */
@@ -74,30 +80,56 @@ abstract class PageBuffer {
         clearDictionary();
     }
 
-    /** Adds the value of a row. */
-    final void append(InternalRow row) throws IOException {
-        if (row.isNullAt(field)) {
-            appendNull();
-        } else {
-            put(row);
+    @Override
+    public final void write(SpecializedGetters from, int at, int level) {
+        if (!from.isNullAt(at)) {
+            put(from, at);
+            if (repetition > 0) {
+                addLevel(level);
+            }
             count++;
-        }
-        if (++rows >= limits.pageRows() || plainBytes() >= limits.pageBytes()) {
-            endPage();
+        } else if (optional) {
+            absent(level, definition - 1);
+        } else {
+            throw new IllegalArgumentException("the column " + type.getName() + " is required, and a row has null");
         }
     }
 
-    private void appendNull() {
-        if (!optional) {
-            throw new IllegalArgumentException("the column " + type.getName() + " is required, and a row has null");
+    @Override
+    public final void absent(int level, int defined) {
+        roomForDefinition();
+        definitions[count + nulls] = defined;
+        if (repetition > 0) {
+            addLevel(level);
         }
-        if (nulls == 0) {
-            // Levels exist only for pages with nulls; all rows so far have a value.
-            levels = levels.length < limits.pageRows() ? new int[limits.pageRows()] : levels;
-            Arrays.fill(levels, 1);
-        }
-        levels[rows] = 0;
         nulls++;
+    }
+
+    private void addLevel(int level) {
+        int at = count + nulls;
+        repetitions = at < repetitions.length ? repetitions : Arrays.copyOf(repetitions, Math.max(64, at * 2));
+        repetitions[at] = level;
+        if (nulls > 0) {
+            roomForDefinition();
+        }
+    }
+
+    /** Makes room for the level of one more value or null; those that are not set yet are of values. */
+    private void roomForDefinition() {
+        int length = definitions.length;
+        if (count + nulls >= length) {
+            definitions = Arrays.copyOf(definitions, Math.max(limits.pageRows(), (count + nulls) * 2));
+        }
+        Arrays.fill(definitions, nulls == 0 ? 0 : Math.min(length, definitions.length), definitions.length, definition);
+    }
+
+    @Override
+    public final void endRow() throws IOException {
+        // A level is counted as a byte: a list can have very many values that take no room.
+        long size = repetition > 0 ? plainBytes() + count + nulls : plainBytes();
+        if (++rows >= limits.pageRows() || size >= limits.pageBytes()) {
+            endPage();
+        }
     }
 
     /** Encodes the rows so far as a page. */
@@ -119,12 +151,12 @@ abstract class PageBuffer {
         }
         BytesInput values = indexed ? indexedValues() : plainValues();
         pages.writePage(
-                BytesInput.concat(levels(), values),
-                rows,
+                BytesInput.concat(levels(repetitions, repetition, false), levels(definitions, definition, nulls == 0), values),
+                count + nulls,
                 rows,
                 statistics,
-                Encoding.BIT_PACKED,
-                optional ? Encoding.RLE : Encoding.BIT_PACKED,
+                repetition > 0 ? Encoding.RLE : Encoding.BIT_PACKED,
+                definition > 0 ? Encoding.RLE : Encoding.BIT_PACKED,
                 indexed ? Encoding.PLAIN_DICTIONARY : plainEncoding());
         hasIndexedPages |= indexed;
         nullsOfFile += nulls;
@@ -149,15 +181,17 @@ abstract class PageBuffer {
         return pages.getMemSize() + plainBytes() + (hasIndexedPages ? dictionaryBytes() : 0);
     }
 
-    /** Returns the definition levels of the page: one for each row, 1 for a value and 0 for null. */
-    private BytesInput levels() {
-        if (!optional) {
+    /** Returns the page's levels of one kind, up to {@code most}, which all of them are if they are {@code same}. */
+    private BytesInput levels(int[] levels, int most, boolean same) {
+        if (most == 0) {
             return BytesInput.from(NO_LEVELS);
         }
-        byte[] encoded = new byte[4 + (nulls == 0 ? 6 : RunLengths.mostBytes(rows, 1))];
-        int end = nulls == 0
-                ? RunLengths.run(rows, 1, 1, encoded, 4)
-                : RunLengths.write(levels, rows, 1, encoded, 4);
+        int number = count + nulls;
+        int width = bits(most);
+        byte[] encoded = new byte[4 + RunLengths.mostBytes(same ? 1 : number, width)];
+        int end = same
+                ? RunLengths.run(number, most, width, encoded, 4)
+                : RunLengths.write(levels, number, width, encoded, 4);
         int length = end - 4;
         for (int at = 0; at < 4; at++) {
             encoded[at] = (byte) (length >>> 8 * at);
@@ -165,8 +199,12 @@ abstract class PageBuffer {
         return BytesInput.from(encoded, 0, end);
     }
 
+    private static int bits(int most) {
+        return 32 - Integer.numberOfLeadingZeros(most);
+    }
+
     private BytesInput indexedValues() {
-        int width = 32 - Integer.numberOfLeadingZeros(Math.max(0, dictionarySize() - 1));
+        int width = bits(Math.max(0, dictionarySize() - 1));
         int most = 1 + RunLengths.mostBytes(count, width);
         scratch = scratch.length < most ? new byte[most] : scratch;
         scratch[0] = (byte) width;
@@ -186,8 +224,8 @@ abstract class PageBuffer {
         return Encoding.PLAIN;
     }
 
-    /** Stores the value of a row, which is not null. */
-    abstract void put(InternalRow row);
+    /** Stores a value, which is not null. */
+    abstract void put(SpecializedGetters from, int at);
 
     /** Returns the bytes of the page's values in the plain encoding. */
     abstract long plainBytes();

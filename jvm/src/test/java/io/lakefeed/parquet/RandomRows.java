@@ -9,17 +9,21 @@ import java.util.Map;
 import java.util.Random;
 import java.util.UUID;
 import java.util.function.Supplier;
+import java.util.stream.IntStream;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Type;
+import org.apache.iceberg.types.TypeUtil;
 import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Makes flat schemas, table properties and rows at random, with the values at which encoders go wrong. */
+/** Makes schemas, table properties and rows at random, with the values at which encoders go wrong. */
 final class RandomRows {
     private static final double[] DOUBLES = {
         0.0, -0.0, Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY, Double.MIN_VALUE, -Double.MAX_VALUE, 1.5
@@ -29,23 +33,63 @@ final class RandomRows {
         "", "a", "\u0000", "é", "\uD83D\uDE00".repeat(20), "\uDBFF\uDFFF".repeat(17), "z".repeat(16), "z".repeat(17)
     };
 
-    private RandomRows() {}
+    /** Parquet files spell some of them differently. */
+    private static final String[] NAMES = {"c", "c", "c", "a column ", "é", "1-", "日本", "x_x20", "element", "key`"};
 
-    static Schema schema(Random random) {
-        List<Types.NestedField> fields = new ArrayList<>();
-        for (int at = 0; at <= random.nextInt(8); at++) {
-            Type type = type(random);
-            // Ids are not positions: a table's columns change.
-            int id = 100 - 3 * at;
-            fields.add(
-                    random.nextInt(4) == 0
-                            ? Types.NestedField.required(id, "c" + at, type)
-                            : Types.NestedField.optional(id, "c" + at, type));
-        }
-        return new Schema(fields);
+    private static final String[] CODECS = {"zstd", "zstd", "snappy", "gzip", "uncompressed", "lz4_raw"};
+    private static final int DEEPEST = 3;
+
+    private final Random random;
+    private int lastId = 5_000;
+
+    private RandomRows(Random random) {
+        this.random = random;
     }
 
-    private static Type type(Random random) {
+    static Schema schema(Random random) {
+        return new Schema(new RandomRows(random).fields(1 + random.nextInt(8), 0));
+    }
+
+    private List<Types.NestedField> fields(int count, int depth) {
+        List<Types.NestedField> fields = new ArrayList<>();
+        for (int at = 0; at < count; at++) {
+            String name = NAMES[random.nextInt(NAMES.length)] + at;
+            Type type = type(depth);
+            fields.add(
+                    random.nextInt(4) == 0
+                            ? Types.NestedField.required(id(), name, type)
+                            : Types.NestedField.optional(id(), name, type));
+        }
+        return fields;
+    }
+
+    /** Ids are not positions: a table's columns change. */
+    private int id() {
+        lastId -= 3;
+        return lastId;
+    }
+
+    private Type type(int depth) {
+        int kind = random.nextInt(depth < DEEPEST ? 16 : 10);
+        boolean optional = random.nextInt(3) > 0;
+        return switch (kind) {
+            case 10, 11 -> Types.StructType.of(fields(1 + random.nextInt(3), depth + 1));
+            case 12, 13 -> {
+                Type element = type(depth + 1);
+                yield optional ? Types.ListType.ofOptional(id(), element) : Types.ListType.ofRequired(id(), element);
+            }
+            case 14 -> {
+                Type key = primitive(random);
+                Type value = type(depth + 1);
+                yield optional
+                        ? Types.MapType.ofOptional(id(), id(), key, value)
+                        : Types.MapType.ofRequired(id(), id(), key, value);
+            }
+            default -> primitive(random);
+        };
+    }
+
+    private static Type primitive(Random random) {
         return switch (random.nextInt(13)) {
             case 0 -> Types.BooleanType.get();
             case 1 -> Types.IntegerType.get();
@@ -72,8 +116,11 @@ final class RandomRows {
         some(random, all, "write.parquet.page-size-bytes", 100 + random.nextInt(5_000));
         some(random, all, "write.parquet.dict-size-bytes", 100 + random.nextInt(5_000));
         some(random, all, "write.parquet.row-group-size-bytes", 1_000 + random.nextInt(50_000));
-        some(random, all, "write.parquet.compression-level", 1 + random.nextInt(5));
-        all.put("write.parquet.compression-codec", "zstd");
+        String codec = CODECS[random.nextInt(CODECS.length)];
+        all.put("write.parquet.compression-codec", codec);
+        if (codec.equals("zstd")) {
+            some(random, all, "write.parquet.compression-level", 1 + random.nextInt(5));
+        }
         return all;
     }
 
@@ -86,9 +133,9 @@ final class RandomRows {
     static Map<String, String> metrics(Random random, Schema schema) {
         Map<String, String> all = new HashMap<>();
         String[] modes = {"none", "counts", "truncate(16)", "truncate(3)", "full"};
-        for (Types.NestedField field : schema.columns()) {
+        for (int id : TypeUtil.getProjectedIds(schema)) {
             if (random.nextBoolean()) {
-                all.put("write.metadata.metrics.column." + field.name(), modes[random.nextInt(modes.length)]);
+                all.put("write.metadata.metrics.column." + schema.findColumnName(id), modes[random.nextInt(modes.length)]);
             }
         }
         return all;
@@ -140,8 +187,32 @@ final class RandomRows {
             case FIXED -> bytes(random, ((Types.FixedType) type).length());
             case UUID -> UTF8String.fromString(new UUID(random.nextLong(), random.nextLong()).toString());
             case DECIMAL -> decimal((Types.DecimalType) type, random, edge);
+            case STRUCT -> new GenericInternalRow(type.asStructType().fields().stream()
+                    .map(field -> item(field.type(), field.isOptional(), random))
+                    .toArray());
+            case LIST -> array(type.asListType().elementType(), type.asListType().isElementOptional(), length(random), random);
+            case MAP -> {
+                int length = length(random);
+                Types.MapType map = type.asMapType();
+                yield new ArrayBasedMapData(
+                        array(map.keyType(), false, length, random),
+                        array(map.valueType(), map.isValueOptional(), length, random));
+            }
             default -> UTF8String.fromString(text(random, edge));
         };
+    }
+
+    private static Object item(Type type, boolean optional, Random random) {
+        return optional && random.nextInt(4) == 0 ? null : value(type, random);
+    }
+
+    private static int length(Random random) {
+        return random.nextInt(400) == 0 ? 300 : random.nextInt(4);
+    }
+
+    private static GenericArrayData array(Type type, boolean optional, int length, Random random) {
+        return new GenericArrayData(
+                IntStream.range(0, length).mapToObj(at -> item(type, optional, random)).toArray());
     }
 
     private static String text(Random random, boolean edge) {
