@@ -40,6 +40,7 @@ PIPELINE: dict[str, Any] = {
 }
 SHOWN: dict[str, Any] = {
     "source": {"kafka": {**KAFKA, "monitoring_group": "taxi-feed"}},
+    "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["topic", "partition", "offset"]},
     "expect": {"within_town": {"rule": "trip_distance < 25", "on_violation": "dead_letter"}},
     "dead_letters": {"table": "lake.nyc.trips_dead_letters"},
 }

@@ -153,6 +153,8 @@ class Reader:
         """Start a command, leave it alone for a while, and stop it as Ctrl-C does."""
         log = self.folder / f"{uuid.uuid4().hex}.log"
         running = Running(words[1:], self.environment, log)
+        if words[1] == "run":
+            running.wait_until_it_says("; encoder: ")  # The JVM has started.
         try:
             running.process.wait(self.seconds)
         except subprocess.TimeoutExpired:
