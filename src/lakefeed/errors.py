@@ -5,10 +5,11 @@
     LakefeedError             what, where and what to do next
     ├── UserError             the user can fix it: exit status 2
     │   └── ConfigError (RowsRefused), MissingExtra, JavaError, ResourceMissing, AccessDenied,
-    │       CheckpointMismatch (DriverReplaced, FeedMoved), RecordsLost, SchemaIncompatible, DecodeError
+    │       CheckpointMismatch (DriverReplaced, FeedMoved), RecordsLost, BranchDiverged, SchemaIncompatible,
+    │       DecodeError
     └── WorldError            something outside failed, perhaps for a moment: exit status 1
-        └── Unreachable, DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, TableBusy, JobFailed,
-        FeedPaused
+        └── Unreachable, DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, AuditFailed, TableBusy,
+        JobFailed, FeedPaused
 """
 
 from __future__ import annotations
@@ -125,6 +126,10 @@ class RecordsLost(UserError):
     topic = "offsets"
 
 
+class BranchDiverged(UserError):
+    """A table has commits that the branch of a feed lacks, so that the branch cannot be published."""
+
+
 class SchemaIncompatible(UserError):
     """Two versions of a schema, or rows and a table, cannot be brought together; names the field and both types."""
 
@@ -165,6 +170,10 @@ class ErrorBudgetExceeded(WorldError):
     """More records could not become rows than the pipeline allows; nothing of their batch was written."""
 
     topic = "dead-letters"
+
+
+class AuditFailed(WorldError):
+    """A table is not as its pipeline expects, and is not published; the rows are in its branch."""
 
 
 class TableBusy(WorldError):

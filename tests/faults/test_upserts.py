@@ -38,8 +38,10 @@ def verified(feed: Feed, file: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
-def test_millions_of_changes_with_kills_equal_the_model(stack: Endpoints, tmp_path: Path, write: str) -> None:
+@pytest.mark.parametrize(("write", "version"), [("merge-on-read", 2), ("copy-on-write", 2), ("merge-on-read", 3)])
+def test_millions_of_changes_with_kills_equal_the_model(
+    stack: Endpoints, tmp_path: Path, write: str, version: int
+) -> None:
     changes = int(os.environ.get("LAKEFEED_UPSERT_CHANGES", "100_000"))
     keys = int(os.environ.get("LAKEFEED_UPSERT_KEYS", str(changes // 5)))
     kills = int(os.environ.get("LAKEFEED_UPSERT_KILLS", "5"))
@@ -47,7 +49,9 @@ def test_millions_of_changes_with_kills_equal_the_model(stack: Endpoints, tmp_pa
     feed.create_topic(partitions=6)
     model = Model(keys=keys, partitions=6)
     model.send(changes, topic=feed.topic, servers=stack.bootstrap_servers, remember=False)
-    file = write_pipeline(feed, batch=max(1_000, changes // 20), write=write, partition_by=["city"])
+    file = write_pipeline(
+        feed, batch=max(1_000, changes // 20), write=write, partition_by=["city"], format_version=version
+    )
     dice = random.Random(7)
     for attempt in range(kills):
         run = Running(["run", file, "--once"], feed.environment, tmp_path / f"{attempt}.log")

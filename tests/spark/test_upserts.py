@@ -102,9 +102,18 @@ def checked(spark: SparkSession, catalog: SqliteCase) -> SparkSession:
     return spark
 
 
-@pytest.fixture(params=["merge-on-read", pytest.param("copy-on-write", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=[
+        ("merge-on-read", 2),
+        pytest.param(("copy-on-write", 2), marks=pytest.mark.slow),
+        pytest.param(("merge-on-read", 3), marks=pytest.mark.slow),
+        pytest.param(("copy-on-write", 3), marks=pytest.mark.slow),
+    ],
+    ids=lambda how: f"{how[0]}-{how[1]}",
+)
 def upserts(checked: SparkSession, request: pytest.FixtureRequest) -> Upserts:
-    return Upserts(checked, {"write": request.param})
+    write, version = request.param
+    return Upserts(checked, {"write": write, "format_version": version})
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.guards.guard import java
 
 CHECK = "tests/spark/test_commit_check.py::test_"
+BRANCHES = "tests/spark/test_branches.py::test_"
 REST = "tests/spark/test_rest_commits.py::test_"
 MOVES = "tests/spark/test_moves.py::test_"
 
@@ -155,7 +156,7 @@ IN_THE_COMMIT = (
     java(
         "lost answer: what came on top is taken back",
         "commit/CheckedOperations",
-        "return unanswered.contains(target.snapshotId());",
+        "return head != null && head.snapshotId() != target && unanswered.contains(target);",
         "return false;",
         f"{CHECK}a_lost_answer_takes_no_commit_back_that_came_on_top",
     ),
@@ -169,7 +170,7 @@ IN_THE_COMMIT = (
     java(
         "rollback: the position follows",
         "commit/CheckedOperations",
-        "if (movedAway(base, changed)) {",
+        "if (movedAway(base, changed, feed)) {",
         "if (false) {",
         f"{CHECK}the_position_follows_a_rollback_even_if_the_snapshots_go_then",
     ),
@@ -197,9 +198,23 @@ IN_THE_COMMIT = (
     java(
         "replay: rolled back by another engine",
         "commit/LastReplay",
-        "return last != null && last.isIn(table) ? last : null;",
+        "return last != null && last.isIn(table, feed) ? last : null;",
         "return last;",
         f"{CHECK}a_replay_that_was_rolled_back_has_not_landed",
+    ),
+    java(
+        "branch: no commit of the feed elsewhere",
+        "commit/CheckedOperations",
+        "checkBranch(changed, snapshot, feed);",
+        "",
+        f"{BRANCHES}a_commit_of_the_feed_elsewhere_and_one_of_a_replaced_driver_are_refused",
+    ),
+    java(
+        "publication: only forward",
+        "commit/Publication",
+        'if (!state.equals("ahead")) {',
+        'if (state.equals("published")) {',
+        f"{BRANCHES}another_writer_between_the_audit_and_the_publication_is_noticed",
     ),
     java(
         "dead letters: as many as the batch counts",

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "notify": ("notify", "Try the webhooks, mailboxes and commands that are notified of a feed."),
     "metrics": ("metrics", "The metrics of feeds: their table, a dashboard for Grafana, alerts for Prometheus."),
     "read": ("read", "Read chosen records once: to look at, into files or into a table."),
+    "publish": ("publish", "Audit the branch of a table, and publish it; or drop what is not published."),
     "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),
     "verify": ("verify", "Prove that each record has landed once, or list what is missing or double."),
     "offsets": ("offsets", "Show where a feed stands, and move it: checkpoint, ledger and monitoring group together."),

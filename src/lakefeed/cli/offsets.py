@@ -111,6 +111,8 @@ def _print_status(feed: FeedStatus) -> None:
     if feed.checkpoint.batch_id is not None:
         done = "done" if feed.checkpoint.committed else "planned"
         echo(f"  the checkpoint has batch {feed.checkpoint.batch_id} {done}")
+    if feed.publication is not None:
+        echo(f"  branch {feed.publication.sentence}")
     lines = [("partition", "checkpoint", "table", "group", "in the topic", "lag", "the table has")]
     for part in feed.partitions:
         name = f"{part.topic}-{part.partition}"

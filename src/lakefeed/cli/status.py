@@ -110,6 +110,8 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
         written = f", {feed.ledger.commits[0].rows:,} rows" if feed.ledger.commits else ""
         age = duration(max(0.0, feed.taken_at - feed.last_commit_at))
         rows.append(("last commit", f"batch {feed.ledger.last_batch}, {age} ago{written}"))
+    if feed.ledger.publication is not None:
+        rows.append(("branch", one_line(feed.ledger.publication.sentence, most=2000)))
     over = "the last minute" if feed.ledger.rate is None else "the newest commits"
     rows.append(("rate", "unknown" if feed.rate is None else f"{feed.rate:,.0f} records/s over {over}"))
     if feed.lag is not None:

@@ -244,6 +244,8 @@ def _print_health(read: Health, planned: MaintenancePlan, target: str) -> None:
         counts = zip(bounds, read.sizes, strict=True)
         line("sizes", "  ".join(f"{bound}: {count:,}" for bound, count in counts if count))
     line("partitions", f"{len(read.partitions):,}")
+    if read.branches:
+        line("branches", f"{', '.join(read.branches)}, which feeds land in; only expire and orphans run beside them")
     if read.delete_files:
         line("delete files", f"{read.delete_files:,}")
     line("manifests", f"{read.manifests:,} of {size_text(read.manifest_bytes)}, read in {read.planning_seconds:.2f} s")

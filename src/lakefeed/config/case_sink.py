@@ -21,6 +21,8 @@ def _iceberg(config: PipelineBlocks, table: str, history: str) -> IcebergSinkCon
     own = config.sink.iceberg
     if own is not None:
         names: dict[str, Any] = {"table": table, "history": None if own.history is None else history, "properties": {}}
+        # A case is about rows, and not about when readers see them.
+        names |= {"branch": None, "publish": None}
         return own.model_copy(update=names).with_names_made(())
     chosen = config.sink.chosen
     kept: dict[str, Any] = {name: getattr(chosen, name) for name in KEPT if name in chosen.model_fields_set}

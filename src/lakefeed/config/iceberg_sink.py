@@ -10,9 +10,16 @@ from pydantic import Field, PrivateAttr
 from lakefeed.config.base import ConfigProblem
 from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.keyed import Deletes, keyed_problems
+from lakefeed.config.publish import Publish
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
-from lakefeed.config.values import PartitionTransform, SortColumn, TableTemplate
+from lakefeed.config.values import Identifier, PartitionTransform, SortColumn, TableTemplate
+
+MAIN_BRANCH = "main"
+"""The branch of each table that readers see."""
+
+FORMAT_VERSION = "format-version"
+"""Iceberg's reserved table property of the format version."""
 
 
 class IcebergSinkConfig(SinkConfig):
@@ -34,6 +41,9 @@ class IcebergSinkConfig(SinkConfig):
     here, the table's new files follow at the next start."""
     properties: dict[str, str] = Field(default_factory=dict)
     """Table properties, set when lakefeed creates the table."""
+    format_version: Literal[2, 3] | None = None
+    """Iceberg's format version of the table and its history: `lakefeed docs format-version-3`. Default: 2 for a new
+    table, and an existing one keeps its own. With 3, the next start upgrades a table of version 2, for good."""
     mode: Literal["append", "upsert", "overwrite"] = "append"
     """Rows are added; or the newest row for each key is kept; or each batch replaces all rows, which
     transform.output_mode: complete requires."""
@@ -49,11 +59,31 @@ class IcebergSinkConfig(SinkConfig):
     """With upsert: write what has changed beside the old files, or rewrite the files that it is in."""
     history: TableTemplate | None = None
     """With upsert: a table beside it that every change is appended to."""
+    branch: str | None = Field(None, pattern=f"^{Identifier}$")
+    """Land in this branch of the table, which readers do not see until it is published: `lakefeed docs
+    write-audit-publish`."""
+    publish: Publish | None = None
+    """With branch: when it is published, and the audit before. Default: by `lakefeed publish` alone, without an
+    audit."""
 
     _names_made: frozenset[str] = PrivateAttr(frozenset())
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
-        return keyed_problems(self)
+        yield from keyed_problems(self)
+        if self.format_version is not None and FORMAT_VERSION in self.properties:
+            what = f"format_version and properties.{FORMAT_VERSION} say the same thing twice"
+            yield ConfigProblem(
+                what, key="format_version", hint="format_version upgrades an existing table too: keep it"
+            )
+        if self.publish is not None and self.branch is None:
+            what = "publish is for a table that is landed in a branch first"
+            yield ConfigProblem(what, key="publish", hint="branch: staging")
+        if self.branch == MAIN_BRANCH:
+            what = f"{MAIN_BRANCH} is the branch that readers see"
+            yield ConfigProblem(what, key="branch", hint="branch: staging; or leave it out, to land there")
+        if self.branch is not None and self.history is not None:
+            what = "a history has no branch: it would have changes that are not published"
+            yield ConfigProblem(what, key="history", hint="leave out history, or branch")
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
@@ -70,6 +100,10 @@ class IcebergSinkConfig(SinkConfig):
     @property
     def snapshot_tables(self) -> Mapping[str, str]:
         return {"table": self.table} | ({} if self.history is None else {"history": self.history})
+
+    @property
+    def landing_branch(self) -> str | None:
+        return self.branch
 
     @property
     def stored_files(self) -> SinkFiles:

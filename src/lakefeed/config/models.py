@@ -13,6 +13,7 @@ from lakefeed.config import upserts
 from lakefeed.config.base import ConfigProblem, raise_problems
 from lakefeed.config.blocks import PipelineBlocks
 from lakefeed.config.places import servers_of, shared_places
+from lakefeed.config.publish import EACH_BATCH
 from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
 CHECKPOINT_HINT = "checkpoint: s3a://bucket/path"
@@ -101,8 +102,14 @@ def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     for name, beside in config.sinks.items():
         if beside.iceberg is not None and TOPIC_MARK in beside.iceberg.table:
             yield ConfigProblem(f"sinks.{name}: a table for each topic is for sink.iceberg alone")
+        if beside.iceberg is not None and beside.iceberg.branch is not None:
+            yield ConfigProblem(f"sinks.{name}: a branch is for the feed's own sink alone")
         if upserts.by_key(beside) is not None and config.output_mode == "append":
             yield ConfigProblem(f"sinks.{name}: records that change rows by key go to the feed's own sink alone")
+    publish = config.sink.iceberg.publish if config.sink.iceberg is not None else None
+    if config.has_many_tables and publish is not None and publish.seconds:
+        what = "a table for each topic is published after each batch, or by command"
+        yield ConfigProblem(what, hint=f"publish.when: {EACH_BATCH}")
 
 
 def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:

@@ -25,6 +25,7 @@ Trigger = Literal[
     "error",
     "error_budget",
     "request_budget",
+    "audit",
     "lag",
     "no_data",
     "no_commit",
@@ -210,6 +211,7 @@ class When(Model):
         True, description="More dead letters than dead_letters.budget allows: the run has ended."
     )
     request_budget: bool = Field(True, description="A batch made more S3 requests than the block budget allows.")
+    audit: bool = Field(True, description="The audit of a branch has failed, and the feed continues to land there.")
     schema_: bool = Field(True, alias="schema", description="The rows have another schema from now on.")
     paused: bool = Field(True, description="The feed was paused, or one of its sinks waits.")
     hangs: bool = Field(True, description="The driver's loop has not turned for a minute.")

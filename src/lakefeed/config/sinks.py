@@ -97,6 +97,11 @@ class SinkConfig(Model):
         return {}
 
     @property
+    def landing_branch(self) -> str | None:
+        """The branch of the table that rows land in before readers see them; None where they see them at once."""
+        return None
+
+    @property
     def catalog_name(self) -> str | None:
         """The Iceberg catalog that the sink needs."""
         return None if self.snapshot_table is None else catalog_of(self.snapshot_table)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import coalesce_small
 from lakefeed.sinks.dead_letters.store import DeadLetterStore
-from lakefeed.sinks.definition import RowSink, TriesRows
+from lakefeed.sinks.definition import RowSink, TablePublisher, TriesRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +108,7 @@ class BatchWriter:
 
     Attributes:
         dead_letters: None if an unreadable record stops the feed.
+        publisher: publishes the table's branch; None if the rows do not land in one.
         most_records: of a batch; a smaller one is read and written in fewer tasks.
         reread: reads records of some offsets again, to find the one that a batch fails at; None if that cannot be done.
         columns: of the rows that were written last.
@@ -120,6 +121,7 @@ class BatchWriter:
     rows: RowBuilder
     counting: CountPerAttempt
     dead_letters: DeadLetterStore | None = None
+    publisher: TablePublisher | None = None
     budget: ErrorBudget | None = None
     most_records: int | None = None
     reread: Reread | None = None
@@ -193,13 +195,29 @@ class BatchWriter:
             self.dead_letters.complete(self.rows.classify, newest, spans=spans, expected=expected)
 
     def write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
-        """Write a batch, unless the sink has it already.
+        """Write a batch, unless the sink has it already; and publish the table, if it is time.
 
         Raises:
             CheckpointMismatch: it does not continue where the sink's last commit ended.
             ErrorBudgetExceeded: it has too many dead letters; nothing of it was written.
             SchemaChanged: a writer's schema has changed, and the feed stops then.
+            AuditFailed: the table with this batch must not be published, and the feed stops then.
         """
+        result = self._write(batch, ranges, batch_id)
+        if self.publisher is None:
+            return result
+        with timed("audit"):
+            note = self.publisher.after_batch(is_new=not result.replayed)
+        return result if note is None else replace(result, notes=(*result.notes, note))
+
+    def end(self) -> str | None:
+        """Publish what the last batches have landed, at the end of a run; returns a message, if there is one.
+
+        Raises what ``write`` raises of an audit.
+        """
+        return None if self.publisher is None else self.publisher.after_batch(at_end=True)
+
+    def _write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
         commit = Commit(self.feed, batch_id, ranges, fence=self.fence)
         try:
             with timed("check"):

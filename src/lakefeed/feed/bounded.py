@@ -94,13 +94,14 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
         if stateful:
             ranges = with_batch(ranges, batch_id=0, query_id=AS_BATCH)
         result = writer.write(records, ranges, number)
+    published = writer.end()
     return BatchSummary(
         records=result.counts.records,
         rows=result.rows,
         dead_letters=result.counts.dead_letters,
         skipped=result.counts.skipped,
         seconds=round(time.monotonic() - began, 3),
-        notes=result.notes,
+        notes=result.notes if published is None else (*result.notes, published),
     )
 
 

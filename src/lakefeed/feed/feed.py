@@ -365,6 +365,7 @@ class Feed:
             spark,
             feed=config.name,
             sink=sink,
+            publisher=self.sink_definition.publisher(spark),
             rows=rows,
             counting=CountPerAttempt(spark, rows, sink),
             dead_letters=dead_letters,

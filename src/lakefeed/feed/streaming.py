@@ -72,6 +72,8 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
             began = time.monotonic()
             with publishing(run.group, options.on_note):
                 run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
+            if (published := writer.end()) is not None:
+                options.on_note(published)
             seconds = time.monotonic() - began
             writer.counting.close()
             startup, total = requests.of_startup(), requests.total()
@@ -137,6 +139,8 @@ class StreamRun:
         check = feed.query_check(self.checkpoint, is_new_query=start.is_new_query) if self.stateful else None
         records = feed.source.read_stream(self.spark)
         writer = feed.begin_writer(self.spark, self.sink, records, lost=start.lost_partitions, check_query=check)
+        if writer.publisher is not None:
+            writer.publisher.report = self.options.monitor.audited
         if message := start.decide_again().message:
             self.options.on_note(message)
         start.apply(fence=writer.fence)

@@ -15,14 +15,24 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.sql import quoted, set_properties
+from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.continuity import check_commit, fence_lost, next_fence
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import CommitCheck
-from lakefeed.ledger.snapshot_summary import BACKFILL_OF, COMMIT_ID, FEED, FENCE, RANGES, Backfill, Commit, Upserts
+from lakefeed.ledger.snapshot_summary import (
+    BACKFILL_OF,
+    BRANCH,
+    COMMIT_ID,
+    FEED,
+    FENCE,
+    RANGES,
+    Backfill,
+    Commit,
+    Upserts,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +51,8 @@ TRIES = 20
 class IcebergLedger:
     """The commits of one feed in one Iceberg table."""
 
-    def __init__(self, spark: SparkSession, table: str, feed: str) -> None:
+    def __init__(self, spark: SparkSession, table: str, feed: str, *, branch: str | None = None) -> None:
+        self._written = in_branch(table, branch)
         self._spark = spark
         self._table = table
         self._feed = feed
@@ -120,7 +131,7 @@ class IcebergLedger:
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         if delete_where is not None:
-            statement = f"DELETE FROM {quoted(tuple(self._table.split('.')))} WHERE {delete_where}"  # noqa: S608
+            statement = f"DELETE FROM {quoted(tuple(self._written.split('.')))} WHERE {delete_where}"  # noqa: S608
             run_in_turn(self._table, lambda: self.run(statement, properties), ask_for_quiet=self.ask_for_quiet)
         self.ensure_commit(properties)
 
@@ -155,9 +166,38 @@ class IcebergLedger:
         """Return the table's properties, as they are now."""
         return dict(self.loaded().properties())
 
+    def branch(self) -> str | None:
+        """Return the branch that the feed lands in; None for the table that readers see."""
+        return self.properties().get(f"{BRANCH}.{self._feed}")
+
+    def head(self) -> Any:
+        """Return the newest snapshot of the feed's branch as Iceberg's Java object; None while that has none."""
+        return jvm.java(self._spark).commit.FeedLedger.head(self.loaded(), self._feed)
+
+    def has_published(self) -> bool:
+        """Check that the table that readers see has a commit of the feed."""
+        return bool(jvm.java(self._spark).commit.Publication.hasPublished(self.loaded(), self._feed))
+
+    def publication_state(self) -> str:
+        """Return how the table that readers see stands to the feed's branch: see ``Publication.java``."""
+        return str(jvm.java(self._spark).commit.Publication.state(self.loaded(), self._feed))
+
+    def branch_is_free(self, branch: str) -> bool:
+        """Check that there is no such branch, or that it is where the table is that readers see."""
+        table = self.loaded()
+        ref, main = table.refs().get(branch), table.currentSnapshot()
+        if ref is None or main is not None:
+            return ref is None or bool(ref.snapshotId() == main.snapshotId())
+        # A branch of a table without snapshots begins with an empty one.
+        return str(table.snapshot(ref.snapshotId()).summary().get("total-records")) == "0"
+
+    def format_version(self) -> int:
+        """Return Iceberg's format version of the table, as it is now."""
+        return int(self.loaded().operations().current().formatVersion())
+
     def _ancestors(self) -> Iterator[tuple[Any, dict[str, str]]]:
         table = self.loaded()
-        snapshot = table.currentSnapshot()
+        snapshot = jvm.java(self._spark).commit.FeedLedger.head(table, self._feed)
         while snapshot is not None:
             yield snapshot, dict(snapshot.summary())
             parent = snapshot.parentId()

@@ -25,6 +25,7 @@ REPLAY_OF = "lakefeed.replay-of"
 MOVED = "lakefeed.moved"
 BACKFILL_OF = "lakefeed.backfill-of"
 POSITION = "lakefeed.position"
+BRANCH = "lakefeed.branch"
 UPSERTED = "lakefeed.upserted"
 ADOPTED = "lakefeed.adopted"
 

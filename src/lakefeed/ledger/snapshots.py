@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
@@ -14,6 +14,7 @@ from lakefeed.ledger.iceberg import position_unknown
 from lakefeed.ledger.outcomes import Counts, counts_by_partition
 from lakefeed.ledger.snapshot_summary import (
     BACKFILL_OF,
+    BRANCH,
     COMMIT_ID,
     COUNTS,
     FEED,
@@ -31,15 +32,35 @@ from lakefeed.ledger.snapshot_summary import (
 from lakefeed.offsets.ranges import Partition
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from pyiceberg.table import DataScan, Table
     from pyiceberg.table.snapshots import Snapshot
 
 
-def ancestors(table: Table) -> tuple[list[Snapshot], bool]:
-    """Return the snapshots that the table's present state descends from, oldest first, and whether none is missing."""
+def branch_of(properties: Mapping[str, str], feed: str | None) -> str | None:
+    """Return the branch that a feed lands in, by the table's properties; None for the table that readers see."""
+    return None if feed is None else properties.get(f"{BRANCH}.{feed}")
+
+
+def head_of(table: Table, feed: str | None) -> Snapshot | None:
+    """Return the newest snapshot of a feed's branch; without a feed, of the table that readers see."""
+    branch = branch_of(table.properties, feed)
+    return table.current_snapshot() if branch is None else table.snapshot_by_name(branch)
+
+
+def scanned(table: Table, feed: str | None, **chosen: Any) -> DataScan:
+    """Return a scan of the rows that a feed's branch has; ``chosen`` are the arguments of pyiceberg's ``scan``."""
+    head = None if branch_of(table.properties, feed) is None else head_of(table, feed)
+    return table.scan(snapshot_id=None if head is None else head.snapshot_id, **chosen)
+
+
+def ancestors(table: Table, feed: str | None = None) -> tuple[list[Snapshot], bool]:
+    """Return the snapshots that the present state descends from, oldest first, and whether none is missing.
+
+    With a feed, the present state is that of the branch that it lands in.
+    """
     by_id: dict[int, Snapshot] = {each.snapshot_id: each for each in table.metadata.snapshots}
     found: list[Snapshot] = []
-    snapshot = table.current_snapshot()
+    snapshot = head_of(table, feed)
     while snapshot is not None:
         found.append(snapshot)
         parent = snapshot.parent_snapshot_id
@@ -126,7 +147,7 @@ def position_in(table: Table, feed: str, *, where: str) -> Position | None:
     """Return where a feed stands in a table, as ``IcebergLedger.position`` does; ``where`` is for messages."""
     text = table.properties.get(f"{POSITION}.{feed}")
     recorded = Position.from_json(text) if text is not None else None
-    line, whole = ancestors(table)
+    line, whole = ancestors(table, feed)
     for snapshot in reversed(line):
         summary = _summary(snapshot)
         if summary.get(FEED) != feed or RANGES not in summary:

@@ -20,9 +20,9 @@ from lakefeed.clients.spark.jvm import java
 from lakefeed.clients.spark.session import activate
 from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Upkeep
-from lakefeed.errors import TableBusy
+from lakefeed.errors import ConfigError, TableBusy
 from lakefeed.maintenance.actions import MB, Done, MaintenanceActions, WriteConflict
-from lakefeed.maintenance.planner import LAST, Due, LastUpkeep, MaintenancePlan, plan
+from lakefeed.maintenance.planner import LAST, REWRITES, Due, LastUpkeep, MaintenancePlan, plan
 from lakefeed.maintenance.table_stats import Health, read_health
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ class Maintenance:
         began = time.monotonic()
         activate(self.spark)
         before = self._health()
+        self._require_no_rewrites(before)
         planned = plan(before, self.settings, now=time.time(), asked=asked)
         after = scans = None
         if dry_run:
@@ -144,6 +145,27 @@ class Maintenance:
             seconds=time.monotonic() - began,
             unfinished=self._unfinished,
         )
+
+    def _require_no_rewrites(self, health: Health) -> None:
+        """Refuse what would move the table that readers see away from the branch of a feed."""
+        if not health.branches:
+            return
+        branch = health.branches[0]
+        without = "publish the branch, and take it out of the pipeline file for the time of the upkeep"
+        if asked := [step for step in self.settings.only or () if step in REWRITES]:
+            raise ConfigError(
+                f"a feed lands in the branch {branch} of the table: {' and '.join(asked)} would commit to the table "
+                "that readers see, and the branch could not be published any more",
+                where=f"table {self.table}",
+                hint=f"--only expire,orphans; or {without}",
+            )
+        if not bool(java(self.spark).commit.FeedLedger.guardsProperties(self._actions.load())):
+            raise ConfigError(
+                f"a feed lands in the branch {branch} of the table, and upkeep's lease on this catalog is a commit to "
+                "the table that readers see: the branch could not be published any more",
+                where=f"table {self.table}",
+                hint=without,
+            )
 
     def _do_all(self, planned: MaintenancePlan, health: Health) -> None:
         context, settings = self.spark.sparkContext, self.settings

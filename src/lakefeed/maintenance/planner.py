@@ -18,6 +18,9 @@ MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's target (commit.manifest.target-siz
 HELD_DAYS = 30
 """So long the newest commit of a feed that has stopped holds all that came after it; its position is kept for ever."""
 
+REWRITES: tuple[Step, ...] = ("compact", "manifests")
+"""The steps that commit snapshots."""
+
 DELETED = 0.3  # Share of rows; Iceberg's own (delete-ratio-threshold of rewrite_data_files).
 
 
@@ -85,7 +88,8 @@ class MaintenancePlan:
 
 def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -> MaintenancePlan:
     """Decide what is due; if a user has ``asked`` for it, orphans are looked for even if they were shortly before."""
-    steps = settings.steps
+    # A rewrite is a commit to the table that readers see: the branch could not be published any more.
+    steps = tuple(step for step in settings.steps if not (health.branches and step in REWRITES))
     due: list[Due] = []
     partitions = _compactable(health, settings.compact) if "compact" in steps else ()
     if partitions:
@@ -140,7 +144,8 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
     The newest commit of each feed stays, and so does all that came after it: a feed that starts again reads there
     which dead letters it has to make good, and a replay that was cut off whether it has landed. After ``HELD_DAYS``
     days this ends, since one feed that is gone would hold the snapshots of all others; where the feed stands is then
-    known from the table's property alone. The ancestors are the present snapshot's line, newest first.
+    known from the table's property alone. Snapshots that are not published stay in any case. The ancestors are the
+    present snapshot's line, newest first.
     """
     requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}
@@ -148,14 +153,17 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
         if ancestor.holds is not None and ancestor.at >= now - HELD_DAYS * 86_400:
             newest.setdefault(ancestor.holds, depth)
     deepest = max(newest.values(), default=-1)
-    before = min([requested, *(ancestor.at for ancestor in ancestors[: deepest + 1])])
+    bound = [ancestor.at for ancestor in ancestors[: deepest + 1]]
+    # With what was committed before, they show that the branch can be published.
+    bound += [ancestor.at for ancestor in ancestors if not ancestor.is_published]
+    before = min([requested, *bound])
     kept = _kept(ancestors, before=before, keep=settings.keep)
     held = kept > _kept(ancestors, before=requested, keep=settings.keep)
     return Expiry(
         before=before,
         keep=settings.keep,
         snapshots=len(ancestors) - kept,
-        held_for=next(name for name, depth in newest.items() if depth == deepest) if held else None,
+        held_for=next((name for name, depth in newest.items() if depth == deepest), None) if held else None,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
-from lakefeed.ledger.snapshot_summary import FEED, RANGES, REPLAY, REPLAY_OF
+from lakefeed.ledger.snapshot_summary import BRANCH, FEED, RANGES, REPLAY, REPLAY_OF
 from lakefeed.ledger.snapshots import ancestors
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Ancestor:
         at: when it was committed, in seconds since 1970.
         holds: the feed whose progress it records; None for commits of no feed, such as compactions.
         replaces: whether it changed no rows, as a compaction does.
+        is_published: whether readers see it; not while it is in the branch of a feed alone.
     """
 
     snapshot_id: int
@@ -77,6 +78,7 @@ class Ancestor:
     bytes: int = 0
     rows: int = 0
     replaces: bool = False
+    is_published: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,11 @@ class Health:
         snapshot_id: the present one; None while the table is empty.
         target_bytes: the size that its files should have.
         sizes: number of data files in each class of ``SIZES_MB``.
+        delete_files: files of position deletes; without deletion vectors.
         snapshots: all, branches and tags included.
-        ancestors: the present snapshot's line, newest first.
+        branches: those that feeds land in.
+        ancestors: the present snapshot's line, newest first; with branches that of the longest one, which has the
+            table's own in it.
         metadata_files: versions of metadata.json that are kept.
         planning_seconds: how long it took to read the manifests, as each query without a filter has to.
     """
@@ -119,6 +124,7 @@ class Health:
     metadata_bytes: int
     properties: Mapping[str, str]
     planning_seconds: float
+    branches: tuple[str, ...] = ()
 
     @property
     def files(self) -> int:
@@ -180,6 +186,7 @@ def read_health(table: str, *, connections: Connections, target_bytes: int | Non
         metadata_files=len(metadata.metadata_log) + 1,
         metadata_bytes=len(opened.io.new_input(opened.metadata_location)),
         properties=dict(opened.properties),
+        branches=tuple(sorted(set(_feeds_with_branches(opened).values()))),
     )
 
 
@@ -190,7 +197,7 @@ def _count_files(
 
     Returns the partitions, the number of data files in each class of ``SIZES_MB``, and that of delete files.
     """
-    from pyiceberg.manifest import DataFileContent
+    from pyiceberg.manifest import DataFileContent, FileFormat
 
     partitions: dict[tuple[int, tuple[Any, ...]], Partition] = {}
     sizes, delete_files = [0] * (len(SIZES_MB) + 1), 0
@@ -205,7 +212,8 @@ def _count_files(
                 partition = partitions[spec.spec_id, values] = Partition(PartitionKey(spec.spec_id, values, path))
             partition.newest = max(partition.newest, entry.sequence_number or 0)
             if file.content != DataFileContent.DATA:
-                delete_files += 1
+                # A deletion vector is the only one of its data file: there is nothing to merge it with.
+                delete_files += file.file_format != FileFormat.PUFFIN
                 partition.deleted += file.record_count
                 continue
             size = file.file_size_in_bytes
@@ -220,7 +228,9 @@ def _count_files(
 
 
 def _ancestors(table: Table) -> Iterator[Ancestor]:
-    for snapshot in reversed(ancestors(table)[0]):
+    published = {each.snapshot_id for each in ancestors(table)[0]}
+    lines = [ancestors(table, feed)[0] for feed in (None, *_feeds_with_branches(table))]
+    for snapshot in reversed(max(lines, key=len)):
         summary = snapshot.summary
         properties = summary.additional_properties if summary is not None else {}
         holds = properties.get(FEED) if RANGES in properties else None
@@ -234,4 +244,11 @@ def _ancestors(table: Table) -> Iterator[Ancestor]:
             bytes=int(properties.get("added-files-size", 0)),
             rows=int(properties.get("added-records", 0)),
             replaces=summary is not None and summary.operation.value == "replace",
+            is_published=snapshot.snapshot_id in published,
         )
+
+
+def _feeds_with_branches(table: Table) -> dict[str, str]:
+    """Return the feeds that land in a branch, and which."""
+    prefix = f"{BRANCH}."
+    return {key.removeprefix(prefix): name for key, name in table.properties.items() if key.startswith(prefix)}

@@ -20,6 +20,8 @@ EventKind = Literal[
     "dead_letters",
     "schema",
     "over_budget",
+    "published",
+    "audit_failed",
     "restarted",
     "sink_paused",
     "sink_resumed",

@@ -189,6 +189,10 @@ class FeedMonitor:
         """Note a message of the run for its user, such as a recreated checkpoint."""
         self.events.add("note", message)
 
+    def audited(self, message: str, *, is_published: bool) -> None:
+        """Note that the branch of a table was published, or that it was not and the feed continues."""
+        self.events.add("published" if is_published else "audit_failed", message)
+
     def committed(self, ranges: Iterable[OffsetRange]) -> None:
         """Note that the sink has just committed these ranges; ``batch`` does so by itself."""
         self.reached(ranges)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +22,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra, Resou
 from lakefeed.feed.recovery import ends
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.ledger.outcomes import total
+from lakefeed.ledger.publication import BranchState, branch_state
 from lakefeed.ledger.snapshot_summary import FEED as FEED_KEY
 from lakefeed.ledger.snapshot_summary import FENCE, RANGES, Commit
 from lakefeed.ledger.snapshots import ancestors, position_in
@@ -58,6 +59,7 @@ class LedgerFacts:
         fence: of the driver that may commit.
         topic_ids: of the topics of the position, as far as they are known.
         newest_batch: and ``newest_at``, of a checkpoint where the sink keeps no commits.
+        publication: how much of it readers see, for a feed that lands in a branch.
     """
 
     position: Mapping[Partition, int] | None = None
@@ -66,6 +68,7 @@ class LedgerFacts:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     newest_batch: int | None = None
     newest_at: float | None = None
+    publication: BranchState | None = None
 
     @classmethod
     def of(cls, known: FeedOffsets | None, commits: Sequence[Commit] = (), fence: str | None = None) -> LedgerFacts:
@@ -167,6 +170,7 @@ class LiveStatus:
             "lag": self.lag.as_dict() if self.lag else None,
             "progress": self.progress,
             "paused": self.paused.as_dict() if self.paused else None,
+            **({"publication": seen.as_dict()} if (seen := self.ledger.publication) else {}),
         }
 
 
@@ -400,14 +404,15 @@ def _iceberg_facts(name: str, feed: str, connections: Connections) -> LedgerFact
         return LedgerFacts()
 
     def commits() -> Iterator[Commit]:
-        for snapshot in reversed(ancestors(table)[0]):
+        for snapshot in reversed(ancestors(table, feed)[0]):
             summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
             if summary.get(FEED_KEY) == feed and RANGES in summary:
                 yield Commit.of(snapshot.snapshot_id, summary, committed_at=snapshot.timestamp_ms / 1000)
 
     position = position_in(table, feed, where=name)
     known = None if position is None else FeedOffsets(offsets=ends(position), topic_ids=position.ranges.topic_ids)
-    return LedgerFacts.of(known, tuple(_batches(commits())), table.properties.get(f"{FENCE}.{feed}"))
+    facts = LedgerFacts.of(known, tuple(_batches(commits())), table.properties.get(f"{FENCE}.{feed}"))
+    return replace(facts, publication=branch_state(table, feed))
 
 
 def _batches(commits: Iterator[Commit]) -> Iterator[Commit]:

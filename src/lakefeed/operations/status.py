@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.scan import MonitoringGroup
 from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
+from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, ResourceMissing
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import at_first_offsets, collect_facts
 from lakefeed.feed.recovery import Facts, Start, decide, ends
@@ -22,6 +24,7 @@ from lakefeed.ledger.checkpoint import (
     require_owner,
 )
 from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.publication import BranchState, branch_state
 from lakefeed.ledger.snapshots import stored_position
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources.kafka import SourceTopics
@@ -66,6 +69,7 @@ class FeedStatus:
         decided: how a start would begin; None if it would be refused, or if that is not decided.
         note: what lakefeed has noted beside the checkpoint; None if there is none yet.
         logged: the newest batch in the log of a sink without a ledger.
+        publication: how much of it readers see, for a feed that lands in a branch.
     """
 
     feed: str
@@ -80,6 +84,7 @@ class FeedStatus:
     checkpoint: CheckpointState
     note: Note | None
     logged: int | None
+    publication: BranchState | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document of ``--output json``."""
@@ -91,6 +96,7 @@ class FeedStatus:
             "start": self.start,
             "refusal": self.refusal.as_dict() if self.refusal else None,
             "partitions": [{**asdict(part), "lag": part.lag} for part in self.partitions],
+            **({} if self.publication is None else {"publication": self.publication.as_dict()}),
         }
 
 
@@ -170,7 +176,17 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
         checkpoint=state,
         note=note,
         logged=logged,
+        publication=_publication(config, feed.connections),
     )
+
+
+def _publication(config: PipelineConfig, connections: Connections) -> BranchState | None:
+    if config.sink.chosen.landing_branch is None:
+        return None
+    try:
+        return branch_state(open_table(config.sink.ledger_table, connections=connections), config.name)
+    except ResourceMissing:
+        return None
 
 
 def _decide(

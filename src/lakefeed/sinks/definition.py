@@ -25,6 +25,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.protocol import SinkState
+from lakefeed.ledger.publication import Publication
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.schema.changes import Entry
@@ -53,6 +54,8 @@ class TableChange:
     """Whether new files have other partitions or another order than those that are there."""
     statements: tuple[str, ...] = ()
     """In Spark SQL, in their order; none if the table is ready as it is."""
+    notes: tuple[str, ...] = ()
+    """Consequences of the statements that users have to know before."""
 
 
 Changes: TypeAlias = tuple[TableChange, ...]
@@ -126,6 +129,21 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
         """
 
 
+class TablePublisher(Protocol):
+    """Publishes the rows that a feed has landed where readers do not see them yet."""
+
+    report: Callable[..., None]
+
+    def after_batch(self, *, is_new: bool = True, at_end: bool = False) -> str | None:
+        """Publish if it is time; returns a message for the user, if there is one."""
+
+    def publish(self, *, dry_run: bool = False) -> Publication:
+        """Audit what has landed, and publish it if the audit passes."""
+
+    def discard(self) -> None:
+        """Drop what is not published, and move the feed back with it."""
+
+
 class RealTimeSink(Sink, Protocol):
     """A sink that takes each record by itself, by a writer of Spark."""
 
@@ -191,6 +209,8 @@ class SinkContext:
     source: KafkaSource | None = None
     """None for a source other than Kafka."""
     folder: Path | None = None
+    is_transformed: bool = True
+    """Whether the rows' columns are made by a transform or an envelope, and are not the decoded records' fields."""
 
     @property
     def patience(self) -> float:
@@ -224,6 +244,10 @@ class SinkDefinition(ABC, Generic[Settings]):
     def open_real_time(self, spark: SparkSession, claim: Claim) -> RealTimeSink:
         """Open the sink for records one by one."""
         raise ConfigError("this sink takes whole batches only", where=self.context.place, hint="trigger: 1 second")
+
+    def publisher(self, spark: SparkSession) -> TablePublisher | None:
+        """Return what publishes the rows of the feed; None if readers see them at once."""
+        return None
 
     def state(self) -> SinkState:
         """Return where the feed stands in the sink, read without Spark."""

@@ -94,6 +94,7 @@ def _definition(
         can_lag=isinstance(sink, SecondarySinkChoice) and sink.can_lag,
         source=config.source.kafka,
         folder=folder,
+        is_transformed=config.transform is not None or config.decode.envelope is not None,
     )
     module, _, name = settings.definition.partition(":")
     try:

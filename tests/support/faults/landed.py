@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,7 @@ class Landing:
         batch: records of a batch, at most.
         topic: what it reads, if that is not the feed's own topic.
         has_checkpoint: whether the pipeline file names one.
+        settings: of the table's block, beside its name.
     """
 
     feed: Feed
@@ -38,6 +39,7 @@ class Landing:
     batch: int = 100
     topic: str | None = None
     has_checkpoint: bool = True
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def letters(self) -> str:
@@ -57,7 +59,7 @@ class Landing:
             "max_records_per_batch": self.batch,
         }
         sinks = {
-            "iceberg": {"iceberg": {"table": self.feed.table}},
+            "iceberg": {"iceberg": {"table": self.feed.table, **self.settings}},
             "parquet": {"parquet": {"path": f"s3a://{self.feed.stack.bucket}/{self.path}"}},
         }
         return self.feed.write_file(

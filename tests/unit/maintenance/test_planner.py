@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -175,3 +176,17 @@ def test_growth_a_day_without_what_replaces() -> None:
 def test_settings_that_could_do_harm_are_refused(block: dict[str, Any], because: str) -> None:
     with pytest.raises(ValidationError, match=because):
         Upkeep.model_validate(block)
+
+
+def test_beside_the_branch_of_a_feed_nothing_is_rewritten() -> None:
+    due = {"manifests": 99, "delete_files": 20, "ancestors": line(20_000), "snapshots": 20_000}
+    health = table(partition("1", small=9), **due, branches=("staging",))
+    assert steps(health) == ["expire"]
+    assert steps(health, only=["compact"]) == []
+
+
+def test_snapshots_that_are_not_published_stay_however_old_they_are() -> None:
+    every = DAY
+    waiting = [replace(each, is_published=depth >= 30) for depth, each in enumerate(line(200, every=every))]
+    found = expiry(tuple(waiting), Expire(older_than="1 day", keep=10), now=NOW)
+    assert (found.before, found.snapshots, found.held_for) == (NOW - 29 * every, 170, None)

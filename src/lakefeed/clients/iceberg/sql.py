@@ -9,6 +9,11 @@ from lakefeed.offsets.ranges import Partition
 Path = tuple[str, ...]
 
 
+def in_branch(table: str, branch: str | None) -> str:
+    """Return the name under which Iceberg's Spark catalog reads and writes a branch of a table."""
+    return table if branch is None else f"{table}.branch_{branch}"
+
+
 def set_properties(table: str, properties: Mapping[str, str]) -> str:
     """Return the statement that sets table properties."""
     return f"ALTER TABLE {quoted(tuple(table.split('.')))} SET TBLPROPERTIES ({listed(properties)})"
@@ -16,7 +21,7 @@ def set_properties(table: str, properties: Mapping[str, str]) -> str:
 
 def listed(properties: Mapping[str, str]) -> str:
     """List table properties as SQL does."""
-    return ", ".join(f"{_text(key)} = {_text(each)}" for key, each in properties.items())
+    return ", ".join(f"{text_sql(key)} = {text_sql(each)}" for key, each in properties.items())
 
 
 def quoted(path: Path) -> str:
@@ -37,5 +42,6 @@ def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str
     return " OR ".join(parts) or "false"
 
 
-def _text(text: str) -> str:
+def text_sql(text: str) -> str:
+    """Quote a text."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

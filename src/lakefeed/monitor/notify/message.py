@@ -31,6 +31,7 @@ _TITLES = {
     "error": "error",
     "error_budget": "error budget exceeded",
     "request_budget": "budget of S3 requests exceeded",
+    "audit": "the table is not published",
     "lag": "lag",
     "no_data": "no data",
     "no_commit": "no commit",

@@ -26,6 +26,7 @@ _HINTS = {
     "no_data": "check that the producers write: lakefeed topics describe shows the ends of the topics",
     "no_commit": _STATUS,
     "dead_letters": "lakefeed dead-letters list PIPELINE shows them by reason",
+    "audit": f"{page_command('write-audit-publish')} says what to do with the rows in the branch",
     "hangs": f"{_STATUS}; a process that does not continue can be killed: the next start resumes at the last commit",
     "request_budget": f"{page_command('s3-requests')} says what makes requests, and which settings lower them",
 }
@@ -229,6 +230,7 @@ def _trigger_of(event: Event) -> str | None:
         "error": "error",
         "ended": "stopped",
         "over_budget": "request_budget",
+        "audit_failed": "audit",
         "schema": "schema",
     }.get(event.kind)
 

@@ -154,7 +154,7 @@ def _require_quiet(feed: Feed, status: FeedStatus) -> None:
     name = feed.config.sink.chosen.snapshot_table
     if name is None or status.position is None:
         return
-    line, _ = ancestors(open_table(name, connections=feed.connections))
+    line, _ = ancestors(open_table(name, connections=feed.connections), feed.config.name)
     newest = next((each for each in line if each.snapshot_id == status.position.snapshot_id), None)
     if newest is not None and time.time() - newest.timestamp_ms / 1000 < QUIET_SECONDS:
         raise ConfigError(

@@ -132,6 +132,10 @@ def plan_adoption(
     """
     config = feed.config
     config.sink.require("adopt")
+    if config.sink.chosen.landing_branch is not None:
+        what = "a table is taken over as readers see it, and not in a branch"
+        hint = "leave sink.iceberg.branch out for it, and name the branch at a later start"
+        raise ConfigError(what, where=config.sink.ledger_table, hint=hint)
     if config.source.kafka is None:
         raise ConfigError("only a feed of topics of Kafka takes a table over from another tool", where=config.name)
     name = config.sink.ledger_table
@@ -236,7 +240,7 @@ def _open(name: str, feed: Feed) -> Table:
 def _done(feed: Feed, origin: Origin, table: Table, *, is_only: bool, done: OffsetRanges) -> AdoptionPlan:
     """Return the plan of a takeover that has happened; a CheckpointMismatch if the feed has committed by itself."""
     name = feed.config.sink.ledger_table
-    commit = next(commits_of(ancestors(table)[0], feed.config.name))
+    commit = next(commits_of(ancestors(table, feed.config.name)[0], feed.config.name))
     if commit.adopted is None or not is_only or commit.adopted.tool != origin.tool:
         raise CheckpointMismatch(
             f"feed '{feed.config.name}' has commits in the table already",

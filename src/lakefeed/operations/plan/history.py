@@ -86,7 +86,7 @@ def read_past(name: str, feed: str, *, connections: Connections) -> Past:
 
 
 def _batches(table: Table, feed: str) -> Iterator[PastBatch]:
-    for snapshot in reversed(ancestors(table)[0]):
+    for snapshot in reversed(ancestors(table, feed)[0]):
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
         if summary.get(FEED) != feed or RANGES not in summary:
             continue

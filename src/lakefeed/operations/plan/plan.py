@@ -379,7 +379,7 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
         table.changes += sink.changes
         has_state = feed.plan(spark).stateful
         table.path = feed.path(spark, writer.rows, sink.columns, stateful=has_state)
-        table.notes = writer.rows.notes()
+        table.notes = (*writer.rows.notes(), *(note for change in sink.changes for note in change.notes))
         if letters is not None and feed.sink_definition.state().keeps_ledger:
             position = status.position
             letters.check(position.ranges if position else None, moved=position is not None and position.is_move)

@@ -23,7 +23,7 @@ from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.snapshot_summary import POSITION
-from lakefeed.ledger.snapshots import ancestors, commits_of, stored_position
+from lakefeed.ledger.snapshots import ancestors, commits_of, scanned, stored_position
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.rewind.plan import PartitionMove, find_targets, move_commit, plan_moves
@@ -185,7 +185,7 @@ def _with_rows(
             "partition, offset]} keeps the offsets of new rows",
         )
     where = rows_where(spans, columns=columns)
-    counts = _count_rows(table, where, columns, spans) if why is None else Counter()
+    counts = _count_rows(table, feed, where, columns, spans) if why is None else Counter()
     if delete_rows is None and (why is not None or counts.total()):
         rows = f"the {counts.total():,} rows" if why is None else "the rows"
         raise ConfigError(
@@ -207,20 +207,21 @@ def _why_unknown(
         missing.insert(0, TOPIC)
     if missing:
         return f"the table does not keep {' and '.join(missing)}"
-    commits = commits_of(ancestors(table)[0], feed)
+    commits = commits_of(ancestors(table, feed)[0], feed)
     known = {named for commit in commits for named in commit.ranges.topic_ids.items() if named[0] in topics}
     older = {topic for topic, topic_id in known if ids.get(topic, topic_id) != topic_id}
     return f"it has rows of another topic that was called {min(older)} before, with the same offsets" if older else None
 
 
 def _count_rows(
-    table: Table, where: str, columns: tuple[str, str, str], spans: Iterable[Partition]
+    table: Table, feed: str, where: str, columns: tuple[str, str, str], spans: Iterable[Partition]
 ) -> Counter[Partition]:
     from pyiceberg.expressions import parser
 
     [first, *_] = spans
     counts: Counter[Partition] = Counter(dict.fromkeys(spans, 0))
-    scan = table.scan(row_filter=parser.parse(where), selected_fields=tuple(name for name in columns if name))
+    selected = tuple(name for name in columns if name)
+    scan = scanned(table, feed, row_filter=parser.parse(where), selected_fields=selected)
     for batch in scan.to_arrow_batch_reader():
         topics = batch.column(TOPIC).to_pylist() if columns[0] else [first[0]] * batch.num_rows
         counts.update(zip(topics, batch.column(PARTITION).to_pylist(), strict=True))
@@ -252,7 +253,7 @@ def _with_letters(
 def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, snapshot_id: int) -> None:
     """Refuse a move from a batch whose dead letters a crash left out: the next start could not find them any more."""
     name, connections = feed.config.name, feed.connections
-    line, _ = ancestors(open_table(feed.config.sink.ledger_table, connections=connections))
+    line, _ = ancestors(open_table(feed.config.sink.ledger_table, connections=connections), name)
     last = next((commit for commit in commits_of(line, name) if commit.snapshot_id == snapshot_id), None)
     if last is None:
         return

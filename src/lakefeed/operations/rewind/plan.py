@@ -95,7 +95,7 @@ def _targets_at(
 
 def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, int]:
     """Find where the feed stood in a snapshot that the table's present state descends from."""
-    line, _ = ancestors(table)
+    line, _ = ancestors(table, feed)
     until = [number for number, snapshot in enumerate(line, 1) if snapshot.snapshot_id == snapshot_id]
     commits = list(commits_of(line[: until[0]], feed)) if until else []
     if not commits:

@@ -183,7 +183,7 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
             evidence = Evidence(commits=history.commits, fence=history.fence, keyed=keyed)
             return _with_sources(evidence, config, source, connections, history.rows if deep else None)
     table = open_table(name, connections=connections)
-    line, whole = ancestors(table)
+    line, whole = ancestors(table, config.name)
     recorded = table.properties.get(f"{POSITION}.{config.name}")
     position = Position.from_json(recorded) if recorded is not None else None
     # The commits of these rewinds may have expired: then only the position says why offsets have several rows.
@@ -201,10 +201,10 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
         replays=tuple(replays_of(line, config.name)),
         foreign_commits=tuple(others_in(line)),
     )
-    evidence = _with_sources(evidence, config, source, connections, IcebergRows(table) if deep else None)
+    evidence = _with_sources(evidence, config, source, connections, IcebergRows(table, config.name) if deep else None)
     if (sink := upserting(config)) is None:
         return evidence
-    rows, repeated = count_keyed_rows(table, sink.keys) if deep else (None, ())
+    rows, repeated = count_keyed_rows(IcebergRows(table, config.name), sink.keys) if deep else (None, ())
     keyed = Keyed(marks=sink.on_delete == "mark", grown=_growth(upserts_in(line)), rows=rows, repeated=repeated)
     history_table = config.sink.chosen.snapshot_tables.get("history")
     if history_table is not None:

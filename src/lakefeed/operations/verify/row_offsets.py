@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, MissingExtra
+from lakefeed.ledger.snapshots import scanned
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.sinks.definition import StoredRows
 
@@ -124,9 +125,10 @@ class RowSpan:
 
 @dataclass(frozen=True)
 class IcebergRows:
-    """The rows of an Iceberg table."""
+    """The rows of an Iceberg table; with a feed, those of the branch that it lands in."""
 
     table: Table
+    feed: str | None = None
 
     @property
     def columns(self) -> set[str]:
@@ -140,7 +142,7 @@ class IcebergRows:
 
     def read(self, columns: Sequence[str]) -> Any:
         """Read columns as an Arrow record batch reader."""
-        return self.table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+        return scanned(self.table, self.feed, selected_fields=tuple(columns)).to_arrow_batch_reader()
 
 
 def scan_row_offsets(
@@ -189,20 +191,20 @@ def scan_row_spans(stored: StoredRows, ranges: Sequence[OffsetRange]) -> dict[Pa
         return {(topic, part): RowSpan(*counts) for topic, part, *counts in connection.execute(_SPANS).fetchall()}
 
 
-def count_keyed_rows(table: Table, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
+def count_keyed_rows(rows: IcebergRows, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Count a table's rows, and find keys with several rows; reads the key columns only."""
-    names = {name.lower(): name for name in table.schema().column_names}
+    names = {name.lower(): name for name in rows.columns}
     columns = [names[key.lower()] for key in keys]
     listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
     with _database() as connection:
-        connection.register("rows", IcebergRows(table).read(columns))
+        connection.register("rows", rows.read(columns))
         connection.execute(f"CREATE TABLE keyed AS SELECT {listed} FROM rows")  # noqa: S608
-        [(rows,)] = connection.execute("SELECT count(*) FROM keyed").fetchall()
+        [(count,)] = connection.execute("SELECT count(*) FROM keyed").fetchall()
         repeated = connection.execute(
             f"SELECT {listed}, count(*) FROM keyed GROUP BY {listed} HAVING count(*) > 1 ORDER BY ALL LIMIT ?",  # noqa: S608
             [MOST_EXAMPLES],
         ).fetchall()
-    return rows, tuple((", ".join(map(str, key)), times) for *key, times in repeated)
+    return count, tuple((", ".join(map(str, key)), times) for *key, times in repeated)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ table as it is then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -31,7 +31,13 @@ _PLAIN |= {"timestamp", "timestamp_ntz"}
 
 
 def statements(
-    table: str, *, have: StructType, want: StructType, changes: Sequence[Change] = (), grow: bool = True
+    table: str,
+    *,
+    have: StructType,
+    want: StructType,
+    changes: Sequence[Change] = (),
+    grow: bool = True,
+    defaults: Mapping[str, tuple[str, str]] | None = None,
 ) -> tuple[str, ...]:
     """List the statements after which the table takes rows of ``want``; none if it does already.
 
@@ -43,6 +49,7 @@ def statements(
         have: the table's columns; ``want`` is the rows'.
         changes: the renamed fields among them count: the changes of the reader's schema in order, or its ``renames``.
         grow: False refuses new columns and renames none; columns may still become optional or wider.
+        defaults: of new columns, for rows that were there before: see ``column_defaults``.
 
     Raises:
         SchemaIncompatible: Iceberg has no such change, naming the column and both types; or a new column with
@@ -57,13 +64,18 @@ def statements(
         what = f"the table lacks columns that the rows have: {', '.join('.'.join(path) for path, _ in plan.new)}"
         hint = "ALTER TABLE … ADD COLUMNS, leave them out in transform.sql, or set schema.on_change: evolve"
         raise SchemaIncompatible(what, where=f"table {table}", hint=hint)
-    new = ", ".join(column_sql(path, type_) for path, type_ in plan.new)
+    new = ", ".join(_new_column(path, type_, defaults or {}) for path, type_ in plan.new)
     return (
         *(f"{alter} RENAME COLUMN {quoted(path)} TO {quoted((name,))}" for path, name in renames),
         *(f"{alter} ALTER COLUMN {quoted(path)} DROP NOT NULL" for path in plan.optional),
         *(f"{alter} ALTER COLUMN {quoted(path)} TYPE {type_sql(wider)}" for path, wider in plan.wider),
         *([f"{alter} ADD COLUMNS ({new})"] if new else []),
     )
+
+
+def _new_column(path: Path, type_: DataType, defaults: Mapping[str, tuple[str, str]]) -> str:
+    kind, default = defaults.get(path[0], ("", "")) if len(path) == 1 else ("", "")
+    return column_sql(path, type_) + (f" DEFAULT {default}" if kind == type_.typeName() else "")
 
 
 def column_sql(path: Path, type_: DataType) -> str:

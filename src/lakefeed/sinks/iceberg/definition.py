@@ -12,6 +12,7 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshots import stored_position
 from lakefeed.sinks.definition import LedgerTable, SinkDefinition, StoredState
+from lakefeed.sinks.iceberg.publish import Publisher
 from lakefeed.sinks.iceberg.table import IcebergTable, OverwriteTable
 from lakefeed.sinks.iceberg.upsert import MergeTable, UpsertTable
 
@@ -40,7 +41,14 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
         if settings.history is not None:
             context.connections.catalog(catalog_of(settings.history))
         table = TABLES.get((settings.mode, context.output_mode), IcebergTable)
-        return table(spark, settings, feed=context.feed, evolves=context.evolves)
+        return table(
+            spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=not context.is_transformed
+        )
+
+    def publisher(self, spark: SparkSession) -> Publisher | None:
+        if self.settings.branch is None:
+            return None
+        return Publisher(spark, self.settings, feed=self.context.feed)
 
     def schema_planner(self, spark: SparkSession, noted: str | None) -> IcebergTable:
         return self.open_table(spark)

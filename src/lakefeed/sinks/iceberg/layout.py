@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.sql import listed, quoted
-from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.clients.iceberg.sql import listed, quoted, set_properties
+from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.config.values import PartitionTransform, SortColumn
 from lakefeed.errors import ConfigError
+from lakefeed.messages.pages import page_command
 from lakefeed.sinks.definition import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLE_PROPERTIES = {
-    "format-version": "2",
+    FORMAT_VERSION: "2",
     "write.parquet.compression-codec": "zstd",
     "write.spark.fanout.enabled": "true",
     # Old metadata files are of no use to a feed, and one is written with every commit.
@@ -104,6 +105,27 @@ def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bo
             for sort in want.order
         ]
         yield f"{alter} WRITE LOCALLY ORDERED BY {', '.join(columns)}" if columns else f"{alter} WRITE UNORDERED"
+
+
+def upgrade(table: str, *, have: int, want: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the statement that upgrades a table's format version, and a note on its readers; both empty if it fits.
+
+    Raises:
+        ConfigError: the table has a newer version than the pipeline file names.
+    """
+    if want is None or want == have:
+        return (), ()
+    if want < have:
+        raise ConfigError(
+            f"the table has format version {have}, and format_version is {want}: Iceberg has no way back",
+            where=f"table {table}",
+            hint=f"format_version: {have}, or leave it out; for readers of version {want} only, land in a new table",
+        )
+    note = (
+        f"{table} becomes format version {want} for good, and readers that know only version {have} cannot open it: "
+        f"{page_command('format-version-3')} lists the readers that can"
+    )
+    return (set_properties(table, {FORMAT_VERSION: str(want)}),), (note,)
 
 
 def _text(transform: PartitionTransform) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.iceberg.sql import quoted, set_properties
+from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark.jvm import java, spark_setting
-from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
@@ -21,11 +21,13 @@ from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperti
 from lakefeed.records.schema import ddl
 from lakefeed.records.schema.changes import Entry, history_properties, renames
 from lakefeed.records.schema.ddl import type_sql
+from lakefeed.records.schema.defaults import column_defaults
 from lakefeed.records.schema.fit import align_columns, carries_data, find_field
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import LedgerBackedSink
 from lakefeed.sinks.definition import Changes, TableChange
 from lakefeed.sinks.iceberg import layout
+from lakefeed.sinks.iceberg.branch import branch_statements
 from lakefeed.sinks.iceberg.layout import carry_out, creation, require_rows
 
 if TYPE_CHECKING:
@@ -42,20 +44,39 @@ ADAPTIVE = ("spark.sql.adaptive.enabled", "true")
 
 
 class IcebergTable(LedgerBackedSink):
-    """One feed's table; ``evolves`` says whether its columns follow the rows'."""
+    """One feed's table.
+
+    Args:
+        evolves: whether its columns follow the rows'.
+        takes_defaults: whether the rows have the fields of the reader's schema, so that its defaults are theirs.
+    """
 
     ledger: IcebergLedger
 
-    def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool = True) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: IcebergSinkConfig,
+        *,
+        feed: str,
+        evolves: bool = True,
+        takes_defaults: bool = False,
+    ) -> None:
         self._evolves = evolves
+        self._takes_defaults = takes_defaults
         self._spark = spark
         self._sink = sink
         self._feed = feed
-        self.ledger = IcebergLedger(spark, sink.table, feed)
+        self.ledger = IcebergLedger(spark, sink.table, feed, branch=sink.branch)
 
     @property
     def name(self) -> str:
         return self._sink.table
+
+    @property
+    def written(self) -> str:
+        """The table as its rows are written: its branch, if they land in one."""
+        return in_branch(self.name, self._sink.branch)
 
     def stored_schema(self) -> StoredSchema | None:
         if not self._spark.catalog.tableExists(self.name):
@@ -74,12 +95,20 @@ class IcebergTable(LedgerBackedSink):
         is_new = not self._spark.catalog.tableExists(self.name)
         properties = {} if is_new else self.ledger.properties()
         remembered |= history_properties(properties, entries, ids=stored.ids if stored else ())
+        version, notes = self._sink.format_version, tuple[str, ...]()
         if is_new:
+            own = {} if version is None else {FORMAT_VERSION: str(version)}
             statements: tuple[str, ...] = creation(
                 self.name,
                 columns=columns_sql(rows),
                 partitioned_by=layout.partitions_sql(want.partitions),
-                properties={**self._own_properties(), **self._sink.properties, CREATED_BY: self._feed, **remembered},
+                properties={
+                    **self._own_properties(),
+                    **own,
+                    **self._sink.properties,
+                    CREATED_BY: self._feed,
+                    **remembered,
+                },
             )
             laid_out = layout.FileLayout(partitions=want.partitions)
         else:
@@ -88,18 +117,28 @@ class IcebergTable(LedgerBackedSink):
             require_rows(self.name, have.names)
             self._require_own(properties)
             known = renames(stored.schema) if stored else ()
+            own_version = self.ledger.format_version()
+            upgrade, notes = layout.upgrade(self.name, have=own_version, want=version)
+            has_defaults = stored is not None and self._takes_defaults and max(own_version, version or 0) >= 3
+            defaults = column_defaults(stored.schema) if stored is not None and has_defaults else None
             statements = (
+                # Before columns that only the newer version has.
+                *upgrade,
                 # First, so that a crash in between leaves the names that the columns are renamed by.
                 *([set_properties(self.name, changed)] if changed else []),
-                *ddl.statements(self.name, have=have, want=rows, changes=known, grow=self._evolves),
+                *ddl.statements(self.name, have=have, want=rows, changes=known, grow=self._evolves, defaults=defaults),
             )
             renamed, _ = ddl.find_renames(have, rows, known if self._evolves else ())
             laid_out = layout.FileLayout.of_table(self.ledger.loaded()).rename_columns(renamed)
         named = self._sink.model_fields_set
         by_file = {"partitions": "partition_by" in named, "order": "sort_by" in named}
         layouts = list(layout.statements(self.name, have=laid_out, want=want, **by_file))
-        all_ = (*statements, *layouts)
-        return (TableChange(table=self.name, is_new=is_new, is_laid_out_anew=bool(layouts), statements=all_),)
+        # The branch last: a new table has to be there first.
+        all_ = (*statements, *layouts, *branch_statements(self.ledger, self._sink, self._feed, properties))
+        change = TableChange(
+            table=self.name, is_new=is_new, is_laid_out_anew=bool(layouts), statements=all_, notes=notes
+        )
+        return (change,)
 
     def _own_properties(self) -> dict[str, str]:
         """Return properties of a new table, over which the pipeline file's win."""
@@ -138,7 +177,7 @@ class IcebergTable(LedgerBackedSink):
 
     def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
         # Not the columns that ``apply_schema`` saw: a backfill beside the feed may have added some.
-        return with_summary(align_columns(rows, self._spark.table(self.name).schema).writeTo(self.name), properties)
+        return with_summary(align_columns(rows, self._spark.table(self.name).schema).writeTo(self.written), properties)
 
     def _run_in_turn(self, statement: str, properties: Mapping[str, str], *, session: SparkSession) -> None:
         """Run a statement, again if another writer has changed what it read."""

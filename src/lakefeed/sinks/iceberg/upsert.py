@@ -17,7 +17,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.spark import jvm
@@ -71,12 +71,15 @@ class HistoryTable(IcebergTable):
     _fence: str | None = None
 
     @classmethod
-    def beside(cls, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool) -> Self:
-        of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties")}
+    def beside(
+        cls, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool, takes_defaults: bool
+    ) -> Self:
+        of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties", "format_version")}
         own = IcebergSinkConfig.model_validate(
             {"table": sink.history, **{name: each for name, each in of_table.items() if name in sink.model_fields_set}}
         )
-        return cls(spark, own.with_names_made(sink.names_made), feed=feed, evolves=evolves)
+        named = own.with_names_made(sink.names_made)
+        return cls(spark, named, feed=feed, evolves=evolves, takes_defaults=takes_defaults)
 
     def take_own_fence(self) -> None:
         if self._spark.catalog.tableExists(self.name):
@@ -91,7 +94,7 @@ class HistoryTable(IcebergTable):
             changes = align_columns(changes, columns)
             changes.createOrReplaceTempView(HISTORY_VIEW)
             same = same_sql((*POSITION_COLUMNS, *keys))
-            statement = merge_sql(self.name, HISTORY_VIEW, on=same, columns=columns.names)
+            statement = merge_sql(self.written, HISTORY_VIEW, on=same, columns=columns.names)
             self._run_in_turn(statement, {COMMIT_ID: commit_id}, session=changes.sparkSession)
             return
         own = replace(commit, fence=self._fence)
@@ -131,9 +134,18 @@ def _from(positions: Mapping[tuple[str, int], tuple[int, int]]) -> str | None:
 class UpsertTable(IcebergTable):
     """One feed's table of keyed rows."""
 
-    def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool = True) -> None:
-        super().__init__(spark, sink, feed=feed, evolves=evolves)
-        self._history = HistoryTable.beside(spark, sink, feed=feed, evolves=evolves) if sink.history else None
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: IcebergSinkConfig,
+        *,
+        feed: str,
+        evolves: bool = True,
+        takes_defaults: bool = False,
+    ) -> None:
+        super().__init__(spark, sink, feed=feed, evolves=evolves, takes_defaults=takes_defaults)
+        follows: dict[str, Any] = {"feed": feed, "evolves": evolves, "takes_defaults": takes_defaults}
+        self._history = HistoryTable.beside(spark, sink, **follows) if sink.history else None
 
     def _own_properties(self) -> dict[str, str]:
         return {**write_modes(self._sink), KEYED: f"{','.join(self._sink.keys)} {self._sink.on_delete}"}
@@ -206,7 +218,7 @@ class UpsertTable(IcebergTable):
         """Run the MERGE, again if another writer has changed what it read."""
         session = latest.sparkSession
         statement = upsert_sql(
-            self.name,
+            self.written,
             VIEW,
             columns=self._columns.names,
             keys=self._keys,
@@ -287,7 +299,7 @@ class MergeTable(IcebergTable):
             count = counted_groups(changed, keys=keys, where=f"table {self.name}", kind="iceberg")
             changed.createOrReplaceTempView(RESULTS_VIEW)
             updates = f"WHEN MATCHED THEN {update_sql(columns.names)}"
-            statement = merge_sql(self.name, RESULTS_VIEW, updates, on=same_sql(keys), columns=columns.names)
+            statement = merge_sql(self.written, RESULTS_VIEW, updates, on=same_sql(keys), columns=columns.names)
             self.ledger.run(statement, properties, session=session)
         finally:
             session.catalog.dropTempView(RESULTS_VIEW)

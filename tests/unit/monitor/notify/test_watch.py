@@ -124,6 +124,17 @@ def test_what_happens_often_is_counted_and_said_later() -> None:
     assert "made 90 S3 requests, its budget is 50" in found[0].finding.what
 
 
+def test_an_audit_that_fails_is_notified_and_a_publication_is_none() -> None:
+    feed = Feed().begin()
+    assert feed.after() == []
+    feed.monitor.audited("branch staging of lake.ns.t with +3 rows is published", is_published=True)
+    assert feed.after() == []
+    feed.monitor.audited("branch staging of lake.ns.t is not published: id is not unique", is_published=False)
+    [message] = feed.after()
+    assert kinds([message]) == [("audit", "happened")]
+    assert "id is not unique" in message.finding.what
+
+
 @pytest.mark.parametrize(
     ("error", "trigger"),
     [

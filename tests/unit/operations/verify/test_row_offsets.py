@@ -90,4 +90,4 @@ def test_columns_that_are_not_kept_are_named(catalog: Catalog) -> None:
 
 def test_keys_with_several_rows_are_listed(catalog: Catalog) -> None:
     rows = table(catalog, [(1, "a", 0, 5), (1, "a", 0, 6), (2, "a", 0, 7)])
-    assert count_keyed_rows(rows, ["ID"]) == (3, (("1", 2),))
+    assert count_keyed_rows(IcebergRows(rows), ["ID"]) == (3, (("1", 2),))

@@ -6,7 +6,7 @@ import { time, zoneName } from "../format.js";
 
 const MOST = 300;
 /** @type {Record<string, string>} */
-const COLOURS = { error: "bad", failed: "bad", dead_letters: "warn", over_budget: "warn", sink_paused: "warn", paused: "warn", action: "calm", changed: "calm", resumed: "good", sink_resumed: "good", started: "good" };
+const COLOURS = { error: "bad", failed: "bad", dead_letters: "warn", over_budget: "warn", audit_failed: "warn", published: "good", sink_paused: "warn", paused: "warn", action: "calm", changed: "calm", resumed: "good", sink_resumed: "good", started: "good" };
 
 export class EventsPart {
   /** @param {string} feed */

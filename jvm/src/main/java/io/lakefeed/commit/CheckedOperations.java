@@ -10,6 +10,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.iceberg.BaseMetastoreTableOperations;
 import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotRef;
 import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
@@ -79,6 +80,7 @@ final class CheckedOperations implements TableOperations {
                 checkFence(base, summary, feed + Ledger.BACKFILLS);
                 checkBackfill(summary, feed, before);
             }
+            checkBranch(changed, snapshot, feed);
             positions.put(Ledger.POSITION + feed, Position.after(before, snapshot, feed).toJson());
         }
         if (added.isEmpty() && landedBefore(base, changed)) {
@@ -154,6 +156,15 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
+    /** Checks that a commit is in the branch that the table has for the feed: each branch is a ledger of its own. */
+    private static void checkBranch(TableMetadata changed, Snapshot snapshot, String feed) {
+        Snapshot head = Ledger.head(changed, feed);
+        if (head == null || head.snapshotId() != snapshot.snapshotId()) {
+            throw new BatchRefused("feed '" + feed + "' lands in the branch " + Ledger.branch(changed, feed)
+                    + " of the table, and this commit is in another one");
+        }
+    }
+
     /**
      * Checks that a feed takes over the table that its position was compared with: the other tool may have committed
      * since, and its rows would be landed again.
@@ -167,7 +178,7 @@ final class CheckedOperations implements TableOperations {
             throw new BatchRefused("feed '" + feed + "' has commits in the table, and takes it over from no other tool");
         }
         JsonNode after = Ledger.parsed(adopted).path("after");
-        Snapshot head = base.currentSnapshot();
+        Snapshot head = Ledger.head(base, feed);
         while (head != null && !(after.isNumber() && head.snapshotId() == after.asLong())) {
             boolean takesFence = head.summary().keySet().stream().anyMatch(key -> key.startsWith(Ledger.TAKEN));
             if (!takesFence) {
@@ -208,17 +219,16 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Returns whether this change would roll the table back to a snapshot that a retry takes for its own. Iceberg does
-     * so when a commit succeeded, its answer was lost and another commit followed. That commit may be another feed's or
+     * Returns whether this change would roll a branch back to a snapshot that a retry takes for its own. Iceberg does so
+     * when a commit succeeded, its answer was lost and another commit followed. That commit may be another feed's or
      * another writer's: it must stay.
      */
     private boolean landedBefore(TableMetadata base, TableMetadata changed) {
-        Snapshot target = changed.currentSnapshot();
-        Snapshot head = base.currentSnapshot();
-        if (target == null || head == null || target.snapshotId() == head.snapshotId()) {
-            return false;
-        }
-        return unanswered.contains(target.snapshotId());
+        return changed.refs().entrySet().stream().anyMatch(branch -> {
+            SnapshotRef head = base.ref(branch.getKey());
+            long target = branch.getValue().snapshotId();
+            return head != null && head.snapshotId() != target && unanswered.contains(target);
+        });
     }
 
     /**
@@ -232,35 +242,28 @@ final class CheckedOperations implements TableOperations {
         if (Quiet.isEndedBy(base, added)) {
             removed.add(Quiet.PROPERTY);
         }
-        if (movedAway(base, changed)) {
-            base.properties().forEach((key, value) -> {
-                if (key.startsWith(Ledger.POSITION)) {
-                    set.put(key, Position.afterMove(base, changed, key.substring(Ledger.POSITION.length())));
-                } else if (key.startsWith(LastReplay.PROPERTY) && !LastReplay.parsed(value).isIn(changed)) {
+        base.properties().forEach((key, value) -> {
+            if (key.startsWith(Ledger.POSITION)) {
+                String feed = key.substring(Ledger.POSITION.length());
+                if (movedAway(base, changed, feed)) {
+                    set.put(key, Position.afterMove(base, changed, feed));
+                }
+            } else if (key.startsWith(LastReplay.PROPERTY)) {
+                String feed = key.substring(LastReplay.PROPERTY.length());
+                if (movedAway(base, changed, feed) && !LastReplay.parsed(value).isIn(changed, feed)) {
                     removed.add(key);
                 }
-            });
-        }
+            }
+        });
         return set.isEmpty() && removed.isEmpty()
                 ? changed
                 : TableMetadata.buildFrom(changed).setProperties(set).removeProperties(removed).build();
     }
 
-    /** Returns whether the table's new state does not descend from the state before. */
-    private static boolean movedAway(TableMetadata base, TableMetadata changed) {
-        Snapshot before = base.currentSnapshot();
-        Snapshot next = changed.currentSnapshot();
-        if (before == null || (next != null && next.snapshotId() == before.snapshotId())) {
-            return false;
-        }
-        while (next != null) {
-            Long parent = next.parentId();
-            if (parent != null && parent == before.snapshotId()) {
-                return false;
-            }
-            next = parent == null ? null : changed.snapshot(parent);
-        }
-        return true;
+    /** Returns whether the new state of a feed's branch does not descend from the state before. */
+    private static boolean movedAway(TableMetadata base, TableMetadata changed, String feed) {
+        Snapshot before = Ledger.head(base, feed);
+        return before != null && !Ledger.descendsFrom(changed, Ledger.head(changed, feed), before.snapshotId());
     }
 
     private static void checkFences(TableMetadata base, TableMetadata changed) {

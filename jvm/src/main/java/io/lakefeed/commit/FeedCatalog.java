@@ -49,7 +49,7 @@ public final class FeedCatalog extends SparkCatalog {
 
     /**
      * Takes fences through the check: Iceberg's implementation bypasses {@link #loadTable}, and two drivers could take
-     * one.
+     * one. Adds columns with defaults, which Iceberg's tables have and its Spark catalog refuses.
      */
     @Override
     public Table alterTable(Identifier identifier, TableChange... changes) throws NoSuchTableException {
@@ -66,6 +66,12 @@ public final class FeedCatalog extends SparkCatalog {
                 && loadTable(identifier) instanceof SparkTable spark
                 && spark.table() instanceof FeedTable table) {
             table.takeFences(fences);
+        }
+        if (others.stream().anyMatch(ColumnDefaults::has)) {
+            if (loadTable(identifier) instanceof SparkTable spark) {
+                ColumnDefaults.add(spark.table(), others);
+            }
+            return loadTable(identifier);
         }
         return others.isEmpty() ? loadTable(identifier) : super.alterTable(identifier, others.toArray(new TableChange[0]));
     }

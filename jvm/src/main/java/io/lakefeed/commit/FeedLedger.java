@@ -22,9 +22,14 @@ public final class FeedLedger {
      */
     public static String position(Table table, String feed) {
         TableMetadata metadata = ((HasTableOperations) table).operations().current();
-        Long head = metadata.currentSnapshot() == null ? null : metadata.currentSnapshot().snapshotId();
-        Position position = Position.of(metadata, head, feed);
+        Snapshot head = Ledger.head(metadata, feed);
+        Position position = Position.of(metadata, head == null ? null : head.snapshotId(), feed);
         return position == null ? null : position.toJson();
+    }
+
+    /** Returns the newest snapshot of the branch that a feed lands in; null while that has none. */
+    public static Snapshot head(Table table, String feed) {
+        return Ledger.head(((HasTableOperations) table).operations().current(), feed);
     }
 
     /**
@@ -37,7 +42,7 @@ public final class FeedLedger {
         if (last != null && last.id().equals(id)) {
             return true;
         }
-        Snapshot each = metadata.currentSnapshot();
+        Snapshot each = Ledger.head(metadata, feed);
         while (each != null && !id.equals(each.summary().get(Ledger.REPLAY))) {
             each = each.parentId() == null ? null : metadata.snapshot(each.parentId());
         }
@@ -49,9 +54,13 @@ public final class FeedLedger {
         return !(((HasTableOperations) table).operations() instanceof CheckedOperations checked) || checked.guardsProperties();
     }
 
-    /** Commits a snapshot that adds no rows and carries these properties. */
+    /** Commits a snapshot that adds no rows and carries these properties, to the branch of the feed that they name. */
     public static void commit(Table table, Map<String, String> properties) {
         AppendFiles append = table.newFastAppend();
+        String feed = Ledger.owner(properties);
+        if (feed != null) {
+            append = append.toBranch(Ledger.branch(((HasTableOperations) table).operations().current(), feed));
+        }
         properties.forEach(append::set);
         append.commit();
     }

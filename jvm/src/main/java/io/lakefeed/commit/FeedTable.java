@@ -10,6 +10,7 @@ import org.apache.iceberg.ReplacePartitions;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.SerializableTable;
 import org.apache.iceberg.SnapshotUpdate;
+import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
 import org.apache.iceberg.Transaction;
 import org.apache.iceberg.UpdateProperties;
@@ -40,9 +41,13 @@ final class FeedTable extends BaseTable {
         fences.forEach(update::set);
         update.commit();
         if (!guarded) {
-            AppendFiles nothing = transaction.newFastAppend();
-            fences.forEach((key, fence) -> nothing.set(Ledger.TAKEN + key.substring(Ledger.FENCES.length()), fence));
-            nothing.commit();
+            TableMetadata table = operations().current();
+            fences.forEach((key, fence) -> {
+                AppendFiles nothing = transaction.newFastAppend();
+                // Commits to another branch would not notice it.
+                nothing.toBranch(Ledger.branch(table, Ledger.fenced(key)));
+                nothing.set(Ledger.TAKEN + key.substring(Ledger.FENCES.length()), fence).commit();
+            });
         }
         transaction.commitTransaction();
     }

@@ -31,12 +31,12 @@ record LastReplay(String id, long snapshotId, long sequenceNumber) {
         String text = table.properties().get(PROPERTY + feed);
         LastReplay last = text == null ? null : parsed(text);
         // After a rollback by another engine the property is out of date.
-        return last != null && last.isIn(table) ? last : null;
+        return last != null && last.isIn(table, feed) ? last : null;
     }
 
-    /** Returns whether a table's present state has its rows. */
-    boolean isIn(TableMetadata table) {
-        Snapshot head = table.currentSnapshot();
+    /** Returns whether the present state of the feed's branch has its rows. */
+    boolean isIn(TableMetadata table, String feed) {
+        Snapshot head = Ledger.head(table, feed);
         return Ledger.descends(table, head == null ? null : head.snapshotId(), snapshotId, sequenceNumber);
     }
 

@@ -6,7 +6,10 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.stream.Stream;
 import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotRef;
 import org.apache.iceberg.TableMetadata;
 
 /**
@@ -63,6 +66,9 @@ final class Ledger {
     /** Suffix of the feed's name in the fence of its replays. */
     static final String REPLAYS = ".replays";
 
+    /** Property (with the feed's name) of the branch that the feed lands in; without it that is {@code main}. */
+    static final String BRANCH = "lakefeed.branch.";
+
     static final String POSITION = "lakefeed.position.";
     /** Property (with the feed's name) of the highest fence that a driver has taken. */
     static final String FENCES = "lakefeed.fence.";
@@ -97,6 +103,41 @@ final class Ledger {
         boolean is(Commit other) {
             return commitId != null && commitId.equals(other.commitId) && ranges.equals(other.ranges);
         }
+    }
+
+    /** Returns the branch that a feed lands in. */
+    static String branch(TableMetadata table, String feed) {
+        return table.properties().getOrDefault(BRANCH + feed, SnapshotRef.MAIN_BRANCH);
+    }
+
+    /** Returns the newest snapshot of a feed's branch; null while the branch has none. */
+    static Snapshot head(TableMetadata table, String feed) {
+        String branch = branch(table, feed);
+        if (branch.equals(SnapshotRef.MAIN_BRANCH)) {
+            return table.currentSnapshot();
+        }
+        SnapshotRef ref = table.ref(branch);
+        return ref == null ? null : table.snapshot(ref.snapshotId());
+    }
+
+    /** Returns the feed that a snapshot with this summary is of, whatever it does for it; null if it is of none. */
+    static String owner(Map<String, String> summary) {
+        return Stream.of(FEED, BACKFILL_OF, REPLAY_OF)
+                .map(summary::get)
+                .filter(Objects::nonNull)
+                .findFirst()
+                .orElse(null);
+    }
+
+    /** Returns the feed that a fence is of: the feed's own, or that of its backfills or replays. */
+    static String fenced(String fence) {
+        String name = fence.substring(FENCES.length());
+        for (String suffix : List.of(BACKFILLS, REPLAYS)) {
+            if (name.endsWith(suffix)) {
+                return name.substring(0, name.length() - suffix.length());
+            }
+        }
+        return name;
     }
 
     /**
@@ -142,6 +183,18 @@ final class Ledger {
             each = each.parentId() == null ? null : table.snapshot(each.parentId());
         }
         return each != null || (table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber));
+    }
+
+    /** Returns whether a snapshot is this one or descends from it, as far as its line exists; that one may have expired. */
+    static boolean descendsFrom(TableMetadata table, Snapshot snapshot, long ancestor) {
+        Snapshot each = snapshot;
+        while (each != null && each.snapshotId() != ancestor) {
+            if (each.parentId() != null && each.parentId() == ancestor) {
+                return true;
+            }
+            each = each.parentId() == null ? null : table.snapshot(each.parentId());
+        }
+        return each != null;
     }
 
     static Snapshot newest(TableMetadata table, Long head, String feed) {

@@ -95,6 +95,11 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         return table.snapshot(recorded.at) == null && Ledger.mayDescendFrom(table, head, recorded.sequence);
     }
 
+    private static Long head(TableMetadata table, String feed) {
+        Snapshot head = Ledger.head(table, feed);
+        return head == null ? null : head.snapshotId();
+    }
+
     private static boolean descends(TableMetadata table, Long head, long ancestor) {
         return line(table, head).stream().anyMatch(each -> each.snapshotId() == ancestor);
     }
@@ -165,7 +170,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
      * new line, and what it covers.
      */
     static String afterMove(TableMetadata base, TableMetadata changed, String feed) {
-        Long head = changed.currentSnapshot() == null ? null : changed.currentSnapshot().snapshotId();
+        Long head = head(changed, feed);
         Snapshot newest = Ledger.newest(changed, head, feed);
         if (newest == null) {
             return Ledger.ROLLED_BACK;
@@ -183,8 +188,8 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());
-        List<Long> entered = line(changed, changed.currentSnapshot().snapshotId()).stream().map(Snapshot::snapshotId).toList();
-        line(base, base.currentSnapshot().snapshotId()).stream()
+        List<Long> entered = line(changed, head(changed, feed)).stream().map(Snapshot::snapshotId).toList();
+        line(base, head(base, feed)).stream()
                 .takeWhile(each -> !entered.contains(each.snapshotId()))
                 .filter(each -> concerns(each, feed) && each.summary().containsKey(Ledger.MOVED))
                 .filter(each -> deletesRows(each.summary()))
@@ -195,8 +200,8 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     private static Covered coveredAfterMove(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered known = text.equals(Ledger.ROLLED_BACK) ? null : ofJson(text).covered;
-        List<Snapshot> left = line(base, base.currentSnapshot().snapshotId());
-        List<Snapshot> entered = line(changed, changed.currentSnapshot().snapshotId());
+        List<Snapshot> left = line(base, head(base, feed));
+        List<Snapshot> entered = line(changed, head(changed, feed));
         List<Long> shared = entered.stream().map(Snapshot::snapshotId).toList();
         int leftFrom = 0;
         while (leftFrom < left.size() && !shared.contains(left.get(leftFrom).snapshotId())) {

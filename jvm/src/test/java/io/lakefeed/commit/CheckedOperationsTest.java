@@ -14,8 +14,6 @@ import org.apache.iceberg.TableOperations;
 import org.apache.iceberg.exceptions.CommitFailedException;
 import org.apache.iceberg.exceptions.CommitStateUnknownException;
 import org.apache.iceberg.exceptions.ValidationException;
-import org.apache.iceberg.io.FileIO;
-import org.apache.iceberg.io.LocationProvider;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -27,54 +25,6 @@ class CheckedOperationsTest {
 
     private final Store store = new Store();
     private final CheckedOperations operations = new CheckedOperations(store, "lake.a.t");
-
-    /** A catalog of one table in memory, which can fail before or after it stores a commit. */
-    private static final class Store implements TableOperations {
-        private TableMetadata current = Tables.empty();
-        private RuntimeException before;
-        private RuntimeException after;
-        private int commits;
-
-        @Override
-        public void commit(TableMetadata base, TableMetadata changed) {
-            if (before != null) {
-                throw before;
-            }
-            if (base != current) {
-                throw new CommitFailedException("the table has changed");
-            }
-            current = changed;
-            commits++;
-            if (after != null) {
-                throw after;
-            }
-        }
-
-        @Override
-        public TableMetadata current() {
-            return current;
-        }
-
-        @Override
-        public TableMetadata refresh() {
-            return current;
-        }
-
-        @Override
-        public FileIO io() {
-            throw new UnsupportedOperationException();
-        }
-
-        @Override
-        public String metadataFileLocation(String fileName) {
-            throw new UnsupportedOperationException();
-        }
-
-        @Override
-        public LocationProvider locationProvider() {
-            throw new UnsupportedOperationException();
-        }
-    }
 
     private void commit(UnaryOperator<TableMetadata> change) {
         operations.commit(store.current, change.apply(store.current));

@@ -6,6 +6,7 @@ import io.lakefeed.Json;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.function.UnaryOperator;
 import org.apache.iceberg.PartitionSpec;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.SnapshotParser;
@@ -71,6 +72,25 @@ final class Tables {
     /** Makes an older snapshot the present one. */
     static TableMetadata rollBack(TableMetadata table, long id) {
         return TableMetadata.buildFrom(table).setBranchSnapshot(id, SnapshotRef.MAIN_BRANCH).build();
+    }
+
+    /** Makes a branch at a snapshot. */
+    static TableMetadata branch(TableMetadata table, String name, long id) {
+        return TableMetadata.buildFrom(table)
+                .setRef(name, SnapshotRef.branchBuilder(id).build())
+                .build();
+    }
+
+    static TableMetadata withoutBranch(TableMetadata table, String name) {
+        return TableMetadata.buildFrom(table).removeRef(name).build();
+    }
+
+    /** Adds to a branch what {@code change} adds to {@code main}; makes the branch if it is missing. */
+    static TableMetadata inBranch(TableMetadata table, String name, UnaryOperator<TableMetadata> change) {
+        TableMetadata as = table.ref(name) == null ? table : rollBack(table, table.ref(name).snapshotId());
+        return TableMetadata.buildFrom(table)
+                .setBranchSnapshot(change.apply(as).currentSnapshot(), name)
+                .build();
     }
 
     static TableMetadata expire(TableMetadata table, long... ids) {

@@ -1,0 +1,97 @@
+package io.lakefeed.commit;
+
+import java.util.Map;
+import org.apache.iceberg.HasTableOperations;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotRef;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.TableMetadata;
+import org.apache.iceberg.TableOperations;
+import org.apache.iceberg.exceptions.CommitFailedException;
+
+/**
+ * Publishes what a feed has landed in its branch: moves {@code main} to a snapshot of the branch that was audited.
+ *
+ * <p>Iceberg's own fast-forward takes the branch's head at the moment of the commit, which may not have been audited.
+ */
+public final class Publication {
+    private static final int TRIES = 20;
+
+    private Publication() {}
+
+    /**
+     * Returns how {@code main} stands to a feed's branch: {@code published} if it has all of it, {@code ahead} if only
+     * the branch has more, {@code diverged} if {@code main} has commits that the branch lacks, {@code missing} without
+     * such a branch.
+     */
+    public static String state(Table table, String feed) {
+        TableMetadata metadata = ((HasTableOperations) table).operations().current();
+        Snapshot head = Ledger.head(metadata, feed);
+        return head == null ? "missing" : state(metadata, head.snapshotId());
+    }
+
+    /**
+     * Moves {@code main} to a snapshot that descends from it, and sets properties in the same commit. If {@code main}
+     * has the snapshot already, it stays.
+     *
+     * @return the state that it found: see {@link #state(Table, String)}
+     */
+    public static String publish(Table table, long snapshotId, Map<String, String> properties) {
+        TableOperations operations = ((HasTableOperations) table).operations();
+        for (int attempt = 1; ; attempt++) {
+            TableMetadata base = operations.refresh();
+            String state = state(base, snapshotId);
+            if (!state.equals("ahead")) {
+                return state;
+            }
+            try {
+                operations.commit(
+                        base,
+                        TableMetadata.buildFrom(base)
+                                .setBranchSnapshot(snapshotId, SnapshotRef.MAIN_BRANCH)
+                                .setProperties(properties)
+                                .build());
+                return state;
+            } catch (CommitFailedException conflict) {
+                // The feed's next batch, or a commit of another writer to main: look again.
+                if (attempt >= TRIES) {
+                    throw conflict;
+                }
+            }
+        }
+    }
+
+    /**
+     * Moves a feed's branch back to {@code main}: what was not published is in the table no more, and the feed's
+     * position is that of {@code main}.
+     */
+    public static void discard(Table table, String feed) {
+        TableOperations operations = ((HasTableOperations) table).operations();
+        TableMetadata base = operations.refresh();
+        long main = base.currentSnapshot().snapshotId();
+        operations.commit(
+                base,
+                TableMetadata.buildFrom(base)
+                        .setBranchSnapshot(main, Ledger.branch(base, feed))
+                        .build());
+    }
+
+    /** Returns whether {@code main} has a commit of a feed: a branch can only go back to where the feed's position is known. */
+    public static boolean hasPublished(Table table, String feed) {
+        TableMetadata metadata = ((HasTableOperations) table).operations().current();
+        Snapshot main = metadata.currentSnapshot();
+        return main != null && Ledger.newest(metadata, main.snapshotId(), feed) != null;
+    }
+
+    private static String state(TableMetadata table, long snapshotId) {
+        Snapshot main = table.currentSnapshot();
+        Snapshot audited = table.snapshot(snapshotId);
+        if (main == null) {
+            return "ahead";
+        }
+        if (Ledger.descendsFrom(table, main, snapshotId)) {
+            return "published";
+        }
+        return Ledger.descendsFrom(table, audited, main.snapshotId()) ? "ahead" : "diverged";
+    }
+}

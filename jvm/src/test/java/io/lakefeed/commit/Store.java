@@ -1,0 +1,62 @@
+package io.lakefeed.commit;
+
+import org.apache.iceberg.TableMetadata;
+import org.apache.iceberg.TableOperations;
+import org.apache.iceberg.exceptions.CommitFailedException;
+import org.apache.iceberg.io.FileIO;
+import org.apache.iceberg.io.LocationProvider;
+
+/** A catalog of one table in memory, which can fail before or after it stores a commit. */
+final class Store implements TableOperations {
+    TableMetadata current = Tables.empty();
+    RuntimeException before;
+    RuntimeException after;
+    int commits;
+    /** What another writer does just before a commit, once. */
+    Runnable meanwhile;
+
+    @Override
+    public void commit(TableMetadata base, TableMetadata changed) {
+        if (before != null) {
+            throw before;
+        }
+        if (meanwhile != null) {
+            Runnable once = meanwhile;
+            meanwhile = null;
+            once.run();
+        }
+        if (base != current) {
+            throw new CommitFailedException("the table has changed");
+        }
+        current = changed;
+        commits++;
+        if (after != null) {
+            throw after;
+        }
+    }
+
+    @Override
+    public TableMetadata current() {
+        return current;
+    }
+
+    @Override
+    public TableMetadata refresh() {
+        return current;
+    }
+
+    @Override
+    public FileIO io() {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public String metadataFileLocation(String fileName) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public LocationProvider locationProvider() {
+        throw new UnsupportedOperationException();
+    }
+}

@@ -1,0 +1,81 @@
+"""The block of a pipeline file for write-audit-publish: when a branch is published, and what it has to fulfil."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from lakefeed.config.base import Model, checked
+from lakefeed.config.values import Period, seconds_of
+
+EACH_BATCH, BY_COMMAND = "each batch", "command"
+Share = Annotated[float, Field(ge=0, le=1)]
+Column = Annotated[str, StringConstraints(min_length=1)]
+
+
+def _require_when(text: str) -> None:
+    if text in (EACH_BATCH, BY_COMMAND):
+        return
+    try:
+        seconds = seconds_of(text)
+    except ValueError:
+        seconds = 0
+    if not seconds:
+        raise ValueError(f"a table is published after '{EACH_BATCH}', each '<n> minutes|hours|…', or by '{BY_COMMAND}'")
+
+
+class Count(Model):
+    """Bounds of a number of rows."""
+
+    at_least: Annotated[int, Field(ge=0)] | None = Field(None, description="So many rows or more.")
+    at_most: Annotated[int, Field(ge=0)] | None = Field(None, description="So many rows or fewer.")
+
+    def _contradictions(self) -> Iterator[str]:
+        if self.at_least is None and self.at_most is None:
+            yield "give at_least or at_most"
+        elif self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            yield "at_least is more than at_most"
+
+
+class Fresh(Model):
+    """The age of the newest row."""
+
+    column: Column = Field(description="A timestamp of the rows.")
+    within: Period = Field(description="The newest one is not older: '<n> minutes|hours|days'.")
+
+
+class TableExpectations(Model):
+    """Expectations of the whole table, as it would be published."""
+
+    rows: Count | None = Field(None, description="Rows of the table.")
+    new_rows: Count | None = Field(None, description="Rows more than the published table has.")
+    fresh: Fresh | None = Field(None, description="How old the newest row may be.")
+    null_share: dict[Column, Share] = Field(default_factory=dict)
+    """By column: the share of rows without a value, at most; 0.01 for 1 %."""
+    unique: list[Annotated[list[Column], Field(min_length=1)]] = Field(default_factory=list)
+    """Columns, or lists of columns, that no two rows have in common; [[order_id], [shop, number]]."""
+
+    def _contradictions(self) -> Iterator[str]:
+        names = [tuple(column.lower() for column in columns) for columns in self.unique]
+        if len(set(names)) < len(names):
+            yield "unique has the same columns twice"
+
+
+class Publish(Model):
+    """When a branch becomes the table that readers see, and what is audited before."""
+
+    when: Annotated[str, checked(_require_when)] = EACH_BATCH
+    """After each batch; at most every so often, as in 10 minutes, after a batch and at the end of a run; or by command
+    alone: `lakefeed publish`."""
+    on_failure: Literal["stop", "continue"] = "stop"
+    """When the audit fails, the rows stay in the branch; the feed stops, or continues to land there."""
+    expect: TableExpectations = Field(default_factory=TableExpectations)
+
+    @property
+    def seconds(self) -> int | None:
+        """The least time between two publications; None if they are made by command."""
+        if self.when == BY_COMMAND:
+            return None
+        return 0 if self.when == EACH_BATCH else seconds_of(self.when)

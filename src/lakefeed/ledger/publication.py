@@ -1,0 +1,139 @@
+"""Says how much of a feed's branch readers see, and how audits ended; read without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from lakefeed.ledger.snapshots import ancestors, branch_of, commits_of
+from lakefeed.messages.readable import counted
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+AUDIT = "lakefeed.audit"
+"""Table property, and the feed's name: the result of the feed's last audit, as JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableAudit:
+    """The result of an audit.
+
+    Attributes:
+        rows: of the table as it would be published.
+        new_rows: how many more these are than the published table has; negative where rows were deleted.
+        failures: what is not as expected, in sentences with the numbers.
+    """
+
+    snapshot_id: int
+    rows: int
+    new_rows: int
+    failures: tuple[str, ...]
+
+
+State = Literal["published", "nothing new", "failed", "would be published"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """The result of a publication: ``audit`` is None where nothing was new."""
+
+    table: str
+    branch: str
+    state: State
+    audit: TableAudit | None = None
+
+    @property
+    def sentence(self) -> str:
+        """One line for people."""
+        if self.audit is None:
+            return f"nothing in branch {self.branch} of {self.table} is new"
+        rows = f"branch {self.branch} of {self.table} with {self.audit.new_rows:+,} rows"
+        if self.state == "failed":
+            return f"{rows} is not published: {'; '.join(self.audit.failures)}"
+        return f"{rows} {'is' if self.state == 'published' else 'would be'} published"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of ``--output json``."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class StoredAudit:
+    """The result of a feed's last audit, as its table has it; ``at`` in seconds since 1970."""
+
+    snapshot_id: int
+    at: float
+    failures: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], feed: str) -> StoredAudit | None:
+        """Read the table's properties; None without an audit, or if the value is not valid."""
+        try:
+            found = json.loads(properties[f"{AUDIT}.{feed}"])
+            return cls(int(found["snapshot-id"]), float(found["at"]), tuple(map(str, found["failures"])))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def to_json(self) -> str:
+        document = {"snapshot-id": self.snapshot_id, "at": round(self.at, 3), "failures": self.failures}
+        return json.dumps(document, separators=(",", ":"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchState:
+    """The state of a feed's branch.
+
+    Attributes:
+        unpublished: commits of the feed that readers do not see.
+        since: when the oldest of them was made, in seconds since 1970.
+        is_diverged: whether the published table has commits that the branch lacks, so that it cannot be published.
+        audit: the last one; None before the first.
+    """
+
+    branch: str
+    unpublished: int
+    since: float | None
+    is_diverged: bool
+    audit: StoredAudit | None
+
+    @property
+    def sentence(self) -> str:
+        """One line for people."""
+        if self.unpublished:
+            since = f"{datetime.fromtimestamp(self.since or 0.0, UTC):%Y-%m-%d %H:%M} UTC"
+            text = f"{self.branch}: {counted(self.unpublished, 'commit')} not published yet, the oldest of {since}"
+        else:
+            text = f"{self.branch}: all is published"
+        if self.is_diverged:
+            text += "; it cannot be published: the table has commits that it lacks"
+        if self.audit is not None and self.audit.failures:
+            text += f"; the last audit failed: {'; '.join(self.audit.failures)}"
+        return text
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of ``--output json``."""
+        return asdict(self)
+
+
+def branch_state(table: Table, feed: str) -> BranchState | None:
+    """Return the state of a feed's branch; None for a feed that lands where readers look."""
+    branch = branch_of(table.properties, feed)
+    if branch is None:
+        return None
+    line, published = ancestors(table, feed)[0], ancestors(table)[0]
+    seen = {snapshot.snapshot_id for snapshot in published}
+    waiting = [snapshot for snapshot in line if snapshot.snapshot_id not in seen]
+    times = {snapshot.snapshot_id: snapshot.timestamp_ms / 1000 for snapshot in waiting}
+    commits = list(commits_of(waiting, feed))
+    reached = {snapshot.snapshot_id for snapshot in line}
+    return BranchState(
+        branch=branch,
+        unpublished=len(commits),
+        since=min((times[commit.snapshot_id or 0] for commit in commits), default=None),
+        is_diverged=bool(waiting and published and published[-1].snapshot_id not in reached),
+        audit=StoredAudit.of(table.properties, feed),
+    )

@@ -1,0 +1,167 @@
+"""Publishes what a feed has landed in its branch, once an audit of the table has passed.
+
+Guarantee: readers see the table as it was audited, or as it was before. The commit moves ``main`` to the very snapshot
+that was audited, and only if that descends from ``main``, so that no row of another writer is lost. Whatever ends a
+publication, the next one completes it: one that was made already changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.iceberg.sql import quoted, set_properties
+from lakefeed.clients.spark.jvm import java
+from lakefeed.config.iceberg_sink import MAIN_BRANCH, IcebergSinkConfig
+from lakefeed.config.publish import TableExpectations
+from lakefeed.errors import AuditFailed, BranchDiverged, ConfigError, ResourceMissing
+from lakefeed.ledger.iceberg import IcebergLedger
+from lakefeed.ledger.publication import AUDIT, Publication, State, StoredAudit, TableAudit
+from lakefeed.sinks.iceberg.audit import audit, require_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Publisher:
+    """Publishes the branch of one feed's table.
+
+    Attributes:
+        report: called with a message when a batch's audit has passed, or has failed and the feed continues.
+    """
+
+    def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str) -> None:
+        self._spark, self._table, self._branch, self._feed = spark, sink.table, sink.branch or MAIN_BRANCH, feed
+        self._settings = sink.publish
+        self._ledger = IcebergLedger(spark, sink.table, feed, branch=sink.branch)
+        self._last: float | None = None
+        self.report: Callable[..., None] = lambda message, *, is_published: None
+
+    @property
+    def _expect(self) -> TableExpectations:
+        return self._settings.expect if self._settings is not None else TableExpectations()
+
+    def after_batch(self, *, is_new: bool = True, at_end: bool = False) -> str | None:
+        """Publish if it is time; returns a message for the user, if there is one.
+
+        A batch that the table had before the start, ``is_new=False``, does not stop the feed: the next ones may pass
+        the audit that it has not passed.
+
+        Raises:
+            AuditFailed: the audit failed, and the feed stops then.
+            BranchDiverged: the published table has commits that the branch lacks.
+        """
+        seconds = self._settings.seconds if self._settings is not None else None
+        if seconds is None or not (at_end or self._is_time(seconds)):
+            return None
+        try:
+            done = self.publish()
+        except BranchDiverged as diverged:
+            if self._stops(is_new=is_new):
+                raise
+            self.report(diverged.what, is_published=False)
+            return diverged.what
+        if done.state == "failed" and self._stops(is_new=is_new):
+            raise self.failed(done)
+        if done.state != "failed":
+            self._last = time.time()
+        if done.state == "nothing new":
+            return None
+        self.report(done.sentence, is_published=done.state == "published")
+        return done.sentence
+
+    def _stops(self, *, is_new: bool) -> bool:
+        return is_new and self._settings is not None and self._settings.on_failure == "stop"
+
+    def _is_time(self, seconds: int) -> bool:
+        if seconds and self._last is None:
+            stored = StoredAudit.of(self._ledger.properties(), self._feed)
+            self._last = stored.at if stored is not None and not stored.failures else 0.0
+        return not seconds or time.time() - (self._last or 0.0) >= seconds
+
+    def publish(self, *, dry_run: bool = False) -> Publication:
+        """TableAudit the branch's newest snapshot, and publish it if the audit passes; ``dry_run`` only audits.
+
+        Raises:
+            BranchDiverged: the published table has commits that the branch lacks.
+            ConfigError: an expectation names a column that the table does not have.
+            ResourceMissing: there is no such table, or no such branch.
+        """
+        if not self._spark.catalog.tableExists(self._table):
+            raise ResourceMissing(f"there is no table {self._table}", hint="the feed's first run creates it")
+        state = self._ledger.publication_state()
+        if state == "missing" or self._ledger.branch() != self._branch:
+            raise ResourceMissing(
+                f"feed '{self._feed}' has not landed in the branch {self._branch} yet",
+                where=f"table {self._table}",
+                hint="run it once: its start creates the branch",
+            )
+        if state == "published":
+            return self._publication("nothing new")
+        if state == "diverged":
+            raise self._diverged()
+        head = self._ledger.head()
+        found = self._audit(int(head.snapshotId()))
+        if found.failures:
+            if not dry_run:
+                self._remember(found)
+            return self._publication("failed", found)
+        if dry_run:
+            return self._publication("would be published", found)
+        passed = {f"{AUDIT}.{self._feed}": StoredAudit(found.snapshot_id, time.time()).to_json()}
+        # A later batch may be in the branch by now; it has an audit of its own.
+        if java(self._spark).commit.Publication.publish(self._ledger.loaded(), found.snapshot_id, passed) == "diverged":
+            raise self._diverged()
+        return self._publication("published", found)
+
+    def discard(self) -> None:
+        """Move the branch back to the published table: rows that are not published are dropped, and read again.
+
+        The feed must not run. Raises a ConfigError if it has published nothing yet.
+        """
+        position = self._ledger.position()
+        if position is None or not self._ledger.has_published():
+            raise ConfigError(
+                f"feed '{self._feed}' has published nothing yet that its branch could go back to",
+                where=f"table {self._table}",
+                hint="to start over, drop the table, and name another checkpoint location if the file names one",
+            )
+        java(self._spark).commit.Publication.discard(self._ledger.loaded(), self._feed)
+
+    def failed(self, done: Publication) -> AuditFailed:
+        """Return the error of an audit that failed."""
+        return AuditFailed(
+            done.sentence,
+            where=f"table {self._table}",
+            hint="the rows are in the branch, and readers do not see them: correct publish.expect and run lakefeed "
+            "publish; or drop them, and read the records again: lakefeed publish --discard",
+        )
+
+    def _audit(self, snapshot_id: int) -> TableAudit:
+        staged = self._rows_at(snapshot_id)
+        require_columns(self._expect, staged.schema, where=f"table {self._table}")
+        main = self._ledger.loaded().currentSnapshot()
+        published = None if main is None else self._rows_at(int(main.snapshotId()))
+        return audit(staged, published, self._expect, snapshot_id=snapshot_id)
+
+    def _rows_at(self, snapshot_id: int) -> DataFrame:
+        table = quoted(tuple(self._table.split(".")))
+        return self._spark.sql(f"SELECT * FROM {table} VERSION AS OF {snapshot_id}")  # noqa: S608
+
+    def _remember(self, found: TableAudit) -> None:
+        before = StoredAudit.of(self._ledger.properties(), self._feed)
+        if before is None or (before.snapshot_id, before.failures) != (found.snapshot_id, found.failures):
+            text = StoredAudit(found.snapshot_id, time.time(), found.failures).to_json()
+            self._spark.sql(set_properties(self._table, {f"{AUDIT}.{self._feed}": text}))
+
+    def _diverged(self) -> BranchDiverged:
+        return BranchDiverged(
+            f"the table has commits in {MAIN_BRANCH} that the branch {self._branch} lacks: publishing would lose them",
+            where=f"table {self._table}",
+            hint="stop the other writer; then lakefeed publish --discard brings the branch to where the table is, and "
+            "the feed reads its unpublished records again",
+        )
+
+    def _publication(self, state: State, found: TableAudit | None = None) -> Publication:
+        return Publication(table=self._table, branch=self._branch, state=state, audit=found)

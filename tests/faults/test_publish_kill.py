@@ -1,0 +1,72 @@
+"""A driver that is killed between a batch, its audit and its publication: each record is published once afterwards.
+
+The rows of a batch and their publication are two commits to the catalog, each behind a ``metadata.json`` of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from tests.support.cli import Running
+from tests.support.faults.drivers import SHORT_LIVED, Driver
+from tests.support.faults.kill_points import batch_begun
+from tests.support.faults.landed import Landing, assert_all_landed, assert_nothing_wrong
+from tests.support.faults.s3_fault_proxy import FaultProxy, put
+from tests.support.faults.workload import PARTITIONS, Workload
+from tests.support.feed import Feed
+
+pytestmark = pytest.mark.slow
+
+Moment = Literal["before the audit", "before the publication", "in the publication", "after the publication"]
+MOMENTS: tuple[Moment, ...] = (
+    "before the audit",
+    "before the publication",
+    "in the publication",
+    "after the publication",
+)
+SETTINGS: dict[str, Any] = {
+    "branch": "staging",
+    "publish": {"expect": {"rows": {"at_least": 1}, "null_share": {"id": 0}, "unique": [["id"]]}},
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(("version", "has_checkpoint"), [(2, True), (3, True), (2, False)])
+def test_killed_there_each_record_is_published_once_after_a_restart(
+    feed: Feed, stack_proxy: FaultProxy, successor: Driver, version: int, has_checkpoint: bool, moment: Moment
+) -> None:
+    landing = Landing(feed, "iceberg", has_checkpoint=has_checkpoint, settings={**SETTINGS, "format_version": version})
+    work = Workload(feed)
+    feed.create_topic(partitions=PARTITIONS)
+    work.send(90)
+    work.transaction(60, end="commit")
+    work.send(90)
+    file = landing.write_file()
+
+    stack_proxy.heal()
+    metadata = put(f"/{feed.name}/rows/metadata/[^/]*[.]metadata[.]json$")
+    batch = batch_begun(landing, 1) if has_checkpoint else batch_begun(landing)
+    begun = [batch] if has_checkpoint else [batch, metadata, metadata, batch]
+    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": stack_proxy.endpoint}
+    match moment:
+        case "before the audit":
+            fault = stack_proxy.spoil("kill before", lambda request: True, after=[*begun, metadata])
+        case "before the publication":
+            fault = stack_proxy.spoil("kill before", metadata, after=[*begun, metadata])
+        case "in the publication":
+            fault = stack_proxy.spoil("kill after", metadata, after=[*begun, metadata])
+        case "after the publication":
+            fault = stack_proxy.spoil("kill before", lambda request: True, after=[*begun, metadata, metadata])
+    victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
+    stack_proxy.victim = victim.kill
+    assert victim.process.wait(500) < 0, victim.said()
+    assert fault.done == 1
+    assert_nothing_wrong(landing, work)
+
+    work.send(30)
+    successor.prepare(file)
+    successor.tell("0")
+    assert successor.ended() is None
+    assert_all_landed(landing, work)
