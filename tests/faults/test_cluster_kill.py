@@ -149,6 +149,51 @@ def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster:
     assert_each_row_once(feed, file, rows, environment)
 
 
+BROKEN = """
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+
+def unless_broken(rows: DataFrame, mistake: str) -> DataFrame:
+    if Path(mistake).exists():
+        with open(mistake, "a") as file:
+            file.write(".")
+        raise ValueError("a mistake that only a driver finds")
+    return rows
+"""
+
+
+def test_a_supervised_driver_that_fails_is_started_again_ever_later(feed: Feed, cluster: Standalone) -> None:
+    feed.create_topic(partitions=1)
+    rows = [{"id": number, "zone": "one"} for number in range(10)]
+    feed.send(feed.avro(rows))
+    mistake, stage = feed.folder / "mistake", feed.folder / "stage"
+    mistake.touch()
+    stage.mkdir()
+    (feed.folder / "broken.py").write_text(BROKEN)
+    step = {"python": "broken:unless_broken", "options": {"mistake": str(mistake)}}
+    sizes = {"spark.driver.memory": "700m", "spark.executor.memory": "700m", "spark.cores.max": "1"}
+    secret = {"spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}"}
+    file = feed.write_file(
+        transform={"steps": {"broken": step}}, spark={**sizes, **secret, "spark.pyspark.python": str(cluster.python)}
+    )
+    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
+    mode = ("--deploy-mode", "cluster", "--supervise", "--stage", stage)
+    sent = lakefeed("submit", file, "--master", cluster.master, *mode, environment=environment)
+    assert sent.returncode == 0, sent.stderr + cluster.logs()
+
+    cluster.wait_for("the second failure", lambda: "has failed 2 times in a row: it ends in 20 s" in cluster.logs())
+    assert marked(mistake) == 2
+    time.sleep(15)
+    assert marked(mistake) == 2
+    # Its cores are free while it waits.
+    assert [each["state"] for each in cluster.state()["activeapps"]] == []
+    mistake.unlink()
+    cluster.wait_for("all rows", lambda: len(rows_so_far(feed)) == len(rows))
+    assert_each_row_once(feed, file, rows, environment)
+
+
 def rows_so_far(feed: Feed) -> list[dict[str, Any]]:
     from lakefeed.errors import ResourceMissing
 

@@ -7,8 +7,12 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import venv
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +135,46 @@ def _finished(cluster: Standalone, driver: str) -> bool:
     found = next((each for each in cluster.state()["completeddrivers"] if each["id"] == driver), None)
     assert found is None or found["state"] == "FINISHED", cluster.logs()
     return found is not None
+
+
+@pytest.mark.slow
+def test_an_application_jar_is_fetched_by_http(feed: Feed, cluster: Standalone) -> None:
+    feed.create_topic(partitions=2)
+    rows = [{"id": number, "zone": f"zone {number % 7}"} for number in range(200)]
+    feed.send(feed.avro(rows))
+    sizes = {"spark.driver.memory": "700m", "spark.cores.max": "1", "spark.pyspark.python": str(cluster.python)}
+    file = feed.write_file(spark=on_cluster(**sizes))
+    environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
+    shared = feed.folder / "files"
+    shared.mkdir()
+    written = lakefeed("package", file, "--to", shared / "trips.jar", environment=environment)
+    assert written.returncode == 0, written.stderr
+    with files_over_http(shared) as address:
+        submitted = ("submit", file, "--master", cluster.master, "--application", f"{address}/trips.jar")
+        # In cluster mode a worker fetches it, in client mode spark-submit here.
+        mode = ("--deploy-mode", "cluster", "--output", "json", "--", "--once")
+        ran = lakefeed(*submitted, *mode, environment=environment)
+        assert ran.returncode == 0, ran.stderr + cluster.logs()
+        driver = json.loads(ran.stdout)["driver"]
+        cluster.wait_for("the driver to finish", lambda: _finished(cluster, driver))
+        assert sorted(feed.rows(), key=lambda row: row["id"]) == rows
+        more = [{"id": number, "zone": "more"} for number in range(200, 210)]
+        feed.send(feed.avro(more))
+        ran = lakefeed(*submitted, "--", "--once", environment=environment)
+        assert ran.returncode == 0, ran.stderr + cluster.logs()
+    assert sorted(feed.rows(), key=lambda row: row["id"]) == [*rows, *more]
+
+
+@contextmanager
+def files_over_http(folder: Path) -> Iterator[str]:
+    """A web server of a folder's files; yields its address."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -55,4 +56,4 @@ def _print(written: ImageFiles) -> None:
         echo(f"\nThe base image {tag} has no digest, so another build may begin with another image. Its digest:")
         echo(f"  docker buildx imagetools inspect {tag}")
         echo(f"  lakefeed image --base-image {tag}@sha256:…")
-    echo(f"\nBuild it: docker build --tag lakefeed {written.folder}")
+    echo(f"\nBuild it: docker build --tag lakefeed {shlex.quote(str(written.folder))}")

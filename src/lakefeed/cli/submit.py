@@ -12,6 +12,7 @@ import click
 import lakefeed
 from lakefeed.cli.options import FOLDER, output_option, pipeline_argument, set_option
 from lakefeed.cli.output import echo, emit, size_text
+from lakefeed.cli.submitted import SUPERVISED
 from lakefeed.clients.environment import default_environment
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ def package(pipeline: Path, target: Path, overrides: tuple[str, ...]) -> None:
 @click.option("--supervise", is_flag=True, help="Let a standalone cluster start the driver again if it fails.")
 @click.option("--stage", type=FOLDER, help="Put the application jar into this folder, which all workers see as you do.")
 @click.option("--application", metavar="URL", help="Use a jar of lakefeed package, which the workers fetch from here.")
+@click.option(
+    "--check/--no-check",
+    "is_checked",
+    default=True,
+    help="In cluster mode: first ask the servers from this machine, as lakefeed check --connect.  [default: check]",
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the command, and run nothing.")
 @output_option
 def submit(
@@ -62,14 +69,21 @@ def submit(
     supervise: bool,
     stage: Path | None,
     application: str | None,
+    is_checked: bool,
     only_print: bool,
 ) -> None:
     """Run a pipeline with spark-submit, which is of SPARK_HOME or else of the installed PySpark.
 
     The variables that the pipeline file names go to the driver through the environment, never on a command line. In
-    client mode the command ends with the status of the run; in cluster mode as soon as the driver runs.
+    client mode the command ends with the status of the run; in cluster mode as soon as the driver runs. Before, it
+    asks the servers that the file names, and sends nothing if the driver would be refused; one that this machine
+    cannot reach is a warning.
+
+    With --supervise a driver that has failed waits before it ends, longer each time and up to five minutes, and the
+    cluster starts it again.
     """
     from lakefeed.operations.submit.application import write_application
+    from lakefeed.operations.submit.before import find_mistakes, locate
     from lakefeed.operations.submit.submit import Variables, submission
 
     in_cluster = deploy_mode == "cluster"
@@ -77,6 +91,8 @@ def submit(
         raise click.UsageError("--application is a jar that is there already: without --stage")
     if in_cluster and not (application or stage):
         raise click.UsageError("in cluster mode the workers fetch the application jar: give --stage or --application")
+    if application is not None:
+        application = locate(application, pipeline, cluster_mode=in_cluster)
     if supervise:
         # Else the cluster would start a driver that was replaced against its successor; what the user says comes later.
         arguments = ("--exit-when-replaced", "0", *arguments)
@@ -94,13 +110,16 @@ def submit(
                 application=jar,
                 cluster_mode=in_cluster,
                 supervise=supervise,
-                arguments=arguments,
+                arguments=((SUPERVISED,) if supervise else ()) + arguments,
             )
 
         planned = submission_of(place)
         if only_print:
             _print(planned)
             return
+        if in_cluster and is_checked:
+            for problem in find_mistakes(declared.config, declared.connections):
+                echo(str(problem), err=True)
         if application is None:
             target = (stage or Path(temporary)).absolute()
             jar = write_application(pipeline, declared.config, declared.connections, target)
@@ -117,6 +136,8 @@ def _overrides(arguments: tuple[str, ...]) -> tuple[str, ...]:
     from lakefeed.cli.run import run
 
     context = run.make_context("lakefeed run", ["pipeline.yaml", *arguments], resilient_parsing=False)
+    if context.params["master"] is not None:
+        raise click.UsageError("--master belongs before --: spark-submit connects to it")
     overrides: tuple[str, ...] = context.params["overrides"]
     return overrides
 

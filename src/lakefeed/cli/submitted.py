@@ -7,7 +7,15 @@
 import json
 import platform
 import sys
+import time
 from pathlib import Path
+
+SUPERVISED = "--supervised"
+"""The first argument of a driver that the cluster starts again whenever it fails, at once and without end."""
+_FIRST_WAIT, _LONGEST_WAIT = 10, 300
+_RECOVERED_SECONDS = 600
+_FAILURES = Path("lakefeed-failures")
+"""How often in a row this driver has failed, in its folder on the worker."""
 
 
 def _mismatch(built: dict[str, str]) -> str | None:
@@ -27,6 +35,20 @@ def _mismatch(built: dict[str, str]) -> str | None:
 
 def main() -> None:
     """Run ``lakefeed run`` with the pipeline of the jar and this script's arguments, and exit."""
+    arguments = sys.argv[1:]
+    if arguments[:1] != [SUPERVISED]:
+        _run(arguments)
+        return
+    began = time.monotonic()
+    try:
+        _run(arguments[1:])
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            _wait(lasted=time.monotonic() - began)
+        raise
+
+
+def _run(arguments: list[str]) -> None:
     folder = Path(__file__).parent
     built = json.loads((folder / "application.json").read_text("utf-8"))
     if (problem := _mismatch(built)) is not None:
@@ -36,7 +58,26 @@ def main() -> None:
     sys.path.insert(0, str(folder / "python"))
     from lakefeed.cli import main as lakefeed
 
-    lakefeed(["run", str(folder / "pipeline" / built["pipeline"]), *sys.argv[1:]])
+    lakefeed(["run", str(folder / "pipeline" / built["pipeline"]), *arguments])
+
+
+def _wait(*, lasted: float) -> None:
+    """Wait before the end, twice as long after each failure: a mistake that stays must not fill logs and servers."""
+    from pyspark import SparkContext
+
+    if (context := SparkContext._active_spark_context) is not None:
+        context.stop()  # Its executors are free for others meanwhile.
+    before = int(_FAILURES.read_text()) if _FAILURES.exists() and lasted < _RECOVERED_SECONDS else 0
+    _FAILURES.write_text(str(before + 1))
+    seconds = min(_FIRST_WAIT * 2**before, _LONGEST_WAIT)
+    times = f"{before + 1} times in a row" if before else "once"
+    print(
+        f"the driver has failed {times}: it ends in {seconds} s, and the cluster starts it again\n"
+        f"  next:  spark-class org.apache.spark.deploy.Client kill MASTER {Path.cwd().name} ends it for good",
+        file=sys.stderr,
+        flush=True,
+    )
+    time.sleep(seconds)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,11 @@ VARIABLES = {
 
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(r"-----BEGIN ((?:[A-Z]+ )*)PRIVATE KEY-----(.*?)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+# What a server says of its client's certificate: OpenSSL's names of the alerts of TLS, and PostgreSQL's own message.
+_CERTIFICATE_REFUSED = re.compile(
+    "certificate required|handshake failure|bad certificate|alert (unknown ca|access denied)"
+    "|alert (unsupported )?certificate|requires a valid client certificate"
+)
 # What stands before an RSA key of PKCS #1 in PKCS #8 (RFC 5208): version 0, and the algorithm rsaEncryption.
 _RSA = bytes.fromhex("020100300d06092a864886f70d0101010500")
 
@@ -234,7 +239,7 @@ def explain(error: ssl.SSLError, *, server: str, where: str, setting: str = "tls
             hint = f"{setting}: the certificate (PEM) of the authority that has signed it"
         return ConfigError(f"the certificate of {server} {what}: {error.verify_message}", where=where, hint=hint)
     reason = (getattr(error, "reason", None) or str(error)).lower().replace("_", " ")
-    if "certificate required" in reason or "handshake failure" in reason or "bad certificate" in reason:
+    if _CERTIFICATE_REFUSED.search(reason):
         hint = "tls.certificate and tls.key: a certificate that the server accepts, and its key"
         return ConfigError(
             f"{server} asks for a certificate, and refuses what it got: {reason}", where=where, hint=hint
@@ -252,8 +257,8 @@ def explain_libpq(text: str, *, server: str, where: str) -> LakefeedError | None
         code, why = 20, "certificate verify failed"
     elif found := re.search(r"server certificate for .* does not match host name .*", text):
         code, why = 62, found[0]
-    elif "certificate required" in text:
-        return explain(ssl.SSLError(1, "certificate required"), server=server, where=where)
+    elif refused := _CERTIFICATE_REFUSED.search(text):
+        return explain(ssl.SSLError(1, refused[0]), server=server, where=where)
     else:
         return None
     error = ssl.SSLCertVerificationError(1, why)

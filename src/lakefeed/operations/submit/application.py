@@ -32,6 +32,8 @@ from lakefeed.errors import ConfigError
 
 MAIN_CLASS = "io.lakefeed.submit.Application"
 _CONTENT = "application"
+PIPELINE_FOLDER = f"{_CONTENT}/pipeline"
+"""The folder of the jar with the pipeline file and the files of its folder."""
 _CLASSES = "io/lakefeed/submit/"
 # With the extras that a driver uses where they are installed; the others read tables without Spark.
 _LAKEFEED = "lakefeed[postgresql,mariadb,otlp]"

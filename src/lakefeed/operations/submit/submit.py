@@ -22,6 +22,9 @@ from lakefeed.operations.submit.application import MAIN_CLASS
 _SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105 (a name)
 _DRIVER_ID = re.compile(r"\bdriver-\d{14}-\d+\b")
 _DRIVER_STATE = re.compile(r"State of driver-\S+ is (\w+)")
+# Frames of Java's stack, and a warning that each start has.
+_NOISE = re.compile(r"^\s+(at |\.\.\. )|WARN NativeCodeLoader")
+_MASTER = re.compile(r"(spark|k8s)://.+|yarn|local(\[.*\])?")
 
 
 class Variables(Mapping[str, str]):
@@ -93,7 +96,7 @@ class Submission:
             return None
         driver, state = _DRIVER_ID.search(done.stderr), _DRIVER_STATE.search(done.stderr)
         if done.returncode or (state and state[1] in ("ERROR", "FAILED", "KILLED")):
-            lines = [line for line in done.stderr.splitlines() if line.strip() and "WARN NativeCodeLoader" not in line]
+            lines = [line for line in done.stderr.splitlines() if line.strip() and not _NOISE.search(line)]
             what = "the cluster has not started the driver:" + "".join(f"\n  | {line}" for line in lines[-6:])
             hint = "the log of the driver is on its worker, in work/driver-…/stderr"
             raise JobFailed(what, where=self.master, hint=hint)
@@ -156,6 +159,9 @@ def submission(
 
 
 def _require_possible(config: PipelineConfig, master: str, *, cluster_mode: bool, supervise: bool) -> None:
+    if not _MASTER.fullmatch(master):
+        hint = "write spark://HOST:PORT, k8s://URL or yarn"
+        raise ConfigError(f"'{master}' is no master of Spark", where="--master", hint=hint)
     is_standalone = master.startswith("spark://")
     if supervise and not (is_standalone and cluster_mode):
         hint = "on Kubernetes and YARN the restart policy and spark.yarn.maxAppAttempts do the same"

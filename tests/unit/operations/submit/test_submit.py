@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
+from lakefeed.clients.http_server import HttpAnswer, serve_http
 from lakefeed.config.loading.load import load
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.operations.submit.before import locate
 from lakefeed.operations.submit.submit import Submission, Variables, submission
 
 CANARY = "the-canary-of-this-test"
@@ -74,6 +77,11 @@ def test_a_driver_in_client_mode_has_the_python_of_its_packages(tmp_path: Path) 
     assert "spark.pyspark.driver.python" not in planned(path, cluster_mode=True).properties
 
 
+def test_a_word_that_is_no_master_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no master of Spark"):
+        planned(write(tmp_path), master="spark//host:7077")
+
+
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://host"])
 def test_no_variables_are_shown_to_other_clusters(tmp_path: Path, master: str) -> None:
     path = write(tmp_path)
@@ -93,6 +101,7 @@ def test_only_a_driver_on_a_standalone_cluster_is_supervised(tmp_path: Path) -> 
         (["--deploy-mode", "cluster"], "give --stage or --application"),
         (["--", "--onec"], "No such option '--onec'"),
         (["--application", "http://host/a.jar", "--stage", "."], "without --stage"),
+        (["--print", "--", "--master", "local"], "--master belongs before --"),
     ],
 )
 def test_what_cannot_be_submitted_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -109,6 +118,45 @@ def test_print_shows_the_command_and_no_secret(tmp_path: Path) -> None:
     done = CliRunner(env=ENVIRONMENT).invoke(root, command)
     assert done.exit_code == 0, done.output
     # A supervised driver that was replaced is not started against its successor.
-    assert "https://host/trips.jar --exit-when-replaced 0 --once" in done.output
+    assert "https://host/trips.jar --supervised --exit-when-replaced 0 --once" in done.output
     assert "KEY" in done.output
     assert CANARY not in done.output
+
+
+def packaged(folder: Path, file: Path, *, text: str | None = None) -> Path:
+    """A jar that has the pipeline file alone."""
+    jar = folder / "trips.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr(f"application/pipeline/{file.name}", file.read_text() if text is None else text)
+    return jar
+
+
+def test_an_application_jar_is_looked_at_before_it_is_sent(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    jar = packaged(tmp_path, file)
+    assert locate(str(jar), file, cluster_mode=True) == jar.as_uri()
+    assert locate(jar.as_uri(), file, cluster_mode=False) == str(jar)
+    assert locate("hdfs://name/trips.jar", file, cluster_mode=True) == "hdfs://name/trips.jar"
+    # A URL of what only the workers have.
+    assert locate("file:///shared/trips.jar", file, cluster_mode=True) == "file:///shared/trips.jar"
+    for application, cluster_mode in (("/shared/trips.jar", True), ("file:///shared/trips.jar", False)):
+        with pytest.raises(ResourceMissing, match="there is no application jar"):
+            locate(application, file, cluster_mode=cluster_mode)
+    packaged(tmp_path, file, text="name: another")
+    with pytest.raises(ConfigError, match=r"has another pipeline\.yaml than"):
+        locate(str(jar), file, cluster_mode=True)
+    jar.write_text("no jar")
+    with pytest.raises(ConfigError, match="is no application jar"):
+        locate(str(jar), file, cluster_mode=True)
+
+
+def test_an_address_without_a_jar_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    with serve_http(lambda request: HttpAnswer(200 if request.path == "/trips.jar" else 404)) as address:
+        assert locate(f"{address}/trips.jar", file, cluster_mode=True) == f"{address}/trips.jar"
+        with pytest.raises(ResourceMissing, match="HTTP status 404"):
+            locate(f"{address}/tripz.jar", file, cluster_mode=True)
+    with pytest.raises(ConfigError, match="this is no address"):
+        locate("http://[host/trips.jar", file, cluster_mode=True)
+    # Only the workers may reach it.
+    assert locate("http://127.0.0.1:1/trips.jar", file, cluster_mode=True) == "http://127.0.0.1:1/trips.jar"
