@@ -33,7 +33,7 @@ def lasts(words: list[str]) -> bool:
             return not {"--once", "--batch"} & set(options)
         case ["dashboard", "hash-password", *_]:
             return False
-        case ["dashboard", *_] | ["topics", "tail", *_] | ["top", *_]:
+        case ["dashboard", *_] | ["topics", "tail", *_]:
             return "--output" not in words
     return any(word in _ENDLESS for word in words)
 
@@ -121,11 +121,15 @@ class Reader:
         """Run a command in this process, whose Spark session is the one that runs."""
         printed = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
         status: object = 0
-        with redirect_stdout(printed), redirect_stderr(printed):
-            try:
+        stdin = sys.stdin
+        sys.stdin = io.StringIO("y\n")  # To the question whether it is to be done.
+        try:
+            with redirect_stdout(printed), redirect_stderr(printed):
                 main(words[1:])
-            except SystemExit as ended:
-                status = ended.code
+        except SystemExit as ended:
+            status = ended.code
+        finally:
+            sys.stdin = stdin
         text = printed.buffer.getvalue().decode("utf-8")
         assert (status or 0) == expected, f"status {status}: {shlex.join(words)}\n{text}"
         return text

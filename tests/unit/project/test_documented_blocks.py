@@ -85,7 +85,7 @@ def test_figures_times_and_widths_do_not_count() -> None:
         ("lakefeed dashboard", True),
         ("lakefeed dashboard hash-password", False),
         ("lakefeed status pipeline.yaml --watch", True),
-        ("lakefeed top --output json", False),
+        ("lakefeed top", False),
         ("lakefeed topics tail trips", True),
         ("lakefeed topics list", False),
     ],
