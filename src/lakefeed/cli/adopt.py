@@ -25,7 +25,8 @@ MOST_NOTES_SHOWN = 20
     "origin",
     required=True,
     metavar="TOOL:PLACE",
-    help="Where the other tool's position is: spark-checkpoint:PATH or group:NAME.",
+    help="Where the other tool's position is: spark-checkpoint:PATH, group:NAME, iceberg-connect (Iceberg's sink for "
+    "Kafka Connect), hudi:PATH (Hudi Streamer) or s3-files:PATH (a sink for S3 of Kafka Connect).",
 )
 @click.option("--topic", help="Only this topic. To be said where each topic has a table of its own.")
 @click.option(
@@ -39,6 +40,7 @@ MOST_NOTES_SHOWN = 20
     is_flag=True,
     help="Begin behind the last row of each partition, where the other tool's position differs.",
 )
+@click.option("--new-table", is_flag=True, help="Begin a new table: the other tool's rows stay where they are.")
 @click.option("--stopped", is_flag=True, help="The other tool is stopped, although it has just written.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @yes_option
@@ -50,6 +52,7 @@ def adopt(
     topic: str | None,
     offset_columns: str | None,
     by_rows: bool,
+    new_table: bool,
     stopped: bool,
     dry_run: bool,
     yes: bool,
@@ -72,7 +75,12 @@ def adopt(
             raise click.UsageError("each topic has a table of its own: --topic says which one is adopted")
         declared = declared.of_topic(topic)
     agreed = plan_adoption(
-        declared.feed, Origin.parse(origin), offset_columns=offset_columns, by_rows=by_rows, is_stopped=stopped
+        declared.feed,
+        Origin.parse(origin),
+        offset_columns=offset_columns,
+        by_rows=by_rows,
+        is_stopped=stopped,
+        new_table=new_table,
     )
     if dry_run:
         emit({**agreed.as_dict(), "done": agreed.is_done}, lambda: _print_plan(agreed))

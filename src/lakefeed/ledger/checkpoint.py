@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -296,14 +297,17 @@ def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:
 
 
 class StoredCheckpoint:
-    """Reads the files of one location, such as s3a://bucket/path or a local path, without Spark."""
+    """Reads the files of one location, such as s3a://bucket/path or a local path, without Spark.
 
-    def __init__(self, location: str, *, s3: S3) -> None:
+    ``content`` names the location in messages.
+    """
+
+    def __init__(self, location: str, *, s3: S3, content: str = "checkpoint") -> None:
         try:
             from pyarrow import fs
         except ImportError:
-            raise MissingExtra.of("pyarrow", "read", "reading a checkpoint without Spark") from None
-        self._location = location
+            raise MissingExtra.of("pyarrow", "read", f"reading a {content} without Spark") from None
+        self._location, self._content = location, content
         self._times: dict[str, float] | None = None
         scheme, _, rest = location.rpartition("://")
         self._is_local = scheme in ("", "file")
@@ -341,9 +345,18 @@ class StoredCheckpoint:
         return self._times
 
     def read(self, name: str) -> str:
+        return self.read_bytes(name).decode("utf-8", errors="replace")
+
+    def read_bytes(self, name: str) -> bytes:
+        with self.opened(name) as file:
+            return bytes(file.read())
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Any]:
+        """Open a file for reading, as pyarrow's: parts of it can be read."""
         try:
-            with self._files.open_input_stream(f"{self._path}/{name}") as stream:
-                return str(stream.read().decode("utf-8", errors="replace"))
+            with self._files.open_input_file(f"{self._path}/{name}") as file:
+                yield file
         except OSError as error:
             raise self._error(error) from None
 
@@ -368,9 +381,9 @@ class StoredCheckpoint:
 
     def _error(self, error: OSError) -> AccessDenied | Unreachable:
         if "ACCESS_DENIED" in str(error) or "403" in str(error):
-            return AccessDenied("the S3 store refuses access to the checkpoint", where=self._location)
+            return AccessDenied(f"the S3 store refuses access to the {self._content}", where=self._location)
         return Unreachable(
-            f"the checkpoint is unavailable: {str(error).splitlines()[0][:200]}",
+            f"the {self._content} is unavailable: {str(error).splitlines()[0][:200]}",
             where=self._location,
             hint="lakefeed check --connect says whether the store answers",
         )

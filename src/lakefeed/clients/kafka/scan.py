@@ -14,7 +14,7 @@ from lakefeed.clients.kafka.librdkafka import SILENCE, client_settings, isolatio
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
-from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.offsets.ranges import OffsetRange, Partition
 
 SILENCE_SECONDS = 30.0
 
@@ -68,6 +68,25 @@ def count_records(
             for run in _runs(list(group)):
                 counts.update(_count(consumer, topic, partition, run))
     return counts
+
+
+def offset_behind(
+    source: KafkaSource, partition: Partition, start: int, records: int, *, committed: bool
+) -> int | None:
+    """Return the offset behind so many records from an offset on; None if the partition has fewer.
+
+    ``committed`` leaves out the records of transactions that were aborted, or are open.
+    """
+    level = "read_committed" if committed else "read_uncommitted"
+    with open_consumer(source, "lakefeed-scan", {"isolation.level": level, "auto.offset.reset": "error"}) as consumer:
+        consumer.assign([TopicPartition(*partition, start)])
+        at = start
+        for _ in range(records):
+            message = _poll(consumer, where=f"topic {partition[0]}, partition {partition[1]}")
+            if message.error() is not None:
+                return None
+            at = message.offset() + 1
+        return at
 
 
 def _runs(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:

@@ -12,6 +12,7 @@ from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.iceberg import REFUSED
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.operations.adopt.plan import AdoptionPlan
+from lakefeed.sinks.definition import LedgerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,12 +26,16 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
 
     Raises:
         CheckpointMismatch: the other tool, or a driver of the feed, has committed since the plan.
+        ConfigError: the transform keeps state, which no other tool hands over.
     """
     if agreed.is_done:
         return
     from py4j.protocol import Py4JJavaError
 
+    feed.require_stateless(spark)
     sink = feed.ledger_table(spark)
+    if agreed.is_new_table:
+        _create_table(feed, sink, spark)
     fence = sink.take_fence(prefix=REWIND)
     commit = Commit(feed.config.name, 0, agreed.ranges, fence=fence, adopted=agreed.adoption)
     try:
@@ -44,3 +49,8 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
             where=agreed.table,
             hint="stop the other tool, and run the command again",
         ) from None
+
+
+def _create_table(feed: Feed, sink: LedgerTable, spark: SparkSession) -> None:
+    """Create the table as the feed's first batch would; it has no rows."""
+    feed.begin_writer(spark, sink, feed.source.reread(spark, []))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,13 @@ from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.feed.feed import Feed
 from lakefeed.ledger.checkpoint import StoredCheckpoint
-from lakefeed.ledger.snapshot_summary import Adoption
+from lakefeed.ledger.snapshot_summary import Adoption, Commit
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.messages.readable import counted
 from lakefeed.offsets.ranges import OffsetRanges, Partition
 from lakefeed.operations.adopt.groups import read_group, require_no_members
+from lakefeed.operations.adopt.hudi import read_hudi_position
+from lakefeed.operations.adopt.iceberg_connect import is_group_of_sink, read_connect_position
 from lakefeed.operations.adopt.position import Origin, OtherPosition
 from lakefeed.operations.adopt.rows import (
     MOST_SHOWN,
@@ -27,12 +29,14 @@ from lakefeed.operations.adopt.rows import (
     is_batch_committed,
     resolve_open_batch,
 )
+from lakefeed.operations.adopt.s3_files import read_file_position
 from lakefeed.operations.adopt.spark_checkpoint import read_spark_checkpoint
 from lakefeed.operations.status import feed_status
 from lakefeed.operations.verify.row_offsets import TOPIC
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 _NAME_COLUMNS = "name its columns for topic, partition and offset: --offset-columns topic,partition,offset"
 QUIET_SECONDS = 300.0
@@ -74,6 +78,7 @@ class AdoptionPlan:
         after: the newest snapshot of the table now.
         is_done: whether the table has this position of the feed already.
         is_checked: whether the rows' own offsets were compared with the position.
+        is_new_table: whether the table is created: the other tool's rows are elsewhere.
     """
 
     feed: str
@@ -86,6 +91,7 @@ class AdoptionPlan:
     topic_ids: Mapping[str, str]
     is_done: bool
     is_checked: bool
+    is_new_table: bool = False
 
     @property
     def ranges(self) -> OffsetRanges:
@@ -107,12 +113,19 @@ class AdoptionPlan:
             "place": self.place,
             "partitions": [{**asdict(part), "unread": part.unread} for part in self.partitions],
             "rows_compared": self.is_checked,
+            "new_table": self.is_new_table,
             "notes": list(self.notes),
         }
 
 
 def plan_adoption(
-    feed: Feed, origin: Origin, *, offset_columns: str | None = None, by_rows: bool = False, is_stopped: bool = False
+    feed: Feed,
+    origin: Origin,
+    *,
+    offset_columns: str | None = None,
+    by_rows: bool = False,
+    is_stopped: bool = False,
+    new_table: bool = False,
 ) -> AdoptionPlan:
     """Plan the takeover of the feed's table from another tool, without Spark; changes nothing.
 
@@ -123,6 +136,7 @@ def plan_adoption(
         by_rows: begin behind the last row of each partition, where the other tool's position disagrees: tools that
             write rows and commit offsets in two steps are stopped between the two.
         is_stopped: the user says that the other tool is stopped: it may have written a moment ago.
+        new_table: the feed's table is a new one: the other tool's rows are elsewhere.
 
     Raises:
         ConfigError: the sink cannot be adopted, the other tool runs, or its position cannot be taken over.
@@ -139,10 +153,10 @@ def plan_adoption(
     if config.source.kafka is None:
         raise ConfigError("only a feed of topics of Kafka takes a table over from another tool", where=config.name)
     name = config.sink.ledger_table
-    table = _open(name, feed)
-    line, _ = ancestors(table)
-    if done := next(commits_of(line, config.name), None):
-        return _done(feed, origin, table, is_only=len(list(commits_of(line, config.name))) == 1, done=done.ranges)
+    table = _open(name, feed, is_new=new_table)
+    line = ancestors(table)[0] if table else []
+    if table and (commits := list(commits_of(line, config.name))):
+        return _done(feed, origin, table, commits)
     status = feed_status(feed)
     if status.refusal is not None:
         raise status.refusal
@@ -152,10 +166,16 @@ def plan_adoption(
             where=name if status.position is not None else config.checkpoint,
             hint="a table is adopted before the feed's first run: name a feed and a checkpoint location of its own",
         )
-    position = read_position(feed, origin)
+    if origin.tool == "group" and not by_rows and is_group_of_sink(line, origin.place):
+        raise ConfigError(
+            f"{origin.place} is the group of Iceberg's sink for Kafka Connect, which is ahead of the table at times",
+            where=name,
+            hint=f"--from iceberg-connect:{origin.place}",
+        )
+    position = read_position(feed, origin, table, line)
     _require_stopped(feed, position, line[-1].timestamp_ms / 1000 if line else None, is_stopped=is_stopped)
     committed = is_batch_committed(position, line)
-    columns, why = _columns(table, offset_columns, status.topics)
+    columns, why = _columns(table, offset_columns, status.topics) if table else (None, ())
     if by_rows and columns is None:
         raise ConfigError("the table keeps no offsets that the feed could begin behind", where=name, hint=_NAME_COLUMNS)
     if not by_rows:
@@ -181,7 +201,7 @@ def plan_adoption(
         )
         for key, at in sorted(offsets.items())
     )
-    head = table.current_snapshot()
+    head = table.current_snapshot() if table else None
     return AdoptionPlan(
         feed=config.name,
         table=name,
@@ -193,6 +213,7 @@ def plan_adoption(
         topic_ids={topic: found.topic_id for topic, found in status.topics.items() if found is not None},
         is_done=False,
         is_checked=columns is not None,
+        is_new_table=table is None,
     )
 
 
@@ -219,29 +240,45 @@ def _behind_rows(
     return found, replace(position, notes=(*position.notes, *notes))
 
 
-def read_position(feed: Feed, origin: Origin) -> OtherPosition:
-    """Read the position of another tool; raises what the tool's own reader raises."""
-    connections = feed.connections
+def read_position(feed: Feed, origin: Origin, table: Table | None, line: Sequence[Snapshot]) -> OtherPosition:
+    """Read the position of another tool; raises what the tool's own reader raises.
+
+    Args:
+        table: the feed's table; None if it is a new one.
+        line: the table's snapshots, oldest first.
+    """
+    source, place = feed.config.kafka, origin.place
     match origin.tool:
         case "spark-checkpoint":
-            return read_spark_checkpoint(StoredCheckpoint(origin.place, s3=connections.s3), where=origin.place)
+            return read_spark_checkpoint(StoredCheckpoint(place, s3=feed.connections.s3), where=place)
         case "group":
-            return read_group(feed.config.kafka, origin.place)
+            return read_group(source, place)
+        case "iceberg-connect":
+            if table is None:
+                raise ConfigError("the sink's position is in the table that it has written", where="--new-table")
+            return read_connect_position(source, place, table, line)
+        case "hudi":
+            return read_hudi_position(place, s3=feed.connections.s3)
+        case "s3-files":
+            return read_file_position(source, place, s3=feed.connections.s3)
 
 
-def _open(name: str, feed: Feed) -> Table:
+def _open(name: str, feed: Feed, *, is_new: bool) -> Table | None:
+    """Open the table; None if there is none and a new one was asked for."""
     try:
         return open_table(name, connections=feed.connections)
     except ResourceMissing as missing:
-        hint = "a new table needs no adoption: name where the feed begins by source.kafka.start"
+        if is_new:
+            return None
+        hint = "name the table that the other tool has written; --new-table begins a new one at the tool's position"
         raise ResourceMissing(missing.what, where=missing.where, hint=hint) from None
 
 
-def _done(feed: Feed, origin: Origin, table: Table, *, is_only: bool, done: OffsetRanges) -> AdoptionPlan:
+def _done(feed: Feed, origin: Origin, table: Table, commits: Sequence[Commit]) -> AdoptionPlan:
     """Return the plan of a takeover that has happened; a CheckpointMismatch if the feed has committed by itself."""
-    name = feed.config.sink.ledger_table
-    commit = next(commits_of(ancestors(table, feed.config.name)[0], feed.config.name))
-    if commit.adopted is None or not is_only or commit.adopted.tool != origin.tool:
+    name, commit = feed.config.sink.ledger_table, commits[0]
+    done = commit.ranges
+    if commit.adopted is None or len(commits) > 1 or commit.adopted.tool != origin.tool:
         raise CheckpointMismatch(
             f"feed '{feed.config.name}' has commits in the table already",
             where=name,

@@ -9,10 +9,12 @@ from typing import Literal, TypeAlias, get_args
 from lakefeed.errors import ConfigError
 from lakefeed.offsets.ranges import Partition
 
-Tool: TypeAlias = Literal["spark-checkpoint", "group"]
+Tool: TypeAlias = Literal["spark-checkpoint", "group", "iceberg-connect", "hudi", "s3-files"]
 TOOLS: tuple[str, ...] = get_args(Tool)
-NEEDS_PLACE = {"spark-checkpoint": "PATH", "group": "NAME"}
-FORMS = "spark-checkpoint:PATH or group:NAME"
+PLACES = {"spark-checkpoint": "PATH", "group": "NAME", "hudi": "PATH", "s3-files": "PATH"}
+"""Tools whose position is at a place that has to be named."""
+
+FORMS = "spark-checkpoint:PATH, group:NAME, iceberg-connect or iceberg-connect:CONNECTOR, hudi:PATH or s3-files:PATH"
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,10 @@ class Origin:
     def parse(cls, text: str) -> Origin:
         """Read ``TOOL:PLACE``; a ConfigError for anything else."""
         tool, _, place = text.partition(":")
-        if tool not in TOOLS or (tool in NEEDS_PLACE and not place):
+        if tool not in TOOLS or (tool in PLACES and not place):
             what = f"'{text}' names no position of another tool"
             if tool in TOOLS:
-                what = f"{tool} needs a place: {tool}:{NEEDS_PLACE[tool]}"
+                what = f"{tool} needs a place: {tool}:{PLACES[tool]}"
             raise ConfigError(what, where="--from", hint=f"write {FORMS}")
         found: Tool = tool  # type: ignore[assignment]
         return cls(found, place.rstrip("/"))

@@ -8,7 +8,7 @@ from lakefeed.errors import ConfigError
 from lakefeed.ledger.snapshot_summary import ADOPTED, Adoption, Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.adopt.export import ExportTarget
-from lakefeed.operations.adopt.position import Origin
+from lakefeed.operations.adopt.position import TOOLS, Origin
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.audit_rows import row_findings
 from lakefeed.operations.verify.evidence import Evidence
@@ -21,11 +21,19 @@ def test_a_place_may_have_colons() -> None:
     assert ExportTarget.parse("spark-checkpoint:/tmp/c") == ExportTarget("spark-checkpoint", "/tmp/c")
 
 
-@pytest.mark.parametrize("text", ["", "spark", "group", "group:", "spark-checkpoint:", "table:x"])
+def test_a_sink_is_found_in_the_table() -> None:
+    assert Origin.parse("iceberg-connect") == Origin("iceberg-connect", "")
+    assert Origin.parse("iceberg-connect:trips") == Origin("iceberg-connect", "trips")
+    assert str(Origin.parse("iceberg-connect")) == "iceberg-connect"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "spark", "group", "group:", "spark-checkpoint:", "table:x", "hudi", "s3-files:", "connect"]
+)
 def test_other_words_are_refused(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Origin.parse(text)
-    assert "spark-checkpoint:PATH" in (refused.value.hint or "")
+    assert all(tool in (refused.value.hint or "") for tool in TOOLS)
     with pytest.raises(ConfigError):
         ExportTarget.parse(text)
 

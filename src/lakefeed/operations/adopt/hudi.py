@@ -1,0 +1,85 @@
+"""Read how far Hudi Streamer has read its topic, from the commit metadata of the table that it writes.
+
+Each commit of the streamer has the offsets behind its records, in the same file that makes the commit: after a stop at
+any moment, the newest finished commit says where the table ends. Files of Hudi 0.x are JSON, those of 1.x are Avro.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from lakefeed.config.connections import S3
+from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra, ResourceMissing
+from lakefeed.ledger.checkpoint import StoredCheckpoint
+from lakefeed.offsets.ranges import Partition
+from lakefeed.operations.adopt.position import OtherPosition
+
+_TIMELINES = (".hoodie/timeline", ".hoodie")
+_COMMIT = re.compile(r"(\d{14,17})(?:_\d{14,17})?\.(?:commit|deltacommit|replacecommit)")
+_KEYS = ("streamer.checkpoint.key.v2", "deltastreamer.checkpoint.key")
+_OFFSETS = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})(?P<offsets>(?:,\d+:\d+)+)")
+_AVRO = b"Obj\x01"
+
+
+def read_hudi_position(place: str, *, s3: S3) -> OtherPosition:
+    """Read the position in the newest commit of the streamer; ``place`` is the table's path.
+
+    Raises:
+        ResourceMissing: there is no table of Hudi, or no commit of the streamer.
+        ConfigError: the streamer has another source than a topic.
+        CheckpointMismatch: a commit's metadata is broken.
+    """
+    for timeline in _TIMELINES:
+        files = StoredCheckpoint(f"{place}/{timeline}", s3=s3, content="Hudi table")
+        commits = sorted((name for name in files.names() if _COMMIT.fullmatch(name)), reverse=True)
+        if commits:
+            break
+    else:
+        raise ResourceMissing(
+            "there is no finished commit of Hudi here", where=place, hint="name the path of the table, above .hoodie"
+        )
+    for name in commits:
+        where = f"{place}/{timeline}/{name}"
+        extra = _extra_metadata(files.read_bytes(name), where)
+        if (text := next((extra[key] for key in _KEYS if extra.get(key)), None)) is not None:
+            written = [at for at in map(files.written_at, files.names()) if at is not None]
+            return OtherPosition(offsets=_offsets(text, where), place=where, written_at=max(written, default=None))
+    raise ResourceMissing(
+        "no commit of the table has a checkpoint of Hudi Streamer",
+        where=place,
+        hint="a table that Spark or Flink writes has none: name the position of that job, spark-checkpoint:PATH or "
+        "group:NAME",
+    )
+
+
+def _extra_metadata(content: bytes, where: str) -> Mapping[str, str]:
+    try:
+        document: Any = _read_avro(content) if content.startswith(_AVRO) else json.loads(content or b"{}")
+        return {str(key): str(value) for key, value in (document.get("extraMetadata") or {}).items()}
+    except MissingExtra:
+        raise
+    except Exception as error:  # Broken bytes raise anything there.
+        raise CheckpointMismatch("the commit's metadata cannot be read", where=where) from error
+
+
+def _read_avro(content: bytes) -> Any:
+    try:
+        from fastavro import reader
+    except ImportError:
+        raise MissingExtra.of("fastavro", "read", "reading the timeline of Hudi") from None
+    return next(iter(reader(io.BytesIO(content))))
+
+
+def _offsets(text: str, where: str) -> dict[Partition, int]:
+    """Read ``topic,0:123,1:456``: where the streamer reads next."""
+    match = _OFFSETS.fullmatch(text)
+    if match is None:
+        raise ConfigError(
+            f"the streamer reads another source than a topic: its checkpoint is '{text[:100]}'", where=where
+        )
+    pairs = (pair.split(":") for pair in match["offsets"].strip(",").split(","))
+    return {(match["topic"], int(partition)): int(at) for partition, at in pairs}

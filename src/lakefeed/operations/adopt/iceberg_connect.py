@@ -1,0 +1,271 @@
+"""Find where a table of Iceberg's sink for Kafka Connect ends in the topics.
+
+Three places say a part of it:
+
+- The tasks' consumer group: the offsets behind all records whose data files are announced on the control topic. The
+  group is ahead of the table where announced files are not committed yet.
+- The table's snapshots: the offsets of the *control* topic up to which the sink has committed announced files.
+- The control topic: which files were announced beyond them, and the offsets behind their records.
+
+Files that were announced and never committed do not count: the feed reads their records again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from lakefeed.clients.kafka.lag import group_offsets
+from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
+from lakefeed.messages.readable import counted
+from lakefeed.offsets.ranges import Partition
+from lakefeed.operations.adopt.connect_events import Announcement, read_announcements
+from lakefeed.operations.adopt.groups import require_no_members
+from lakefeed.operations.adopt.position import OtherPosition
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+_PREFIX = "kafka.connect.offsets."
+"""In the summaries of the sink's snapshots, before the control topic, a dot and the tasks' consumer group."""
+
+_AGAIN = "start the sink once more until it has committed, and stop it"
+Fate = Literal["nothing", "in the table", "pending", "lost"]
+"""Of announced files: there are none, they are committed, they are to be committed, or the sink has passed them by."""
+
+_ABSENT = ("pending", "lost")
+
+
+@dataclass(frozen=True)
+class SinkOffsets:
+    """One sink that has written the table, and how far it has committed the control topic there."""
+
+    control_topic: str
+    group: str
+    committed: Mapping[int, int]
+
+
+def sink_groups(line: Sequence[Snapshot]) -> list[str]:
+    """Return the names of control topic and group, joined by a dot, of the sinks that have committed to a table."""
+    found = (key.removeprefix(_PREFIX) for each in line for key in _summary(each) if key.startswith(_PREFIX))
+    return sorted(set(found))
+
+
+def is_group_of_sink(line: Sequence[Snapshot], group: str) -> bool:
+    """Check that this consumer group is that of a sink which has committed to the table."""
+    return any(name.endswith(f".{group}") for name in sink_groups(line))
+
+
+def read_connect_position(source: KafkaSource, group: str, table: Table, line: Sequence[Snapshot]) -> OtherPosition:
+    """Read where the table ends.
+
+    Args:
+        group: the tasks' consumer group, or the connector's name; empty for that of the table's snapshots.
+        line: the table's snapshots, oldest first.
+
+    Raises:
+        ResourceMissing: the sink has committed nothing to the table, or the control topic is gone.
+        ConfigError: the sink still runs, or several have written the table.
+        CheckpointMismatch: the position does not follow from group, snapshots and control topic.
+    """
+    topics = Topics(source.bootstrap_servers, options=source.client_options)
+    sink = _sink(table, line, group, topics.list())
+    groups = (sink.group, f"{sink.group}-coord")
+    require_no_members(source, groups, purpose="adopt")
+    control = topics.describe(sink.control_topic)
+    _require_settled(control, topics.describe(sink.control_topic, committed=True), sink)
+    reached = group_offsets(source, sink.group)
+    announced = read_announcements(
+        source, sink.control_topic, group=sink.group, table=table.name()[-2:], table_id=table.metadata.table_uuid
+    )
+    history = _History(table, line)
+    fates = [(each, history.fate(each, sink.committed)) for each in announced]
+    is_whole = not any(part.start_offset for part in control.partitions)
+    where = f"{sink.control_topic}, group {sink.group}"
+    offsets = find_positions(fates, reached, where=where, is_whole=is_whole)
+    if not offsets and not announced:
+        raise ResourceMissing(
+            f"the consumer group {sink.group} has no offsets, and its control topic has none of its events",
+            where=source.bootstrap_servers,
+            hint="name the cluster whose topics the sink has read",
+        )
+    return OtherPosition(
+        offsets=offsets,
+        place=f"control topic {where}",
+        groups=groups,
+        written_at=max((each.written_at for each in announced), default=None),
+        notes=tuple(describe_fates(fates)),
+    )
+
+
+def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[str]) -> SinkOffsets:
+    """Find the sink in the table's snapshots."""
+    name, names = ".".join(table.name()), sink_groups(line)
+    chosen = [each for each in names if not group or each.endswith((f".{group}", f".connect-{group}"))]
+    if not chosen:
+        what = "no snapshot of the table was committed by Iceberg's sink for Kafka Connect"
+        hint = "what it has written and not committed is not in the table: begin at the first records, without adopt"
+        if names:
+            what, hint = f"no snapshot was committed by a sink of the group {group}", f"there is {', '.join(names)}"
+        raise ResourceMissing(what, where=name, hint=hint)
+    if len(chosen) > 1:
+        raise ConfigError(
+            f"several sinks for Kafka Connect have written the table: {', '.join(chosen)}",
+            where=name,
+            hint="say which one: --from iceberg-connect:CONNECTOR",
+        )
+    # Both names may have dots.
+    parts = chosen[0].split(".")
+    control = [".".join(parts[:at]) for at in range(1, len(parts))]
+    there = [each for each in control if each in topics]
+    if len(there) != 1:
+        raise ResourceMissing(
+            f"there is no control topic of the sink {chosen[0]}" if not there else f"{' or '.join(there)} may be it",
+            where=name,
+            hint="name the cluster that the sink uses; without the topic, only rows that keep their offsets say where "
+            "the table ends: --from group:NAME --by-rows",
+        )
+    written = (_summary(each).get(f"{_PREFIX}{chosen[0]}") for each in reversed(line))
+    newest = next(text for text in written if text is not None)
+    committed = {int(partition): int(at) for partition, at in json.loads(newest).items()}
+    return SinkOffsets(there[0], chosen[0].removeprefix(f"{there[0]}."), committed)
+
+
+def _require_settled(control: TopicDescription, readable: TopicDescription, sink: SinkOffsets) -> None:
+    """Require that no transaction is open, and that the topic is the one that the snapshots speak of."""
+    if control.ends != readable.ends:
+        raise ConfigError(
+            "a task of the sink was stopped within a transaction, which the broker has not ended yet",
+            where=sink.control_topic,
+            hint="wait for its transaction.timeout.ms, a minute if the sink does not set it",
+        )
+    ends = control.ends
+    if any(ends.get(partition, -1) < at for partition, at in sink.committed.items()):
+        raise CheckpointMismatch(
+            "the table's snapshots are ahead of the control topic: it was recreated, or is of another cluster",
+            where=sink.control_topic,
+            hint="name the cluster that the sink uses",
+        )
+
+
+class _History:
+    """The files that a table has, or has had."""
+
+    def __init__(self, table: Table, line: Sequence[Snapshot]) -> None:
+        self._table, self._line = table, line
+        self._is_whole = not line or line[0].parent_snapshot_id is None
+
+    def fate(self, announced: Announcement, committed: Mapping[int, int]) -> Fate:
+        """Return what has become of announced files, by the files of the table and by the sink's own offsets."""
+        if not announced.files:
+            return "nothing"
+        beyond = [each.offset >= committed.get(each.partition, 0) for each in announced.files]
+        found = [self._has(each.location) for each in announced.files]
+        if all(found):
+            return "in the table"
+        if not any(found):
+            if all(beyond):
+                return "pending"
+            if not any(beyond):
+                # Of snapshots that have expired no one knows the files; they may have been compacted since.
+                return "lost" if self._is_whole else "in the table"
+        elif not self._is_whole and not any(beyond):
+            return "in the table"
+        raise CheckpointMismatch(
+            f"{sum(found)} of {counted(len(found), 'file')} that a task has announced together are in the table",
+            where=".".join(self._table.name()),
+            hint=_AGAIN,
+        )
+
+    def _has(self, location: str) -> bool:
+        return location in self._present or location in self._past
+
+    @cached_property
+    def _present(self) -> set[str]:
+        return self._files(self._line[-1:])
+
+    @cached_property
+    def _past(self) -> set[str]:
+        """Files of earlier snapshots: read only where a file is not in the newest."""
+        return self._files(self._line)
+
+    def _files(self, line: Sequence[Snapshot]) -> set[str]:
+        manifests = {each.manifest_path: each for snapshot in line for each in snapshot.manifests(self._table.io)}
+        return {
+            str(entry.data_file.file_path)
+            for manifest in manifests.values()
+            for entry in manifest.fetch_manifest_entry(self._table.io, discard_deleted=False)
+        }
+
+
+def find_positions(
+    fates: Sequence[tuple[Announcement, Fate]], reached: Mapping[Partition, int], *, where: str, is_whole: bool
+) -> dict[Partition, int]:
+    """Return where the table ends in each partition: before the first files that it lacks, else where the group is.
+
+    A partition is left out if the table has none of its records. ``is_whole`` says whether the control topic still has
+    all events.
+    """
+    ends = _by_partition(fates)
+    offsets = {key: announced[-1][0] for key, announced in ends.items()} | dict(reached)
+    for key, announced in ends.items():
+        last = _last_in_table(announced)
+        if any(fate == "pending" for _, fate in announced[: last + 1]):
+            raise CheckpointMismatch(
+                f"files with records of {key[0]}-{key[1]} wait to be committed, and later ones are in the table",
+                where=where,
+                hint=_AGAIN,
+            )
+        absent = next((at for at in range(last + 1, len(announced)) if announced[at][1] in _ABSENT), None)
+        if absent is None:
+            continue
+        if absent:
+            offsets[key] = announced[absent - 1][0]
+        elif is_whole:
+            offsets.pop(key)
+        else:
+            raise CheckpointMismatch(
+                f"files with records of {key[0]}-{key[1]} wait to be committed, and retention has removed the events "
+                "that say where they begin",
+                where=where,
+                hint=_AGAIN,
+            )
+    return offsets
+
+
+def _by_partition(fates: Sequence[tuple[Announcement, Fate]]) -> dict[Partition, list[tuple[int, Fate]]]:
+    """Return the ends of all transactions and their fates, by partition, in the order of their offsets."""
+    found: dict[Partition, list[tuple[int, Fate]]] = {}
+    for announced, fate in fates:
+        for key, end in announced.ends.items():
+            found.setdefault(key, []).append((end, fate))
+    return {key: sorted(ends, key=lambda each: each[0]) for key, ends in found.items()}
+
+
+def _last_in_table(announced: Sequence[tuple[int, Fate]]) -> int:
+    return max((at for at, (_, fate) in enumerate(announced) if fate == "in the table"), default=-1)
+
+
+def describe_fates(fates: Sequence[tuple[Announcement, Fate]]) -> Iterator[str]:
+    left = [file for announced, fate in fates if fate in _ABSENT for file in announced.files]
+    if left:
+        rows = counted(sum(each.rows for each in left), "row")
+        yield f"{counted(len(left), 'file')} with {rows} were written and never committed; they are not in the table"
+    for key, announced in sorted(_by_partition(fates).items()):
+        for at, (end, fate) in enumerate(announced[: _last_in_table(announced)]):
+            if fate == "lost":
+                begin = announced[at - 1][0] if at else "its first record"
+                yield (
+                    f"{key[0]}-{key[1]}: the sink has lost the records from {begin} to {end}: it never committed their "
+                    "files, but later ones; lakefeed backfill lands them after the takeover"
+                )
+
+
+def _summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary is not None else {}

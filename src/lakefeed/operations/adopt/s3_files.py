@@ -1,0 +1,158 @@
+"""Find how far a sink for S3 has read its topics, from the names of its files and the records of the last ones.
+
+Confluent's sink names a file ``topic+partition+offset.format``, Aiven's ``topic-partition-offset``, by its first
+record. The last file of a partition ends behind as many records of the topic as it has. Both sinks commit their
+consumer group after a file is there, so that the group is behind the files where they were stopped between the two.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakefeed.clients.kafka.scan import offset_behind
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.config.connections import S3
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra, RecordsLost, ResourceMissing
+from lakefeed.ledger.checkpoint import StoredCheckpoint
+from lakefeed.offsets.ranges import Partition
+from lakefeed.operations.adopt.position import OtherPosition
+
+_TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249})"
+_PLUS = "+"
+_NAMES = (
+    re.compile(rf"{_TOPIC}\+(?P<partition>\d+)\+(?P<offset>\d+)(?:\.[\w.]+)?"),
+    re.compile(rf"{_TOPIC}-(?P<partition>\d+)-(?P<offset>\d+)(?:\.[\w.]+)?"),
+)
+_COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+_AVRO, _PARQUET = b"Obj\x01", b"PAR1"
+_BASE64_CSV = re.compile(rb"[A-Za-z0-9+/=,]*")
+_GROUP = "name the sink's consumer group instead: --from group:connect-NAME; it is behind the files where the sink was "
+_GROUP += "killed between writing one and committing its offsets"
+
+
+@dataclass(frozen=True, order=True)
+class SinkFile:
+    """A file of a sink, by its name."""
+
+    offset: int
+    name: str
+
+
+def read_file_position(source: KafkaSource, place: str, *, s3: S3) -> OtherPosition:
+    """Read the position behind the last file of each partition; ``place`` is the path above the files.
+
+    Raises:
+        ResourceMissing: no file there has such a name and a topic of the feed.
+        ConfigError: the records of a file cannot be counted, or do not say where it ends.
+        CheckpointMismatch: files of a partition overlap.
+        RecordsLost: the topic has fewer records than the file: it is another one.
+    """
+    files = StoredCheckpoint(place, s3=s3, content="path of the files")
+    found: dict[Partition, list[SinkFile]] = {}
+    for name in files.names():
+        matches = (pattern.fullmatch(name.rpartition("/")[2]) for pattern in _NAMES)
+        match = next((each for each in matches if each is not None), None)
+        if match is not None and source.reads(match["topic"]):
+            key = match["topic"], int(match["partition"])
+            found.setdefault(key, []).append(SinkFile(int(match["offset"]), name))
+    if not found:
+        raise ResourceMissing(
+            "no file here is named topic+partition+offset or topic-partition-offset, by a topic of the feed",
+            where=place,
+            hint="name the path above the files of the feed's topics",
+        )
+    topics = Topics(source.bootstrap_servers, options=source.client_options)
+    for topic in sorted({topic for topic, _ in found}):
+        if "compact" in (topics.setting(topic, "cleanup.policy") or ""):
+            what = f"the topic {topic} is compacted: how many records a file has does not say where it ends"
+            raise ConfigError(what, where=place, hint=_GROUP)
+    offsets = {key: _end(files, key, sorted(listed)[-2:], source, where=place) for key, listed in sorted(found.items())}
+    written = [files.written_at(each.name) for listed in found.values() for each in listed]
+    return OtherPosition(offsets=offsets, place=place, written_at=max((at for at in written if at), default=None))
+
+
+def _end(files: StoredCheckpoint, key: Partition, last: Sequence[SinkFile], source: KafkaSource, *, where: str) -> int:
+    """Return the offset behind the last of some files that follow each other."""
+    newest = last[-1]
+    for before in last[:-1]:
+        if before.offset + count_records_of(files, before.name, where=where) > newest.offset:
+            raise CheckpointMismatch(
+                f"files of {key[0]}-{key[1]} overlap: {before.name} and {newest.name}",
+                where=where,
+                hint=f"only files that follow each other say where they end, not those that are cut by time; {_GROUP}",
+            )
+    count = count_records_of(files, newest.name, where=where)
+    # Without options a sink reads aborted records, too: the two ends differ where it matters.
+    ends = {offset_behind(source, key, newest.offset, count, committed=each) for each in (True, False)}
+    if None in ends:
+        raise RecordsLost(
+            f"{newest.name} has {count:,} records, and {key[0]}-{key[1]} has fewer from {newest.offset} on: it is "
+            "another topic, or retention has removed them",
+            where=where,
+            hint=_GROUP,
+        )
+    if len(ends) > 1:
+        what = f"aborted transactions are among the records of {newest.name}, which does not say whether it has them"
+        raise ConfigError(what, where=where, hint=_GROUP)
+    return max(end for end in ends if end is not None)
+
+
+def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
+    """Count the records of a file: Parquet, Avro, JSON lines, an array of JSON, or CSV of Base64.
+
+    Raises:
+        ConfigError: it is something else, such as bytes or text whose records may have line breaks.
+    """
+    import pyarrow as pa
+
+    with files.opened(name) as file:
+        head = file.read(len(_PARQUET))
+        file.seek(0)
+        if head == _PARQUET:
+            import pyarrow.parquet as pq
+
+            return int(pq.ParquetFile(file).metadata.num_rows)
+        if head == _AVRO:
+            return _count_avro(file)
+        codec = next((codec for suffix, codec in _COMPRESSED.items() if name.endswith(suffix)), None)
+        stream = file if codec is None else pa.CompressedInputStream(file, codec)
+        try:
+            count = _count_lines(io.BufferedReader(stream), ended=_PLUS in name.rpartition("/")[2])
+        except (OSError, pa.ArrowInvalid):
+            count = None
+    if count is None:
+        raise ConfigError(f"the records of {name} cannot be counted", where=where, hint=_GROUP)
+    return count
+
+
+def _count_avro(file: Any) -> int:
+    try:
+        from fastavro import block_reader
+    except ImportError:
+        raise MissingExtra.of("fastavro", "read", "counting the records of Avro files") from None
+    return sum(block.num_records for block in block_reader(file))
+
+
+def _count_lines(lines: Iterable[bytes], *, ended: bool) -> int | None:
+    """Count records of text; None if a line may be a part of a record.
+
+    Args:
+        ended: whether each record ends with a line break; else they are separated by one, and the last may be empty.
+    """
+    count, text = 0, b""
+    for text in lines:
+        if count == 0 and text.rstrip() == b"[" and not ended:
+            return len(json.loads(b"".join([text, *lines])))
+        count += 1
+        if ended or _BASE64_CSV.fullmatch(text.rstrip(b"\n")) is None:
+            try:
+                json.loads(text)
+            except ValueError:
+                return None
+    return count if ended or not text.endswith(b"\n") else count + 1

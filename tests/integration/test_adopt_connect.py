@@ -1,0 +1,250 @@
+"""A table is taken over from Iceberg's sink for Kafka Connect, which was killed at any moment; and handed back."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.lag import group_offsets
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.operations.adopt.export import ExportTarget, execute_export, plan_export
+from lakefeed.operations.adopt.iceberg_connect import sink_groups
+from lakefeed.operations.adopt.plan import AdoptionPlan
+from lakefeed.pipeline import Pipeline
+from tests.support.adoption import DECODE, RUNS, assert_each_once, ids, plan, send, take_over
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
+from tests.support.servers.kafka_connect import IcebergSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = "topic,part,at"
+SETTLES = ("has members", "stopped within a transaction")
+
+
+def new_sink(lake: SparkSession, feed: Feed, *, keeps_offsets: bool = False, **options: Any) -> IcebergSink:
+    """A sink of the feed's topic into its table, which are created with the control topic."""
+    feed.create_topic(partitions=3)
+    Topics(feed.stack.bootstrap_servers).create(f"{feed.name}.control", partitions=2)
+    columns = "id BIGINT, topic STRING, part INT, at BIGINT" if keeps_offsets else "id BIGINT"
+    lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{feed.name}")
+    lake.sql(f"CREATE TABLE {feed.table} ({columns}) USING iceberg")
+    return IcebergSink(
+        feed.stack, feed.name, feed.topic, feed.table, f"{feed.name}.control", keeps_offsets=keeps_offsets, **options
+    )
+
+
+@contextmanager
+def sending(feed: Feed) -> Iterator[list[int]]:
+    """Send records until the block ends, some hundred a second; the list has how many at its end."""
+    sent, stop = [0], threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            send(feed, range(sent[0], sent[0] + 40))
+            sent[0] += 40
+            stop.wait(0.1)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+@contextmanager
+def commits_held(sink: IcebergSink) -> Iterator[None]:
+    """No one commits to a table of the catalog until the block ends; reading is possible."""
+    connection = sqlite3.connect(sink.stack.catalog_file, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        connection.close()
+
+
+def wait_for_announcements(sink: IcebergSink, count: int) -> None:
+    """Return when the tasks have announced so many times what they have written, or have begun to."""
+    settings = {
+        "bootstrap.servers": sink.stack.bootstrap_servers,
+        "group.id": f"{sink.name}-watch",
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_uncommitted",
+        "fetch.wait.max.ms": 10,
+    }
+    consumer, until = Consumer(settings), time.monotonic() + 120
+    consumer.subscribe([sink.control_topic])
+    try:
+        while count:
+            assert time.monotonic() < until
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                count -= b"DataComplete" in (message.value() or b"")
+    finally:
+        consumer.close()
+
+
+def wait_for_commit(feed: Feed) -> None:
+    until = time.monotonic() + 120
+    while not sink_groups(open_table(feed.table, connections=feed.connections).metadata.snapshots):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def wait_for_rows(feed: Feed, count: int) -> None:
+    until = time.monotonic() + 120
+    while len(feed.rows()) < count:
+        assert time.monotonic() < until
+        time.sleep(0.3)
+
+
+def wait_for_group(sink: IcebergSink, records: int) -> None:
+    """Return when the tasks have announced all of so many records."""
+    until = time.monotonic() + 120
+    source = KafkaSource(bootstrap_servers=sink.stack.bootstrap_servers, topics=[sink.topic])
+    while sum(group_offsets(source, sink.group).values()) < records:
+        assert time.monotonic() < until
+        time.sleep(0.3)
+
+
+def when_settled(pipeline: Pipeline, origin: str, **options: Any) -> AdoptionPlan:
+    """Plan the takeover as soon as the broker has noticed that the killed tasks are gone."""
+    until = time.monotonic() + 90
+    while True:
+        try:
+            return plan(pipeline, origin, **options)
+        except ConfigError as error:
+            if not any(text in str(error) for text in SETTLES) or time.monotonic() > until:
+                raise
+            time.sleep(1)
+
+
+def kill_at_random(sink: IcebergSink, feed: Feed, dice: random.Random) -> int:
+    """Let the sink write until it is killed at a random moment, after its first commit; returns the records sent."""
+    with sending(feed) as sent, sink.running() as worker:
+        wait_for_commit(feed)
+        for _ in range(dice.randint(0, 1)):
+            worker.kill()
+            worker.start_again()
+        wait_for_announcements(sink, dice.randint(4, 12))
+        time.sleep(dice.choice((0.0, dice.uniform(0, 0.3), dice.uniform(0, 1.2))))
+        worker.kill()
+    return sent[0]
+
+
+def take_over_from_sink(lake: SparkSession, feed: Feed, seed: int) -> None:
+    dice = random.Random(seed)
+    sink = new_sink(lake, feed, keeps_offsets=bool(seed % 2), tasks=dice.randint(1, 3))
+    sent = kill_at_random(sink, feed, dice)
+    options = {"offset_columns": COLUMNS} if sink.keeps_offsets else {}
+    pipeline = feed.pipeline(decode=DECODE)
+    when_settled(pipeline, "iceberg-connect", **options)
+    landed = len(feed.rows())
+    agreed = take_over(pipeline, lake, "iceberg-connect", **options)
+    assert plan(pipeline, "iceberg-connect", **options).is_done
+    summary = pipeline.run(spark=lake, once=True)
+    print(f"seed {seed}: {landed} of {sent} records by the sink, {summary.rows} by the feed; {agreed.notes}")
+    assert_each_once(feed, pipeline, sent)
+
+
+def test_a_sink_that_was_killed(lake: SparkSession, feed: Feed) -> None:
+    take_over_from_sink(lake, feed, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, RUNS + 2))
+def test_a_sink_that_was_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
+    take_over_from_sink(lake, feed, seed)
+
+
+@pytest.mark.slow
+def test_files_that_were_announced_and_not_committed_are_read_again(lake: SparkSession, feed: Feed) -> None:
+    sink, pipeline = new_sink(lake, feed, commit_ms=500), feed.pipeline(decode=DECODE)
+    send(feed, range(200))
+    with sink.running() as worker:
+        wait_for_rows(feed, 200)
+        with commits_held(sink):
+            send(feed, range(200, 300))
+            wait_for_group(sink, 300)
+            worker.kill()
+    when_settled(pipeline, "iceberg-connect")
+    send(feed, range(300, 350))
+    agreed = take_over(pipeline, lake, "iceberg-connect")
+    assert sum(part.offset for part in agreed.partitions) == len(feed.rows()) == 200
+    assert any("with 100 rows were written and never committed" in note for note in agreed.notes)
+    assert pipeline.run(spark=lake, once=True).rows == 150
+    assert_each_once(feed, pipeline, 350)
+
+
+@pytest.mark.slow
+def test_records_that_the_sink_has_lost_are_named(lake: SparkSession, feed: Feed) -> None:
+    sink, pipeline = new_sink(lake, feed, commit_ms=500), feed.pipeline(decode=DECODE)
+    send(feed, range(100), partition=0)
+    with sink.running() as worker:
+        with commits_held(sink):
+            wait_for_group(sink, 100)
+            worker.kill()
+        with pytest.raises(ResourceMissing, match="no snapshot of the table was committed by Iceberg's sink"):
+            plan(pipeline, "iceberg-connect")
+        worker.start_again()
+        send(feed, range(100, 150), partition=0)
+        wait_for_group(sink, 150)
+        wait_for_commit(feed)
+        worker.kill()
+    agreed = when_settled(pipeline, "iceberg-connect")
+    landed = ids(feed)
+    print(landed, agreed.notes)
+
+
+def test_a_sink_hands_a_table_over_and_gets_it_back(lake: SparkSession, feed: Feed) -> None:
+    sink, pipeline = new_sink(lake, feed, commit_ms=500), feed.pipeline(decode=DECODE)
+    send(feed, range(100))
+    with sink.running():
+        wait_for_rows(feed, 100)
+        with pytest.raises(ConfigError, match=f"the consumer group {sink.group} has members"):
+            plan(pipeline, "iceberg-connect")
+        with pytest.raises(ConfigError, match="ahead of the table at times"):
+            plan(pipeline, f"group:{sink.group}")
+    send(feed, range(100, 160))
+    file = feed.folder / f"{feed.name}.yaml"
+    command: list[str | Path] = [
+        "adopt",
+        file,
+        "--from",
+        f"iceberg-connect:{sink.name}",
+        "--stopped",
+        "--dry-run",
+        "--output",
+        "json",
+    ]
+    planned = lakefeed(*command, "--output", "json", environment=feed.environment)
+    assert planned.returncode == 0, planned.stderr
+    assert sum(part["offset"] for part in json.loads(planned.stdout)["partitions"]) == 100
+    take_over(pipeline, lake, f"iceberg-connect:{sink.group}")
+    assert pipeline.run(spark=lake, once=True).rows == 60
+    assert_each_once(feed, pipeline, 160)
+    with pytest.raises(ResourceMissing, match=r"there is .*\.control\.connect-"):
+        plan(feed.pipeline(name=f"{feed.name}b", decode=DECODE, checkpoint=""), "iceberg-connect:other")
+    # And back: the sink continues in the same table.
+    target = ExportTarget.parse(f"group:{sink.group}")
+    execute_export(pipeline.feed, plan_export(pipeline.feed, target, is_stopped=True))
+    send(feed, range(160, 220))
+    with sink.running():
+        wait_for_rows(feed, 220)
+    assert ids(feed) == list(range(220))

@@ -1,0 +1,141 @@
+"""A new table begins where a tool ends whose rows are elsewhere: Hudi Streamer's commits, files of sinks for S3."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
+from lakefeed.ledger.checkpoint import StoredCheckpoint
+from tests.support.adoption import DECODE, ids, plan, send, take_over
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = {
+    "confluent": "{topic}/partition={partition}/{topic}+{partition}+{at:010}.json",
+    "aiven": "{topic}-{partition}-{at}",
+}
+
+
+def files_of(feed: Feed, name: str) -> tuple[str, StoredCheckpoint]:
+    place = f"s3a://{feed.stack.bucket}/{name}/{feed.name}"
+    return place, StoredCheckpoint(place, s3=feed.connections.s3)
+
+
+def test_a_new_table_begins_where_hudi_streamer_has_ended(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    send(feed, range(60), partition=0)
+    send(feed, range(60, 100), partition=1)
+    place, files = files_of(feed, "hudi")
+    extra = {"streamer.checkpoint.key.v2": f"{feed.topic},0:25,1:40"}
+    files.write(".hoodie/timeline/20261101000000000_20261101000005000.commit", json.dumps({"extraMetadata": extra}))
+    pipeline = feed.pipeline(decode=DECODE)
+    command: list[str | Path] = ["adopt", feed.folder / f"{feed.name}.yaml", "--from", f"hudi:{place}", "--yes"]
+    absent = lakefeed(*command, "--stopped", environment=feed.environment)
+    assert absent.returncode == 2
+    assert "--new-table" in absent.stderr
+    early = lakefeed(*command, "--new-table", environment=feed.environment)
+    assert early.returncode == 2
+    assert "may still run" in early.stderr
+    for _ in range(2):
+        done = lakefeed(*command, "--new-table", "--stopped", "--output", "json", environment=feed.environment)
+        assert done.returncode == 0, done.stderr
+        assert [part["offset"] for part in json.loads(done.stdout)["partitions"]] == [25, 40]
+    assert ids(feed) == []
+    assert pipeline.run(spark=lake, once=True).rows == 35
+    assert ids(feed) == list(range(25, 60))
+    assert not pipeline.verify(deep=True).faults
+
+
+class FileSink:
+    """Writes records of a topic into files, as a sink does, and is stopped after some of them."""
+
+    def __init__(self, feed: Feed, name: str) -> None:
+        self.feed, self.pattern = feed, NAMES[name]
+        self.place, self.files = files_of(feed, name)
+        self.written: list[int] = []
+
+    def write(self, partition: int, records: list[tuple[int, int]]) -> None:
+        """Write a file of records, each with its offset and its number."""
+        lines = [json.dumps({"id": number}) for _, number in records]
+        text = "\n".join(lines) + ("\n" if "+" in self.pattern else "")
+        self.files.write(self.pattern.format(topic=self.feed.topic, partition=partition, at=records[0][0]), text)
+        self.written += [number for _, number in records]
+
+
+def send_in_transactions(feed: Feed, count: int, dice: random.Random) -> list[tuple[int, int]]:
+    """Send so many records to partition 0, in transactions of any size; returns the offset and number of each."""
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
+    producer.init_transactions(30)
+    placed: list[tuple[int, int]] = []
+    while len(placed) < count:
+        producer.begin_transaction()
+        for number in range(len(placed), min(count, len(placed) + dice.randint(1, 9))):
+            place = lambda error, message, number=number: placed.append((message.offset(), number))  # noqa: E731
+            producer.produce(feed.topic, json.dumps({"id": number}).encode(), partition=0, on_delivery=place)
+        producer.commit_transaction(30)
+    return placed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_new_table_begins_behind_the_files_of_a_sink(lake: SparkSession, feed: Feed, name: str) -> None:
+    dice = random.Random(name)
+    feed.create_topic(partitions=3)
+    placed = send_in_transactions(feed, 200, dice)
+    send(feed, range(200, 300), partition=1)
+    send(feed, range(300, 330), partition=2)
+    sink, at = FileSink(feed, name), 0
+    while at < 150:
+        records = placed[at : at + dice.randint(1, 40)]
+        sink.write(0, records)
+        at += len(records)
+    sink.write(1, [(number - 200, number) for number in range(200, 260)])
+    pipeline = feed.pipeline(decode=DECODE)
+    agreed = take_over(pipeline, lake, f"s3-files:{sink.place}", new_table=True)
+    begins = {part.partition: part.offset for part in agreed.partitions}
+    assert begins == {0: placed[at - 1][0] + 1, 1: 60, 2: 0}
+    assert pipeline.run(spark=lake, once=True).rows == 330 - len(sink.written)
+    assert sorted([*sink.written, *ids(feed)]) == list(range(330))
+    assert not pipeline.verify(deep=True).faults
+
+
+def test_files_that_do_not_say_where_they_end_are_refused(feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    send(feed, range(50))
+    pipeline = feed.pipeline(decode=DECODE)
+    sink = FileSink(feed, "confluent")
+    origin = f"s3-files:{sink.place}"
+    with pytest.raises(ResourceMissing, match="no file here is named"):
+        plan(pipeline, origin, new_table=True)
+    sink.write(0, [(at, at) for at in range(20)])
+    sink.write(0, [(at, at) for at in range(15, 30)])
+    with pytest.raises(CheckpointMismatch, match="overlap"):
+        plan(pipeline, origin, new_table=True)
+    sink.write(0, [(at, at) for at in range(40, 60)])
+    with pytest.raises(RecordsLost, match="has fewer from 40 on"):
+        plan(pipeline, origin, new_table=True)
+    # Records of a transaction that was aborted: did the sink read them?
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(feed.topic, b'{"id": -1}', partition=0)
+    producer.flush(30)
+    producer.abort_transaction(30)
+    send(feed, range(50, 80))
+    with pytest.raises(ConfigError, match="aborted transactions are among"):
+        plan(pipeline, origin, new_table=True)
+    Topics(feed.stack.bootstrap_servers).create(f"{feed.name}-c", partitions=1, config={"cleanup.policy": "compact"})
+    sink.files.write(f"{feed.name}-c+0+0000000000.json", "{}\n")
+    source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [f"{feed.name}-c"]}
+    compacted = feed.pipeline(decode=DECODE, source={"kafka": source})
+    with pytest.raises(ConfigError, match="is compacted"):
+        plan(compacted, origin, new_table=True)

@@ -1,0 +1,49 @@
+"""What the tests of takeovers share: records by number, the plan and the takeover, and the count of each record."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.spark.errors import translating
+from lakefeed.operations.adopt.execute import execute_adoption
+from lakefeed.operations.adopt.plan import AdoptionPlan, plan_adoption
+from lakefeed.operations.adopt.position import Origin
+from lakefeed.pipeline import Pipeline
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DECODE: dict[str, Any] = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
+RUNS = int(os.environ.get("ADOPT_RUNS", "20"))
+"""How often each tool is stopped at a random moment, in slow tests."""
+
+
+def send(feed: Feed, ids: range, *, partition: int = -1) -> None:
+    feed.send([json.dumps({"id": number}).encode() for number in ids], partition=partition)
+
+
+def ids(feed: Feed) -> list[int]:
+    return sorted(row["id"] for row in feed.rows())
+
+
+def plan(pipeline: Pipeline, origin: str, **options: Any) -> AdoptionPlan:
+    return plan_adoption(pipeline.feed, Origin.parse(origin), is_stopped=True, **options)
+
+
+def take_over(pipeline: Pipeline, lake: SparkSession, origin: str, **options: Any) -> AdoptionPlan:
+    agreed = plan(pipeline, origin, **options)
+    with translating():
+        execute_adoption(pipeline.feed, agreed, lake)
+    return agreed
+
+
+def assert_each_once(feed: Feed, pipeline: Pipeline, count: int) -> None:
+    """By the rows' own ids, and by the feed's own proof."""
+    assert ids(feed) == list(range(count))
+    for deep in (False, True):
+        proof = pipeline.verify(deep=deep)
+        assert not proof.faults, proof.faults
+        assert "adopted" in {note.kind for note in proof.notes}

@@ -1,0 +1,106 @@
+"""A consumer of a group that appends records to an Iceberg table, and commits its offsets afterwards.
+
+In the test's own process, step by step; or as ``python -m tests.support.plain_consumer``, which reads a JSON line from
+stdin with its names, and runs until it is killed. The servers are named by the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.config.connections import Connections
+from tests.support.faults.drivers import ROOT
+
+COLUMNS = "id BIGINT, part INT, at BIGINT"
+
+
+@dataclass(frozen=True)
+class PlainConsumer:
+    """One consumer of JSON records ``{"id": …}``; the table has ``COLUMNS``."""
+
+    topic: str
+    table: str
+    group: str
+    servers: str
+
+    def open(self) -> Consumer:
+        settings = {
+            "bootstrap.servers": self.servers,
+            "group.id": self.group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 1000,
+        }
+        consumer = Consumer(settings)
+        consumer.subscribe([self.topic])
+        return consumer
+
+    def write(
+        self, consumer: Consumer, connections: Connections, *, records: int, seconds: float = 60
+    ) -> dict[int, int]:
+        """Append so many records, or what came meanwhile; return the offsets behind them, not yet committed."""
+        import pyarrow as pa
+
+        rows: list[dict[str, Any]] = []
+        until = time.monotonic() + seconds
+        while len(rows) < records and time.monotonic() < until:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                number = json.loads(message.value() or b"")["id"]
+                rows.append({"id": number, "part": message.partition(), "at": message.offset()})
+        columns = pa.schema([("id", pa.int64()), ("part", pa.int32()), ("at", pa.int64())])
+        if rows:
+            open_table(self.table, connections=connections).append(pa.Table.from_pylist(rows, schema=columns))
+        return {row["part"]: row["at"] + 1 for row in rows}
+
+    def commit(self, consumer: Consumer, offsets: dict[int, int]) -> None:
+        positions = [TopicPartition(self.topic, number, at) for number, at in offsets.items()]
+        consumer.commit(offsets=positions, asynchronous=False)
+
+    @contextmanager
+    def running(self, environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """Run it as a process, which is killed when the block ends."""
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.plain_consumer"],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                cwd=ROOT,
+                env={**os.environ, **environment},
+            )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(asdict(self)).encode() + b"\n")
+        process.stdin.flush()
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait(30)
+            process.stdin.close()
+
+
+def main() -> None:
+    """Append and commit until killed."""
+    plain = PlainConsumer(**json.loads(sys.stdin.readline()))
+    connections, consumer = Connections.from_environment(dict(os.environ)), plain.open()
+    while True:
+        if offsets := plain.write(consumer, connections, records=30, seconds=0.5):
+            plain.commit(consumer, offsets)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Kafka Connect with Apache Iceberg's sink: a standalone worker of one connector, to be killed at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.driver_jvm import require_java
+from lakefeed.local import Endpoints
+from lakefeed.local.home import write_properties
+from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.process import Restartable, restartable
+
+WORKER = "org.apache.kafka.connect.cli.ConnectStandalone"
+SINK = "org.apache.iceberg.connect.IcebergSinkConnector"
+INSERT_FIELD = "org.apache.kafka.connect.transforms.InsertField$Value"
+_LOGGING = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %c{1}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+@dataclass(frozen=True)
+class IcebergSink:
+    """A connector that lands JSON records of topics in a table of the stack's catalog.
+
+    Attributes:
+        name: of the connector; ``connect-NAME`` is its tasks' consumer group.
+        table: catalog, namespace and name; it exists.
+        control_topic: which exists.
+        keeps_offsets: whether rows have the columns ``topic``, ``part`` and ``at``.
+        commit_ms: the time from one commit to the next.
+    """
+
+    stack: Endpoints
+    name: str
+    topic: str
+    table: str
+    control_topic: str
+    keeps_offsets: bool = False
+    tasks: int = 2
+    commit_ms: int = 1000
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def group(self) -> str:
+        return f"connect-{self.name}"
+
+    def settings(self) -> dict[str, str]:
+        """The connector's configuration."""
+        catalog, _, table = self.table.partition(".")
+        stack = self.stack
+        of_catalog = {
+            "type": "jdbc",
+            "uri": stack.catalog_uri,
+            "jdbc.schema-version": "V1",
+            "warehouse": stack.warehouse.replace("s3a://", "s3://"),
+            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+            "http-client.type": "urlconnection",
+            "client.region": stack.region,
+            "s3.endpoint": stack.s3_endpoint,
+            "s3.path-style-access": "true",
+        }
+        settings = {
+            "name": self.name,
+            "connector.class": SINK,
+            "tasks.max": str(self.tasks),
+            "topics": self.topic,
+            "iceberg.catalog": catalog,
+            "iceberg.tables": table,
+            "iceberg.control.topic": self.control_topic,
+            "iceberg.control.commit.interval-ms": str(self.commit_ms),
+            "iceberg.control.commit.timeout-ms": "20000",
+            # The brokers notice sooner that a killed worker is gone.
+            "iceberg.kafka.transaction.timeout.ms": "10000",
+            "iceberg.kafka.session.timeout.ms": "6000",
+            "consumer.override.session.timeout.ms": "6000",
+            "consumer.override.auto.offset.reset": "earliest",
+            **{f"iceberg.catalog.{key}": value for key, value in of_catalog.items()},
+        }
+        if self.keeps_offsets:
+            settings |= {
+                "transforms": "place",
+                "transforms.place.type": INSERT_FIELD,
+                "transforms.place.topic.field": "topic",
+                "transforms.place.partition.field": "part",
+                "transforms.place.offset.field": "at",
+            }
+        return {**settings, **self.options}
+
+    @contextmanager
+    def running(self) -> Iterator[Restartable]:
+        """Run the connector in a worker of its own until the block ends; stopped in order, unless it was killed."""
+        folder = Path(tempfile.mkdtemp(prefix="lakefeed-connect-"))
+        port = choose_free(avoid=())
+        worker = {
+            "bootstrap.servers": self.stack.bootstrap_servers,
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
+            "offset.storage.file.filename": str(folder / "offsets"),
+            "offset.flush.interval.ms": "1000",
+            "listeners": f"http://{LOOPBACK}:{port}",
+        }
+        write_properties(folder / "worker.properties", worker)
+        (folder / "connector.json").write_text(json.dumps(self.settings()))
+        (folder / "log4j2.properties").write_text(_LOGGING)
+        command: list[str | Path] = [
+            require_java(),
+            "-Xmx512m",
+            "-Djava.net.preferIPv4Stack=true",
+            "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+            "-cp",
+            os.pathsep.join(map(str, _class_path())),
+            WORKER,
+            folder / "worker.properties",
+            folder / "connector.json",
+        ]
+        keys = {
+            "AWS_ACCESS_KEY_ID": self.stack.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.stack.secret_key.get_secret_value(),
+            "AWS_REGION": self.stack.region,
+        }
+        try:
+            with restartable(
+                command,
+                log=folder / "log",
+                ready=lambda: self._runs(port),
+                environment={**os.environ, **keys},
+                stop=signal.SIGTERM,
+            ) as server:
+                yield server
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _runs(self, port: int) -> bool:
+        """Check that all tasks run; a task that has failed is an AssertionError with its trace."""
+        try:
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/connectors/{self.name}/status", timeout=2) as answer:
+                status = json.load(answer)
+        except OSError:
+            return False
+        failed = [task["trace"] for task in status["tasks"] if task["state"] == "FAILED"]
+        assert not failed, failed[0]
+        return len(status["tasks"]) == self.tasks and all(task["state"] == "RUNNING" for task in status["tasks"])
+
+
+def _class_path() -> list[Path]:
+    bundled = Path(pyspark.__file__).parent / "jars"
+    hadoop = [path for path in bundled.iterdir() if path.name.startswith(("hadoop-client", "jcl-over"))]
+    # The store's client and SQLite are those of the sessions; Kafka and Iceberg are the worker's own.
+    sessions = [
+        path for path in jars.fetch(["spark"]) if not path.name.startswith(("iceberg", "spark", "kafka", "lz4"))
+    ]
+    return [*jars.fetch(["test-kafka-connect"]), *hadoop, *sessions]

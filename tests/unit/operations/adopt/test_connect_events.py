@@ -1,0 +1,61 @@
+"""Events of Iceberg's sink for Kafka Connect: Avro with its schema, whose names are those of Java's classes."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from typing import Any
+
+import fastavro
+import pytest
+
+from lakefeed.errors import CheckpointMismatch
+from lakefeed.operations.adopt.connect_events import decode_event
+
+UUID = {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"}
+COMMIT = uuid.UUID(int=7)
+# As Java writes it: a type without a namespace is named as it is, inside of one that has a namespace.
+SCHEMA = {
+    "type": "record",
+    "name": "Event",
+    "namespace": "org.apache.iceberg.connect.events",
+    "fields": [
+        {"name": "id", "type": UUID, "field-id": 10_500},
+        {"name": "timestamp", "type": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}},
+        {
+            "name": "payload",
+            "type": {
+                "type": "record",
+                "name": "StartCommit",
+                "fields": [
+                    {"name": "commit_id", "type": "uuid_fixed"},
+                    {"name": "other", "type": ["null", {"type": "array", "items": "uuid_fixed"}], "default": None},
+                ],
+            },
+        },
+    ],
+}
+
+
+def event(schema: Any, body: bytes) -> bytes:
+    text = json.dumps(schema).encode()
+    return b"\xc2\x01" + len(text).to_bytes(2, "big") + text + body
+
+
+def test_an_event_is_read_by_the_schema_before_it() -> None:
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema("long"), 2**62)  # Beyond any date.
+    raw = COMMIT.bytes + body.getvalue() + COMMIT.bytes + b"\x00"
+    found = decode_event(event(SCHEMA, raw), "here")
+    assert found["id"] == found["payload"]["commit_id"] == COMMIT.bytes
+    assert (found["timestamp"], found["payload"]["other"]) == (2**62, None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, b"", b"\xc2\x01", b'{"a": 1}', event(SCHEMA, b"short"), event({"type": "nothing"}, b""), event([], b"")],
+)
+def test_other_records_are_refused(value: bytes | None) -> None:
+    with pytest.raises(CheckpointMismatch, match="no event of Iceberg's sink"):
+        decode_event(value, "here")

@@ -1,0 +1,74 @@
+"""Where a table of Iceberg's sink for Kafka Connect ends, by what was announced and what has become of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakefeed.errors import CheckpointMismatch
+from lakefeed.offsets.ranges import Partition
+from lakefeed.operations.adopt.connect_events import AnnouncedFile, Announcement
+from lakefeed.operations.adopt.iceberg_connect import Fate, describe_fates, find_positions
+
+P0, P1 = ("t", 0), ("t", 1)
+IN: Fate = "in the table"
+
+
+def announced(fate: Fate, **ends: int) -> tuple[Announcement, Fate]:
+    """A transaction of one file, unless its fate is nothing; ``p0=5`` for partition 0 read up to 5."""
+    files = [] if fate == "nothing" else [AnnouncedFile("s3://x", 10, 0, 0)]
+    return Announcement(files=files, ends={("t", int(name[1:])): at for name, at in ends.items()}), fate
+
+
+def positions(
+    *fates: tuple[Announcement, Fate], reached: dict[Partition, int], is_whole: bool = True
+) -> dict[Partition, int]:
+    return find_positions(fates, reached, where="control", is_whole=is_whole)
+
+
+def test_the_group_says_it_where_all_files_are_in_the_table() -> None:
+    fates = announced(IN, p0=5), announced("nothing", p0=9), announced(IN, p1=4)
+    assert positions(*fates, reached={P0: 9, P1: 4}) == {P0: 9, P1: 4}
+    # Groups expire, and the control topic still knows.
+    assert positions(*fates, reached={}) == {P0: 9, P1: 4}
+    # A user has moved the group.
+    assert positions(*fates, reached={P0: 2, P1: 4}) == {P0: 2, P1: 4}
+
+
+def test_files_that_wait_to_be_committed_do_not_count() -> None:
+    fates = (
+        announced(IN, p0=5),
+        announced("pending", p0=8, p1=4),
+        announced("nothing", p0=9),
+        announced("pending", p0=12),
+    )
+    # Partition 1 is not in the table at all.
+    assert positions(*fates, reached={P0: 12, P1: 4}) == {P0: 5}
+    assert list(describe_fates(fates)) == [
+        "2 files with 20 rows were written and never committed; they are not in the table"
+    ]
+
+
+def test_the_order_is_that_of_offsets() -> None:
+    assert positions(announced("pending", p0=8), announced(IN, p0=5), reached={P0: 8}) == {P0: 5}
+
+
+def test_where_files_begin_may_be_forgotten() -> None:
+    with pytest.raises(CheckpointMismatch, match="retention has removed the events"):
+        positions(announced("pending", p0=8), reached={P0: 8}, is_whole=False)
+    assert positions(announced(IN, p0=5), announced("pending", p0=8), reached={P0: 8}, is_whole=False) == {P0: 5}
+
+
+def test_later_files_in_the_table_are_a_reason_to_start_the_sink_again() -> None:
+    with pytest.raises(
+        CheckpointMismatch, match="t-0 wait to be committed, and later ones are in the table"
+    ) as refused:
+        positions(announced("pending", p0=5), announced(IN, p0=8), reached={P0: 8})
+    assert "start the sink once more" in (refused.value.hint or "")
+
+
+def test_files_that_the_sink_has_passed_by_are_read_again_or_named() -> None:
+    fates = announced("lost", p0=5, p1=3), announced(IN, p0=8)
+    assert positions(*fates, reached={P0: 8, P1: 3}) == {P0: 8}
+    first, second = describe_fates(fates)
+    assert "1 file with 10 rows" in first
+    assert second.startswith("t-0: the sink has lost the records from its first record to 5")
