@@ -20,9 +20,11 @@ from lakefeed.clients.kafka.lag import group_offsets
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.adopt.export import ExportTarget, execute_export, plan_export
 from lakefeed.operations.adopt.iceberg_connect import sink_groups
 from lakefeed.operations.adopt.plan import AdoptionPlan
+from lakefeed.operations.backfill import BackfillRequest
 from lakefeed.pipeline import Pipeline
 from tests.support.adoption import DECODE, RUNS, assert_each_once, ids, plan, send, take_over
 from tests.support.cli import lakefeed
@@ -207,9 +209,18 @@ def test_records_that_the_sink_has_lost_are_named(lake: SparkSession, feed: Feed
         wait_for_group(sink, 150)
         wait_for_commit(feed)
         worker.kill()
-    agreed = when_settled(pipeline, "iceberg-connect")
-    landed = ids(feed)
-    print(landed, agreed.notes)
+    when_settled(pipeline, "iceberg-connect")
+    assert ids(feed) == list(range(100, 150))
+    agreed = take_over(pipeline, lake, "iceberg-connect")
+    assert [part.offset for part in agreed.partitions] == [150, 0, 0]
+    assert any("the sink has lost the records from its first record to 100" in note for note in agreed.notes)
+    send(feed, range(150, 170))
+    assert pipeline.run(spark=lake, once=True).rows == 20
+    # Without a range, a backfill would land what the sink has landed again.
+    assert pipeline.backfill(spark=lake).rows == 0
+    missing = BackfillRequest(ranges=(OffsetRange(feed.topic, 0, 0, 100),))
+    assert pipeline.backfill(missing, spark=lake).rows == 100
+    assert_each_once(feed, pipeline, 170)
 
 
 def test_a_sink_hands_a_table_over_and_gets_it_back(lake: SparkSession, feed: Feed) -> None:

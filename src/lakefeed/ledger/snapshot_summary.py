@@ -121,6 +121,16 @@ class Adoption:
             raise ConfigError("this is not an adoption of a table", where=text[:200]) from None
 
 
+def adopted_property(feed: str, ranges: OffsetRanges) -> dict[str, str]:
+    """Return the table property with the offsets of a takeover, which outlives the snapshot of that commit."""
+    return {f"{ADOPTED}.{feed}": json.dumps(by_topic(ranges.ends), separators=(",", ":"))}
+
+
+def adopted_offsets(properties: Mapping[str, str], feed: str) -> dict[Partition, int]:
+    """Read the offsets at which a feed took its table over from the table's properties; none if it did not."""
+    return {key: int(at) for key, at in by_partition(json.loads(properties.get(f"{ADOPTED}.{feed}", "{}"))).items()}
+
+
 @dataclass(frozen=True)
 class Upserts:
     """Counts of a batch whose changes were merged into a table of keyed rows.

@@ -23,7 +23,7 @@ from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
-from lakefeed.ledger.snapshot_summary import Backfill
+from lakefeed.ledger.snapshot_summary import Backfill, adopted_offsets
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, difference, intersection, portions, union
 from lakefeed.records.sources.kafka import read_batch
@@ -134,7 +134,9 @@ class BackfillJob:
             cluster = Topics(self._source.bootstrap_servers, options=self._source.client_options)
             for name in topics:
                 starts |= {(name, at): offset for at, offset in cluster.offsets_at(name, request.since).items()}
-        return find_missing(position, topics, request, starts=starts, where=self._source.bootstrap_servers)
+        adopted = adopted_offsets(self._table.ledger.properties(), self._feed.config.name)
+        servers = self._source.bootstrap_servers
+        return find_missing(position, topics, request, starts=starts, adopted=adopted, where=servers)
 
     def predict(self, request: BackfillRequest) -> BackfillSummary:
         """Return what ``run`` would do now."""
@@ -227,12 +229,14 @@ def find_missing(
     requested: BackfillRequest,
     *,
     starts: Mapping[Partition, int | None] | None = None,
+    adopted: Mapping[Partition, int] | None = None,
     where: str,
 ) -> BackfillPlan:
     """Find records that the table has not, the topic still has, and the feed will never read.
 
     For ``requested.since``, ``starts`` has the offset of each partition at that time; None where there is none so late.
-    Errors name the brokers, ``where``.
+    ``adopted`` are the offsets at which the feed took the table over: another tool has landed what comes before, and
+    only ``requested.ranges`` say what it has left out. Errors name the brokers, ``where``.
     """
     if position.covered is None:
         raise CheckpointMismatch(
@@ -249,7 +253,7 @@ def find_missing(
         for start, end in intervals
     ]
     ends = position.ranges.ends
-    below = [OffsetRange(*key, 0, end) for key, end in ends.items()]
+    below = [OffsetRange(*key, min((adopted or {}).get(key, 0), end), end) for key, end in ends.items()]
     held = [
         OffsetRange(*key, part.start_offset, max(part.start_offset, part.end_offset))
         for key, part in partitions_of(same).items()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.ledger.feed_position import CommittedOffsets, Position
+from lakefeed.ledger.snapshot_summary import adopted_offsets, adopted_property
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, union
 from lakefeed.operations.backfill import BackfillPlan, BackfillRequest, find_missing
 
@@ -121,3 +122,19 @@ def test_of_a_topic_that_was_recreated_nothing_can_be_landed() -> None:
     assert of(position({0: 50}, []), {}, BackfillRequest()).gone == (OffsetRange(TOPIC, 0, 0, 50),)
     with pytest.raises(CheckpointMismatch, match="now it has the id id-two"):
         of(position({0: 50}, []), other, BackfillRequest(ranges=(OffsetRange(TOPIC, 0, 0, 5),)))
+
+
+def test_what_another_tool_has_landed_before_a_takeover_is_landed_by_named_ranges_alone() -> None:
+    topics, stands, adopted = described({0: (0, 100)}), position({0: 80}, [(0, 60, 80)]), {(TOPIC, 0): 50}
+    for request in (BackfillRequest(), BackfillRequest(start=0)):
+        assert of(stands, topics, request, adopted=adopted).ranges == (OffsetRange(TOPIC, 0, 50, 60),)
+    named = BackfillRequest(ranges=(OffsetRange(TOPIC, 0, 20, 30),))
+    assert of(stands, topics, named, adopted=adopted).ranges == named.ranges
+
+
+def test_the_offsets_of_a_takeover_are_a_property_of_the_table() -> None:
+    ranges = OffsetRanges.at({(TOPIC, 0): 50, (TOPIC, 11): 7}, {TOPIC: "id-one"})
+    properties = adopted_property("f", ranges)
+    assert properties == {"lakefeed.adopted.f": f'{{"{TOPIC}":{{"0":50,"11":7}}}}'}
+    assert adopted_offsets(properties, "f") == ranges.ends
+    assert adopted_offsets(properties, "g") == {}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.spark.jvm import cause_of
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.feed import Feed
 from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.iceberg import REFUSED
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, adopted_property
 from lakefeed.operations.adopt.plan import AdoptionPlan
 from lakefeed.sinks.definition import LedgerTable
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> None:
     """Take the table over as planned; nothing is left to do if that has happened.
 
-    The commit is the whole takeover: killed before it, nothing has happened but that a fence was taken. The table's
-    catalog refuses it if the table has another newest commit than the plan has seen.
+    The commit is the whole takeover: killed before it, nothing has happened but that a fence was taken and a property
+    written, or a table without rows created. The table's catalog refuses it if the table has another newest commit than the plan has seen.
 
     Raises:
         CheckpointMismatch: the other tool, or a driver of the feed, has committed since the plan.
@@ -36,6 +37,8 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
     sink = feed.ledger_table(spark)
     if agreed.is_new_table:
         _create_table(feed, sink, spark)
+    # Before the commit: without it, a backfill would land the other tool's records again.
+    spark.sql(set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
     fence = sink.take_fence(prefix=REWIND)
     commit = Commit(feed.config.name, 0, agreed.ranges, fence=fence, adopted=agreed.adoption)
     try:

@@ -263,7 +263,7 @@ def describe_fates(fates: Sequence[tuple[Announcement, Fate]]) -> Iterator[str]:
                 begin = announced[at - 1][0] if at else "its first record"
                 yield (
                     f"{key[0]}-{key[1]}: the sink has lost the records from {begin} to {end}: it never committed their "
-                    "files, but later ones; lakefeed backfill lands them after the takeover"
+                    "files, but later ones; lakefeed backfill --range lands them after the takeover"
                 )
 
 
