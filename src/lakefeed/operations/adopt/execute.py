@@ -23,7 +23,8 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
     """Take the table over as planned; nothing is left to do if that has happened.
 
     The commit is the whole takeover: killed before it, nothing has happened but that a fence was taken and a property
-    written, or a table without rows created. The table's catalog refuses it if the table has another newest commit than the plan has seen.
+    written, or a table without rows created. The table's catalog refuses the commit if the table has another newest
+    commit than the plan has seen.
 
     Raises:
         CheckpointMismatch: the other tool, or a driver of the feed, has committed since the plan.
