@@ -17,6 +17,7 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
 from lakefeed.operations.adopt.execute import execute_adoption
 from lakefeed.operations.adopt.export import ExportTarget, execute_export, plan_export
+from lakefeed.operations.rewind.execute import plan_rewind
 from lakefeed.pipeline import Pipeline
 from tests.support.adoption import DECODE, RUNS, assert_each_once, ids, plan, send, take_over
 from tests.support.cli import lakefeed
@@ -255,6 +256,13 @@ def test_a_takeover_is_planned_confirmed_and_done_once(lake: SparkSession, feed:
         assert (document["done"], document["partitions"][0]["offset"]) == (True, 30)
     assert pipeline.run(spark=lake, once=True).rows == 10
     assert_each_once(feed, pipeline, 40)
+    # What the other tool has landed is not landed again.
+    assert pipeline.backfill(spark=lake, dry_run=True).planned.offsets == 0
+    with pytest.raises(
+        ConfigError, match=r"took the table over at 30 in .*-0, and would land the other tool's records"
+    ):
+        plan_rewind(pipeline.feed, "earliest")
+    assert plan_rewind(pipeline.feed, f"{feed.topic}:0:30", delete_rows=True).moves[0].again == 10
     with pytest.raises(CheckpointMismatch, match="has commits in the table already"):
         plan(pipeline, f"group:{reader.group}")
 

@@ -38,8 +38,9 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
     sink = feed.ledger_table(spark)
     if agreed.is_new_table:
         _create_table(feed, sink, spark)
-    # Before the commit: without it, a backfill would land the other tool's records again.
-    spark.sql(set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
+    else:
+        # Before the commit: without it, a backfill or a rewind would land the other tool's records again.
+        spark.sql(set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
     fence = sink.take_fence(prefix=REWIND)
     commit = Commit(feed.config.name, 0, agreed.ranges, fence=fence, adopted=agreed.adoption)
     try:

@@ -22,11 +22,11 @@ from lakefeed.feed.recovery import ends
 from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO
-from lakefeed.ledger.snapshot_summary import POSITION
+from lakefeed.ledger.snapshot_summary import POSITION, adopted_offsets
 from lakefeed.ledger.snapshots import ancestors, commits_of, scanned, stored_position
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.offsets.ranges import Partition
-from lakefeed.operations.rewind.plan import PartitionMove, find_targets, move_commit, plan_moves
+from lakefeed.operations.rewind.plan import PartitionMove, find_targets, move_commit, plan_moves, require_own_records
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
@@ -125,6 +125,7 @@ def plan_rewind(
         table = open_table(name, connections=feed.connections)
         targets = find_targets(to, config, status, table, chosen, accept_loss=accept_loss)
         moves = plan_moves(known, targets, status.topics, ids=ids, accept_loss=accept_loss)
+        require_own_records(moves, adopted_offsets(table.properties, config.name), where=name)
         moves, delete_where = _with_rows(moves, table, ids, config.name, delete_rows=delete_rows)
     elif not status.is_position_known and status.refusal is not None:
         raise status.refusal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -167,6 +167,19 @@ def plan_moves(
         hint = "move them apart, with --topic and --partition"
         raise ConfigError("some partitions would go back and others forward", hint=hint)
     return tuple(move for move in moves if move.start != move.to)
+
+
+def require_own_records(moves: Sequence[PartitionMove], adopted: Mapping[Partition, int], *, where: str) -> None:
+    """Refuse a move to before the offsets at which the feed took the table over, whose rows are another tool's."""
+    for move in moves:
+        at = adopted.get((move.topic, move.partition), 0)
+        if move.to < at:
+            raise ConfigError(
+                f"the feed took the table over at {at} in {move.topic}-{move.partition}, and would land the other "
+                f"tool's records from {move.to} on again",
+                where=where,
+                hint=f"rewind to {at} at most; a new feed into a new table reads the topics from the beginning",
+            )
 
 
 def move_commit(

@@ -11,7 +11,7 @@ from lakefeed.ledger.outcomes import Counts
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.ledger.step_back import step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.rewind.plan import PartitionMove, move_commit, parse_offsets, plan_moves
+from lakefeed.operations.rewind.plan import PartitionMove, move_commit, parse_offsets, plan_moves, require_own_records
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Letters
 from lakefeed.operations.verify.row_offsets import Letter, RowCoverage
@@ -209,3 +209,15 @@ def test_two_topics_of_one_name_are_not_distinguished() -> None:
     known = evidence(batch(1, 0, 10), entered, batch(3, 0, 4, topic_id="B"), rows=14, offsets=10)
     assert kinds(known, fault=True) == set()
     assert kinds(known, fault=False) == {"accepted-loss", "renamed"}
+
+
+def test_records_that_another_tool_has_landed_are_not_read_again() -> None:
+    moves = (
+        PartitionMove(topic="t", partition=0, start=90, to=50),
+        PartitionMove(topic="t", partition=1, start=9, to=2),
+    )
+    require_own_records(moves, {("t", 0): 50}, where="lake.a.b")
+    with pytest.raises(
+        ConfigError, match=r"took the table over at 5 in t-1, and would land the other tool's records from 2"
+    ):
+        require_own_records(moves, {("t", 0): 50, ("t", 1): 5}, where="lake.a.b")
