@@ -165,6 +165,7 @@ RECIPES = {
     },
     # Kafka Connect with Iceberg's sink; Hadoop is in PySpark, the store's client and SQLite in "spark".
     "test-kafka-connect": Recipe(
+        exact=("org.apache.commons:commons-lang3:3.18.0",),  # Instead of an older one with CVE-2025-48924.
         closure=(
             "org.apache.kafka:connect-runtime:4.3.1",
             f"org.apache.iceberg:iceberg-kafka-connect:{ICEBERG_CONNECT}",
@@ -173,7 +174,7 @@ RECIPES = {
             "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
             LZ4,
         ),
-        exclude=("org.apache.hadoop:*",),
+        exclude=("org.apache.hadoop:*", "org.apache.commons:commons-lang3"),
         boms=(JACKSON,),
     ),
 }

@@ -1,4 +1,4 @@
-"""What the tests of takeovers share: records by number, the plan and the takeover, and the count of each record."""
+"""Shared by the tests of takeovers: records by number, the plan, the takeover, and the count of each record."""
 
 from __future__ import annotations
 

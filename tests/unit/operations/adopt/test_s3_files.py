@@ -1,4 +1,4 @@
-"""The records of a file of a sink for S3, counted; a file whose records cannot be told apart is refused."""
+"""The records of a file of a sink for S3, counted; a file whose records cannot be counted is refused."""
 
 from __future__ import annotations
 
