@@ -96,7 +96,8 @@ def adopt(
     def text() -> None:
         _print_plan(agreed)
         if not agreed.is_done:
-            echo("done; lakefeed run resumes there, and the other tool must not write to the table again")
+            more = "" if agreed.is_new_table else ", and the other tool must not write to the table again"
+            echo(f"done; lakefeed run resumes there{more}")
 
     emit({**agreed.as_dict(), "done": True}, text)
 

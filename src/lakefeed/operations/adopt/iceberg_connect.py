@@ -107,7 +107,8 @@ def read_connect_position(source: KafkaSource, group: str, table: Table, line: S
 def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[str]) -> SinkOffsets:
     """Find the sink in the table's snapshots."""
     name, names = ".".join(table.name()), sink_groups(line)
-    chosen = [each for each in names if not group or each.endswith((f".{group}", f".connect-{group}"))]
+    ends = (f".{group}", f".connect-{group}")
+    chosen = [each for each in names if not group or each == group or each.endswith(ends)]
     if not chosen:
         what = "no snapshot of the table was committed by Iceberg's sink for Kafka Connect"
         hint = "what it has written and not committed is not in the table: begin at the first records, without adopt"

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 _NAME_COLUMNS = "name its columns for topic, partition and offset: --offset-columns topic,partition,offset"
+_NEW = "the table is created, and begins there; the other tool's rows stay where they are"
 QUIET_SECONDS = 300.0
 """A tool that has written so recently is taken to run still."""
 
@@ -175,7 +176,7 @@ def plan_adoption(
     position = read_position(feed, origin, table, line)
     _require_stopped(feed, position, line[-1].timestamp_ms / 1000 if line else None, is_stopped=is_stopped)
     committed = is_batch_committed(position, line)
-    columns, why = _columns(table, offset_columns, status.topics) if table else (None, ())
+    columns, why = _columns(table, offset_columns, status.topics) if table else (None, (_NEW,))
     if by_rows and columns is None:
         raise ConfigError("the table keeps no offsets that the feed could begin behind", where=name, hint=_NAME_COLUMNS)
     if not by_rows:
