@@ -84,8 +84,9 @@ def read_connect_position(source: KafkaSource, group: str, table: Table, line: S
     announced = read_announcements(
         source, sink.control_topic, group=sink.group, table=table.name()[-2:], table_id=table.metadata.table_uuid
     )
+    reads_from = {key[1]: at for key, at in group_offsets(source, groups[1], [sink.control_topic]).items()}
     history = _History(table, line)
-    fates = [(each, history.fate(each, sink.committed)) for each in announced]
+    fates = [(each, history.fate(each, sink.committed, reads_from)) for each in announced]
     is_whole = not any(part.start_offset for part in control.partitions)
     where = f"{sink.control_topic}, group {sink.group}"
     offsets = find_positions(fates, reached, where=where, is_whole=is_whole)
@@ -162,27 +163,31 @@ class _History:
         self._table, self._line = table, line
         self._is_whole = not line or line[0].parent_snapshot_id is None
 
-    def fate(self, announced: Announcement, committed: Mapping[int, int]) -> Fate:
-        """Return what has become of announced files, by the files of the table and by the sink's own offsets."""
+    def fate(self, announced: Announcement, committed: Mapping[int, int], reads_from: Mapping[int, int]) -> Fate:
+        """Return what has become of announced files.
+
+        Args:
+            committed: how far the sink has committed the control topic, as the table's snapshots say, by partition.
+            reads_from: where its coordinator would read the control topic next; partitions that it has never committed
+                are missing, and it would begin at their ends.
+        """
         if not announced.files:
             return "nothing"
-        beyond = [each.offset >= committed.get(each.partition, 0) for each in announced.files]
         found = [self._has(each.location) for each in announced.files]
         if all(found):
             return "in the table"
-        if not any(found):
-            if all(beyond):
-                return "pending"
-            if not any(beyond):
-                # Of snapshots that have expired no one knows the files; they may have been compacted since.
-                return "lost" if self._is_whole else "in the table"
-        elif not self._is_whole and not any(beyond):
+        counted_in = [each.offset < committed.get(each.partition, 0) for each in announced.files]
+        # Of snapshots that have expired no one knows the files; they may have been compacted since.
+        if all(counted_in) and not self._is_whole:
             return "in the table"
-        raise CheckpointMismatch(
-            f"{sum(found)} of {counted(len(found), 'file')} that a task has announced together are in the table",
-            where=".".join(self._table.name()),
-            hint=_AGAIN,
-        )
+        if any(found) or (any(counted_in) and not self._is_whole):
+            raise CheckpointMismatch(
+                f"{sum(found)} of {counted(len(found), 'file')} that a task has announced together are in the table",
+                where=".".join(self._table.name()),
+                hint=_AGAIN,
+            )
+        will_be_read = all(each.offset >= reads_from.get(each.partition, each.offset + 1) for each in announced.files)
+        return "pending" if will_be_read and not any(counted_in) else "lost"
 
     def _has(self, location: str) -> bool:
         return location in self._present or location in self._past
