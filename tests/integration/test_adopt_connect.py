@@ -165,6 +165,7 @@ def take_over_from_sink(lake: SparkSession, feed: Feed, seed: int) -> None:
     assert_each_once(feed, pipeline, sent)
 
 
+@pytest.mark.slow
 def test_a_sink_that_was_killed(lake: SparkSession, feed: Feed) -> None:
     take_over_from_sink(lake, feed, seed=1)
 
@@ -223,6 +224,7 @@ def test_records_that_the_sink_has_lost_are_named(lake: SparkSession, feed: Feed
     assert_each_once(feed, pipeline, 170)
 
 
+@pytest.mark.slow
 def test_a_sink_hands_a_table_over_and_gets_it_back(lake: SparkSession, feed: Feed) -> None:
     sink, pipeline = new_sink(lake, feed, commit_ms=500), feed.pipeline(decode=DECODE)
     send(feed, range(100))
