@@ -144,6 +144,13 @@ def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedEr
         which = "access key id" if code == "InvalidAccessKeyId" else "secret key"
         hint = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or access_key and secret_key of the block s3"
         return AccessDenied(f"the S3 store refuses the credentials: the {which} is wrong", where=where, hint=hint)
+    if code in ("ExpiredToken", "InvalidToken", "TokenRefreshRequired"):
+        why = "the session token has expired" if code == "ExpiredToken" else f"the session token is wrong ({code})"
+        hint = (
+            "get new keys with their token: AWS_SESSION_TOKEN, or session_token of the block s3; or name none, and let "
+        )
+        hint += "AWS's default chain renew them"
+        return AccessDenied(f"the S3 store refuses the credentials: {why}", where=where, hint=hint)
     if code in ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"):
         return ConfigError(f"the bucket {bucket} is in another region", where=where, hint="set s3.region")
     if code == "RequestTimeTooSkewed":

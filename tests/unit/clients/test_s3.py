@@ -62,6 +62,8 @@ def test_where_a_bucket_is_asked_for(s3: S3, bucket: str, url: str) -> None:
         (404, "<Code>NoSuchBucket</Code>", ResourceMissing, "there is no bucket lake"),
         (403, "<Code>InvalidAccessKeyId</Code>", AccessDenied, "the access key id is wrong"),
         (403, "<Code>SignatureDoesNotMatch</Code>", AccessDenied, "the secret key is wrong"),
+        (400, "<Code>ExpiredToken</Code>", AccessDenied, "the session token has expired"),
+        (403, "<Code>InvalidToken</Code>", AccessDenied, "the session token is wrong"),
         (403, "<Code>AccessDenied</Code>", AccessDenied, "refuses access to the bucket lake"),
         (403, "", AccessDenied, "refuses access to the bucket lake (403)"),
         (403, "<Code>RequestTimeTooSkewed</Code>", AccessDenied, "clock"),
