@@ -1,48 +1,67 @@
-"""Measure the time from a record's producer to a reader of the sink's topic: ``lakefeed bench latency``."""
+"""Measure the time from a record's producer to a reader of the table, or of the topic: ``lakefeed bench latency``.
+
+The pipeline runs in this process as ``lakefeed run`` runs it; what sends and what reads is another process.
+"""
 
 from __future__ import annotations
 
-import json
+import statistics
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+from lakefeed.bench import jobs
+from lakefeed.bench.batch_times import PHASES, BatchTime, Overhead, noting_batches
+from lakefeed.bench.latency_load import (
+    CATALOG,
+    DRAIN_SECONDS,
+    NAMESPACE,
+    POLL_SECONDS,
+    Load,
+    Observed,
+    observe_table,
+    observe_topic,
+)
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.values import interval_of, trigger_seconds
 from lakefeed.errors import JobFailed
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
-from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-START_SECONDS, DRAIN_SECONDS = 180.0, 120.0
+Target = Literal["table", "topic"]
+
 SQL = "SELECT id, sent, upper(zip) AS zip, kafka_topic, kafka_partition, kafka_offset FROM {name} WHERE zip IS NOT NULL"
 COLUMNS = "id BIGINT, sent BIGINT, zip STRING"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Load:
-    """The records to send: how many a second, for how many seconds after a warm-up, into how many partitions."""
-
-    rate: int
-    seconds: int
-    warm_up: int
-    partitions: int
+LEAST_BATCHES = 5
+"""So many triggers are measured at least, however long they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """The result of one trigger, by one clock for both ends; ``copies`` counts records that came more than once."""
+    """The result of one trigger, by one clock for both ends.
+
+    Attributes:
+        copies: records that came more than once.
+        batches: those that began while it was measured; None in real time.
+        files_per_hour, requests_per_hour: data files of the table, and the feed's requests to S3, at this rate.
+        requests_per_batch: the mean.
+        overhead: what batches took beside their tasks.
+    """
 
     trigger: str
+    target: Target
     guarantee: str
     records: int
     missing: int
@@ -50,148 +69,172 @@ class Latency:
     p50_ms: float
     p99_ms: float
     max_ms: float
+    batches: int | None = None
+    files_per_hour: int | None = None
+    requests_per_hour: int | None = None
+    requests_per_batch: float | None = None
+    overhead: Overhead | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Check that no record is missing, and that none came twice where the guarantee says so."""
+        return not self.missing and not (self.copies and self.guarantee == "exactly-once")
 
 
-def measure(
-    spark: SparkSession, endpoints: Endpoints, trigger: str, load: Load, *, say: Callable[[str], None]
-) -> Latency:
-    """Run a pipeline from topic to topic under a load, and measure each record.
+@dataclass(frozen=True, kw_only=True)
+class LatencyBench:
+    """The bench on one running stack; what the load's process prints goes to ``home``.
 
-    Spark needs a task slot for each partition. Raises LakefeedError if the pipeline failed or no record came through.
+    Attributes:
+        keeps_checkpoint: whether a pipeline into a table has one, beside the table's ledger.
     """
-    from pyspark import inheritable_thread_target
 
-    name = f"latency_{uuid.uuid4().hex[:8]}"
-    topics = Topics(endpoints.bootstrap_servers)
-    topics.create(name, partitions=load.partitions)
-    topics.create(f"{name}_out", partitions=1)
-    pipeline = Pipeline(_config(name, endpoints, trigger), environment=endpoints.as_environment())
-    stop = threading.Event()
-    with ExitStack() as stack:
-        say(f"{trigger}: starting")
-        pool = stack.enter_context(ThreadPoolExecutor(1))
-        stack.callback(stop.set)
-        running = pool.submit(inheritable_thread_target(spark)(pipeline.run), spark=spark, stop=stop)
-        sender = stack.enter_context(closing(_Sender(name, endpoints, load.rate)))
-        reader = stack.enter_context(closing(_Reader(name, endpoints, running)))
-        reader.read(START_SECONDS, until=lambda: bool(reader.arrived))
-        say(f"{trigger}: warm-up, {load.warm_up} s")
-        reader.read(load.warm_up)
-        first = sender.count
-        say(f"{trigger}: measuring, {load.seconds} s")
-        reader.read(load.seconds)
-        measured = range(first, sender.count)
-        # The load continues: otherwise the end of a stream would be measured.
-        reader.read(DRAIN_SECONDS, until=lambda: all(number in reader.arrived for number in measured))
-    running.result()
-    took = sorted(reader.arrived[number] for number in measured if number in reader.arrived)
-    if not took:
-        raise JobFailed(f"no record came through with trigger: {trigger}", where=name)
-    return Latency(
-        trigger=trigger,
-        guarantee="at-least-once",
-        records=len(measured),
-        missing=len(measured) - len(took),
-        copies=sum(reader.copies[number] for number in measured),
-        p50_ms=_milliseconds(took, 0.5),
-        p99_ms=_milliseconds(took, 0.99),
-        max_ms=_milliseconds(took, 1.0),
-    )
+    spark: SparkSession
+    endpoints: Endpoints
+    home: Path
+    say: Callable[[str], None]
+    keeps_checkpoint: bool = True
+
+    def measure(self, trigger: str, target: Target, load: Load) -> Latency:
+        """Run a pipeline under a load, and measure each record.
+
+        Spark needs a task slot for each partition. Raises LakefeedError if the pipeline failed or no record came
+        through.
+        """
+        name = f"latency_{uuid.uuid4().hex[:8]}"
+        topics = Topics(self.endpoints.bootstrap_servers)
+        topics.create(name, partitions=load.partitions)
+        is_table, seconds = target == "table", 0.0 if interval_of(trigger) else trigger_seconds(trigger)
+        if not is_table:
+            topics.create(f"{name}_out", partitions=1)
+        load = _long_enough(load, seconds)
+        self.say(f"{trigger}: {load.warm_up} s warm-up, {load.seconds} s measured")
+        observe = (observe_table, name, self.endpoints, load, DRAIN_SECONDS + 2 * seconds)
+        observed, progress, times = self._run(
+            self._config(name, trigger, target), observe if is_table else (observe_topic, name, self.endpoints, load)
+        )
+        if not observed.took:
+            raise JobFailed(f"no record came through with trigger: {trigger}", where=name)
+        times = [each for each in times if observed.began <= each.at / 1000 < observed.ended]
+        counted = [each for at, each in progress if observed.began <= at < observed.ended and each.requests]
+        requests = statistics.fmean(each.requests.total for each in counted if each.requests) if counted else None
+        a_second = _frequency(times)
+        return Latency(
+            trigger=trigger,
+            target=target,
+            guarantee="exactly-once" if is_table else "at-least-once",
+            records=observed.records,
+            missing=observed.missing,
+            copies=observed.copies,
+            p50_ms=_milliseconds(observed.took, 0.5),
+            p99_ms=_milliseconds(observed.took, 0.99),
+            max_ms=_milliseconds(observed.took, 1.0),
+            batches=len(times) if seconds else None,
+            files_per_hour=round(3600 * a_second * observed.files / len(times)) if observed.files and times else None,
+            requests_per_hour=round(3600 * a_second * requests) if is_table and requests and times else None,
+            requests_per_batch=round(requests, 1) if is_table and requests else None,
+            overhead=Overhead.of(times) if seconds and times else None,
+        )
+
+    def _run(
+        self, config: PipelineConfig, observe: tuple[Any, ...]
+    ) -> tuple[Observed, list[tuple[float, BatchProgress]], list[BatchTime]]:
+        """Run a pipeline until the load's process has observed enough; return that, and the batches."""
+        from pyspark import inheritable_thread_target
+
+        pipeline = Pipeline(config, environment=self.endpoints.as_environment())
+        stop, progress = threading.Event(), list[tuple[float, BatchProgress]]()
+
+        def note(batch: BatchProgress) -> None:
+            progress.append((time.time() - batch.seconds, batch))
+
+        with ExitStack() as stack:
+            times = stack.enter_context(noting_batches(self.spark))
+            pool = stack.enter_context(ThreadPoolExecutor(2))
+            # Ends before the pool: if the pipeline has failed, the other process has nothing to wait for.
+            run = stack.enter_context(jobs.job_process(environment={}, log=self.home / f"{config.name}.log"))
+            stack.callback(stop.set)
+            target = inheritable_thread_target(self.spark)(pipeline.run)
+            running = pool.submit(target, spark=self.spark, stop=stop, on_batch=note)
+            observing = pool.submit(run, *observe)
+            wait((running, observing), return_when=FIRST_COMPLETED)
+            if running.done():
+                running.result()
+                raise JobFailed("the pipeline has ended by itself", where=config.name)
+            observed: Observed = observing.result()
+            stop.set()
+            running.result()
+        return observed, progress, times
+
+    def _config(self, name: str, trigger: str, target: Target) -> PipelineConfig:
+        kafka = {"bootstrap_servers": self.endpoints.bootstrap_servers, "topics": [name]}
+        config: dict[str, Any] = {
+            "name": name,
+            "source": {"kafka": kafka},
+            "decode": {"json": {"schema_ddl": COLUMNS}},
+            "sink": {"iceberg": {"table": f"{CATALOG}.{NAMESPACE}.{name}"}},
+            "trigger": trigger,
+        }
+        if target == "topic":
+            config["transform"] = {"sql": SQL.format(name=name)}
+            config["sink"] = {"kafka": {"topic": f"{name}_out", "key": "zip", "options": {"kafka.linger.ms": 0}}}
+        if target == "topic" or self.keeps_checkpoint:
+            config["checkpoint"] = f"s3a://{self.endpoints.bucket}/checkpoints/{name}"
+        return PipelineConfig.model_validate(config)
 
 
 def table(measured: Sequence[Latency], load: Load) -> str:
     """Show the results in columns."""
-    lines: list[tuple[str, ...]] = [("trigger", "records", "missing", "copies", "p50", "p99", "max")]
+    lines: list[tuple[str, ...]] = [
+        ("trigger", "records", "missing", "copies", "p50", "p99", "max", "files/h", "S3 requests/h")
+    ]
     for result in measured:
         counts = (f"{count:,}" for count in (result.records, result.missing, result.copies))
         times = (f"{time_ms:,.1f} ms" for time_ms in (result.p50_ms, result.p99_ms, result.max_ms))
-        lines.append((result.trigger, *counts, *times))
+        costs = ("-" if each is None else f"{each:,}" for each in (result.files_per_hour, result.requests_per_hour))
+        lines.append((result.trigger, *counts, *times, *costs))
+    overheads = [result for result in measured if result.overhead is not None]
     partitions = f"{load.partitions} partition{'s' if load.partitions > 1 else ''}"
-    text = f"{load.rate} records a second for {load.seconds} s after {load.warm_up} s, {partitions}"
-    note = f"From the producer's call to a reader of the sink's topic; {text}. At-least-once both."
-    return "\n".join([*aligned(lines, left=0), "", note])
+    text = f"{load.rate} records a second after {load.warm_up} s of warm-up, {partitions}"
+    ends = {
+        "table": f"a reader that has loaded the table; its catalog is asked each {POLL_SECONDS * 1000:.0f} ms",
+        "topic": "a reader of the sink's topic",
+    }
+    note = "; ".join(f"from the producer's call to {ends[each]}" for each in dict.fromkeys(r.target for r in measured))
+    note = f"{note[0].upper()}{note[1:]}. {text}. {', '.join(dict.fromkeys(r.guarantee for r in measured))}."
+    return "\n".join([*aligned(lines, left=0), "", *_overheads(overheads), note])
+
+
+def _overheads(measured: Sequence[Latency]) -> list[str]:
+    lines: list[tuple[str, ...]] = [("trigger", "batches", "jobs", "tasks", "overhead", "p99", *PHASES)]
+    for result in measured:
+        if (found := result.overhead) is not None:
+            times = (found.tasks_ms, found.p50_ms, found.p99_ms, *(found.phases[name] for name in PHASES))
+            lines.append(
+                (result.trigger, f"{found.batches}", f"{found.jobs:.1f}", *(f"{time_ms:,.0f}" for time_ms in times))
+            )
+    title = "A batch in milliseconds, medians: its tasks, and the overhead beside them by phase"
+    return [title, *aligned(lines, left=0), ""] if len(lines) > 1 else []
+
+
+def _long_enough(load: Load, seconds: float) -> Load:
+    """Return the load for as many triggers as are measured at least."""
+    least = round(LEAST_BATCHES * seconds)
+    return Load(
+        rate=load.rate,
+        seconds=max(load.seconds, least),
+        warm_up=max(load.warm_up, round(seconds)),
+        partitions=load.partitions,
+    )
+
+
+def _frequency(times: Sequence[BatchTime]) -> float:
+    """Return the batches a second."""
+    if len(times) < 2:
+        return 0.0
+    return (len(times) - 1) * 1000 / (times[-1].at - times[0].at)
 
 
 def _milliseconds(took: Sequence[int], share: float) -> float:
     """Return the nearest rank, of nanoseconds in order."""
     return round(took[max(0, -(-int(len(took) * share * 1000) // 1000) - 1)] / 1e6, 3)
-
-
-def _config(name: str, endpoints: Endpoints, trigger: str) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": name,
-            "source": {"kafka": {"bootstrap_servers": endpoints.bootstrap_servers, "topics": [name]}},
-            "decode": {"json": {"schema_ddl": COLUMNS}},
-            "transform": {"sql": SQL.format(name=name)},
-            "sink": {"kafka": {"topic": f"{name}_out", "key": "zip", "options": {"kafka.linger.ms": 0}}},
-            "trigger": trigger,
-            "checkpoint": f"s3a://{endpoints.bucket}/checkpoints/{name}",
-        }
-    )
-
-
-class _Sender:
-    """Sends records at a rate, each with its number and the time of the call."""
-
-    def __init__(self, topic: str, endpoints: Endpoints, rate: int) -> None:
-        from confluent_kafka import Producer
-
-        self._producer = Producer({"bootstrap.servers": endpoints.bootstrap_servers, "linger.ms": 0, "log_level": 0})
-        self._topic = topic
-        self._rate = rate
-        self._ended = threading.Event()
-        self.count = 0
-        self._thread = threading.Thread(target=self._send, daemon=True)
-        self._thread.start()
-
-    def _send(self) -> None:
-        began = time.monotonic()
-        while not self._ended.is_set():
-            value = {"id": self.count, "sent": time.time_ns(), "zip": f"z{self.count % 100}"}
-            self._producer.produce(self._topic, value=json.dumps(value).encode())
-            self._producer.poll(0)
-            self.count += 1
-            self._ended.wait(max(0.0, began + self.count / self._rate - time.monotonic()))
-
-    def close(self) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._producer.flush(30)
-
-
-class _Reader:
-    """Notes by its number how many nanoseconds a record's first copy took, and how many copies came after it."""
-
-    def __init__(self, name: str, endpoints: Endpoints, running: Future[RunSummary]) -> None:
-        from confluent_kafka import Consumer, TopicPartition
-
-        self.arrived: dict[int, int] = {}
-        self.copies: Counter[int] = Counter()
-        self._running = running
-        settings = {"bootstrap.servers": endpoints.bootstrap_servers, "group.id": name, "enable.auto.commit": False}
-        self._consumer = Consumer({**settings, "fetch.wait.max.ms": 10, "log_level": 0})
-        self._consumer.assign([TopicPartition(f"{name}_out", 0, 0)])
-
-    def read(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
-        """Read until the condition holds or the time is up; raise the pipeline's error if it fails."""
-        deadline, look = time.monotonic() + seconds, 0.0
-        while (now := time.monotonic()) < deadline:
-            if now >= look:
-                if self._running.done():
-                    self._running.result()
-                if until():
-                    return
-                look = now + 0.5
-            message = self._consumer.poll(0.05)
-            if message is None or message.error():
-                continue
-            at = time.time_ns()
-            row = json.loads(message.value() or b"{}")
-            if row["id"] in self.arrived:
-                self.copies[row["id"]] += 1
-            else:
-                self.arrived[row["id"]] = at - row["sent"]
-
-    def close(self) -> None:
-        self._consumer.close()

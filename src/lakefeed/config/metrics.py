@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator
 from lakefeed.config.base import ConfigProblem, Model, raise_problems
 from lakefeed.config.connections import refuse_credentials
 from lakefeed.config.secrets import Text
-from lakefeed.config.values import Period, seconds_of
+from lakefeed.config.values import Period, seconds_of, trigger_seconds
 
 NO_COMMIT_SECONDS = 900
 """The default of ``no_commit_for``; three times the trigger if that is longer."""
@@ -80,6 +80,6 @@ class Metrics(Model):
         if self.no_commit_for is not None:
             return seconds_of(self.no_commit_for)
         try:
-            return max(NO_COMMIT_SECONDS, 3 * seconds_of(trigger))
+            return max(NO_COMMIT_SECONDS, 3 * trigger_seconds(trigger))
         except ValueError:
             return NO_COMMIT_SECONDS

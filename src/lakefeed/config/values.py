@@ -131,10 +131,14 @@ def require_trigger(trigger: str) -> str:
     interval = interval_of(trigger)
     if trigger == AVAILABLE_NOW:
         return trigger
+    match = _DURATION.fullmatch(trigger)
+    if match is not None and match[2] == "millisecond":
+        return trigger
     seconds = _parse_seconds(trigger if interval is None else interval, units=("second", "minute", "hour"))
     if seconds is None:
         raise ValueError(
-            f"a trigger is '<n> seconds|minutes|hours', '{AVAILABLE_NOW}', '{REAL_TIME}' or '{REAL_TIME}, <n> seconds'"
+            f"a trigger is '<n> milliseconds|seconds|minutes|hours', '{AVAILABLE_NOW}', '{REAL_TIME}' or "
+            f"'{REAL_TIME}, <n> seconds'"
         )
     if seconds > 366 * _SECONDS["day"]:
         raise ValueError("a trigger is a year at most")
@@ -144,6 +148,14 @@ def require_trigger(trigger: str) -> str:
 
 
 Trigger = Annotated[str, AfterValidator(require_trigger)]
+
+
+def trigger_seconds(trigger: str) -> float:
+    """Return the time between two batches; a ValueError for a trigger that is no time."""
+    match = _DURATION.fullmatch(trigger)
+    if match is not None and match[2] == "millisecond":
+        return int(match[1]) / 1000
+    return float(seconds_of(trigger))
 
 
 def interval_of(trigger: str) -> str | None:

@@ -34,8 +34,8 @@ def test_mistakes(path: Path) -> None:
     assert result.stdout.splitlines() == [
         f"{path}:5:5: error: unknown option 'tpoics' in 'source.kafka'",
         "  next: did you mean 'topics'?",
-        "--set trigger: error: 'trigger': a trigger is '<n> seconds|minutes|hours', 'available-now', 'real-time' or "
-        "'real-time, <n> seconds'",
+        "--set trigger: error: 'trigger': a trigger is '<n> milliseconds|seconds|minutes|hours', 'available-now', "
+        "'real-time' or 'real-time, <n> seconds'",
         f"{path}: 2 errors",
     ]
 

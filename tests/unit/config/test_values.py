@@ -8,21 +8,28 @@ import pytest
 
 from lakefeed.config.base import ParsedText
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.values import PartitionTransform, SortColumn, interval_of, require_trigger
+from lakefeed.config.values import PartitionTransform, SortColumn, interval_of, require_trigger, trigger_seconds
 from tests.support.pipeline_text import topic_to_topic
 
 
-@pytest.mark.parametrize("trigger", ["1 second", "10 minutes", "available-now", "real-time", "real-time, 5 seconds"])
+@pytest.mark.parametrize("trigger", ["100 milliseconds", "1 second", "10 minutes", "available-now", "real-time", "real-time, 5 seconds"])
 def test_triggers(trigger: str) -> None:
     assert require_trigger(trigger) == trigger
 
 
 @pytest.mark.parametrize(
-    "trigger", ["now", "1 s", "real-time 5", "real-time, soon", "real-time, 4 seconds", "realtime"]
+    "trigger", ["now", "1 s", "real-time 5", "real-time, soon", "real-time, 4 seconds", "real-time, 9000 milliseconds", "realtime"]
 )
 def test_what_is_none(trigger: str) -> None:
     with pytest.raises(ValueError, match=r"trigger is|every 5 seconds"):
         require_trigger(trigger)
+
+
+def test_seconds_of_a_trigger() -> None:
+    times = ("0 seconds", "1 millisecond", "100 milliseconds", "1 second", "2 hours")
+    assert [trigger_seconds(time) for time in times] == [0, 0.001, 0.1, 1, 7200]
+    with pytest.raises(ValueError, match="duration is"):
+        trigger_seconds("available-now")
 
 
 def test_intervals() -> None:

@@ -22,7 +22,7 @@ from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.session import activate, copy_of
 from lakefeed.config.starting import EARLIEST
 from lakefeed.config.topic_tables import on_failure
-from lakefeed.config.values import AVAILABLE_NOW, seconds_of
+from lakefeed.config.values import AVAILABLE_NOW, seconds_of, trigger_seconds
 from lakefeed.errors import Unreachable
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed
@@ -102,7 +102,7 @@ class MultiTableScheduler:
         self._topics = Topics(self._source.bootstrap_servers, options=self._source.client_options)
         self._isolation = isolation_level(self._source)
         self._once = options.once or config.trigger == AVAILABLE_NOW
-        self._seconds = 0.0 if self._once else float(seconds_of(config.trigger))
+        self._seconds = 0.0 if self._once else trigger_seconds(config.trigger)
         self._looked_at = -LOOK_FOR_TOPICS_SECONDS
         self._answered_at = time.monotonic()
 
@@ -148,7 +148,7 @@ class MultiTableScheduler:
     def _change(self, request: ActionRequest) -> None:
         """Take over the trigger and the size of batches for the next rounds of this run."""
         if request.trigger is not None:
-            self._seconds = float(seconds_of(request.trigger))
+            self._seconds = trigger_seconds(request.trigger)
         self._limit = request.max_records_per_batch or self._limit
 
     def _describe(self) -> dict[str, TopicDescription] | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from lakefeed.clients.spark.kept_records import RETAINED_TASKS
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.values import AVAILABLE_NOW, seconds_of
+from lakefeed.config.values import AVAILABLE_NOW, seconds_of, trigger_seconds
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -239,9 +239,9 @@ class _Arithmetic:
         least = max(1, math.ceil(self.commits / (1 - busy))) if busy < 1 else LONGEST_TRIGGER
         given = self.load.config.trigger
         if given != AVAILABLE_NOW and "real-time" not in given:
-            seconds = seconds_of(given)
+            seconds = trigger_seconds(given)
             if seconds >= least:
-                return seconds, "as the file has it"
+                return math.ceil(seconds), "as the file has it"
             return least, f"the file's {given} is shorter than a batch takes"
         filled = self.partitions * TARGET_FILE_BYTES / (self.load.rate * self.measured.stored_bytes)
         seconds = min(LONGEST_TRIGGER, max(least, math.ceil(filled)))
