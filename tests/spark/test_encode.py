@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as sf
+from pyspark.sql.avro.functions import to_avro
 
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.operations.produce.sources import read_error, read_rows
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.records.encode import avro
 from lakefeed.records.encode.encode import Encoding, encoded, settle, to_records
 
 if TYPE_CHECKING:
@@ -53,6 +56,66 @@ def test_confluents_header_is_a_zero_and_the_id_in_four_bytes(spark: SparkSessio
     plain = encoded(rows, Encoding(format="avro", schema=taxi_schema()))
     framed = encoded(rows, Encoding(format="confluent-avro", schema=taxi_schema(), subject="s", schema_id=0x01020304))
     assert values(framed) == [b"\x00\x01\x02\x03\x04" + value for value in values(plain)]
+
+
+EVERY_TYPE = """
+    SELECT id = 1 AS flag, cast(id AS tinyint) AS tiny, cast(-id AS smallint) AS small, cast(id * 7919 AS int) AS whole,
+        id * -4611686018427387904 AS wide, cast(id / 3 AS float) AS single, -0.0D AS minus, id / 7 AS ratio,
+        if(id = 1, '', repeat('ä€', cast(id * 200 AS int))) AS text, cast(concat('b', id) AS binary) AS bytes,
+        date_add(DATE'2024-02-29', cast(id * 1000 AS int)) AS day,
+        timestamp_micros(id * 1234567890123457) AS instant, cast(timestamp_micros(id * 99) AS timestamp_ntz) AS clock,
+        cast(id * 1.25 - 100 AS decimal(9, 2)) AS price, cast(if(id = 1, -1, id) AS decimal(38, 0)) AS huge,
+        array(id, NULL, -id) AS numbers, array() AS nothing, map('a', id, 'b', NULL) AS known,
+        struct(id AS number, struct(concat('x', id) AS text) AS inner) AS nested,
+        array(struct(id AS number), struct(-id AS number)) AS listed, if(id = 2, NULL, id) AS sometimes
+    FROM range(6)
+"""
+
+
+@pytest.mark.quick
+def test_every_type_is_written_as_spark_writes_it(spark: SparkSession) -> None:
+    rows = spark.sql(EVERY_TYPE).drop("nothing").withColumn("nothing", sf.expr("cast(array() AS array<string>)"))
+    schema = avro.derived(rows, name="every")
+    records = encoded(rows, Encoding(format="avro", schema=schema))
+    assert "lakefeed.encode" in records._jdf.queryExecution().toString()
+    spark_own = rows.select(to_avro(sf.struct("*"), schema).alias("value"))
+    assert values(records) == values(spark_own)
+
+
+def test_enums_fixed_and_fields_without_a_column(spark: SparkSession) -> None:
+    fixed = {"type": "fixed", "name": "f", "size": 4}
+    decimal = {"type": "fixed", "name": "d", "size": 9, "logicalType": "decimal", "precision": 9, "scale": 2}
+    suit = {"type": "enum", "name": "suit", "symbols": ["HEARTS", "SPADES"]}
+    millis = ["null", {"type": "long", "logicalType": "timestamp-millis"}]
+    fields = {"suit": suit, "four": fixed, "price": [decimal, "null"], "at": millis, "more": ["null", "string"]}
+    schema = record_schema(**fields)
+    rows = spark.sql(
+        "SELECT if(id = 0, 'SPADES', 'HEARTS') AS suit, cast('abcd' AS binary) AS four, if(id = 1, NULL, "
+        "cast(-id * 3.5 AS decimal(9, 2))) AS price, timestamp_micros(id * -1500) + INTERVAL 50 YEARS AS at "
+        "FROM range(3)"
+    )
+    records = encoded(rows, Encoding(format="avro", schema=schema))
+    assert "lakefeed.encode" in records._jdf.queryExecution().toString()
+    assert values(records) == values(rows.select(to_avro(sf.struct("*"), schema).alias("value")))
+    for wrong, what in (
+        ("'CLUBS' AS suit, four", "no symbol CLUBS"),
+        ("suit, cast('ab' AS binary) AS four", "2 bytes"),
+    ):
+        with pytest.raises(PySparkException, match=what):
+            encoded(
+                rows.selectExpr(*wrong.split(", "), "price", "at"), Encoding(format="avro", schema=schema)
+            ).collect()
+
+
+def test_spark_writes_what_lakefeeds_encoder_does_not(spark: SparkSession) -> None:
+    schema = record_schema(either=["long", "string", "boolean"])
+    rows = spark.sql(
+        "SELECT named_struct('member0', id, 'member1', cast(NULL AS string), 'member2', cast(NULL AS "
+        "boolean)) AS either FROM range(2)"
+    )
+    records = encoded(rows, Encoding(format="confluent-avro", schema=schema, subject="s", schema_id=7))
+    assert "lakefeed.encode" not in records._jdf.queryExecution().toString()
+    assert [decoded(schema, value[5:]) for value in values(records)] == [{"either": 0}, {"either": 1}]
 
 
 @pytest.mark.quick

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.bench import jobs
 from lakefeed.bench.batch_times import PHASES, BatchTime, Overhead, noting_batches
+from lakefeed.bench.charts import Axis, Chart, Series, figure, short_seconds
 from lakefeed.bench.latency_load import (
     CATALOG,
     DRAIN_SECONDS,
@@ -44,6 +45,10 @@ Target = Literal["table", "topic"]
 
 SQL = "SELECT id, sent, upper(zip) AS zip, kafka_topic, kafka_partition, kafka_offset FROM {name} WHERE zip IS NOT NULL"
 COLUMNS = "id BIGINT, sent BIGINT, zip STRING"
+TRIGGERS: dict[Target, tuple[str, ...]] = {
+    "table": ("100 milliseconds", "1 second", "10 seconds", "1 minute"),
+    "topic": ("1 second", "real-time"),
+}
 LEAST_BATCHES = 5
 """So many triggers are measured at least, however long they are."""
 
@@ -215,6 +220,33 @@ def _overheads(measured: Sequence[Latency]) -> list[str]:
             )
     title = "A batch in milliseconds, medians: its tasks, and the overhead beside them by phase"
     return [title, *aligned(lines, left=0), ""] if len(lines) > 1 else []
+
+
+def latency_chart(measured: Sequence[Latency]) -> str:
+    """Draw latency and cost by the trigger, as SVG; of triggers that are a time."""
+    shown = [(trigger_seconds(each.trigger), each) for each in measured if not interval_of(each.trigger)]
+    x = Axis(label="trigger", text=short_seconds, ticks=tuple(sorted({seconds for seconds, _ in shown if seconds})))
+
+    def line(name: str, value: Callable[[Latency], float | None]) -> Series:
+        points = ((seconds, value(each)) for seconds, each in sorted(shown, key=lambda pair: pair[0]))
+        return Series(name=name, points=tuple((seconds, y) for seconds, y in points if y is not None))
+
+    times = Chart(
+        title=f"From produce to visible in the {measured[0].target}",
+        x=x,
+        y=Axis(label="latency", text=short_seconds),
+        series=(line("p50", lambda each: each.p50_ms / 1000), line("p99", lambda each: each.p99_ms / 1000)),
+    )
+    costs = Chart(
+        title="Cost of an hour",
+        x=x,
+        y=Axis(label="in an hour"),
+        series=(
+            line("S3 requests", lambda each: each.requests_per_hour),
+            line("data files", lambda each: each.files_per_hour),
+        ),
+    )
+    return figure([times, costs], title="Latency and cost by the trigger", columns=2)
 
 
 def _long_enough(load: Load, seconds: float) -> Load:

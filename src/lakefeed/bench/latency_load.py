@@ -173,7 +173,7 @@ class _TopicReader:
 class _TableReader:
     """Follows an Iceberg table: notes when a reader that has loaded it could first see each snapshot.
 
-    The catalog's database is asked each ``POLL_SECONDS`` where the table's newest metadata is; whenever it names another
+    The catalog's database is asked each ``POLL_SECONDS`` where the table's newest metadata is; when it names another
     file pyiceberg loads the table, and the snapshots count as visible when that is done.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
@@ -28,8 +29,14 @@ from lakefeed.cli.options import FILE, output_option, own_home_option
 from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.environment import default_home, measured_throughput
 from lakefeed.clients.spark.session import log_path, session
+from lakefeed.errors import ResourceMissing
+
+if TYPE_CHECKING:
+    from lakefeed.bench.latency import Target
+    from lakefeed.bench.produce_jobs import Input
 
 STORES = ("minio", "s3proxy", "versitygw")
+INPUTS: tuple[Input, ...] = ("csv", "parquet", "generated")
 SCHEMAS = ("taxi", "nested", "logical")  # Of lakefeed.bench.decode.CASES.
 
 
@@ -134,37 +141,82 @@ def decode(rows: int, rounds: int, names: tuple[str, ...]) -> None:
 
 
 @bench.command("latency")
-@click.option("--rate", type=click.IntRange(1), default=100, show_default=True, help="Records a second.")
-@click.option("--seconds", type=click.IntRange(1), default=60, show_default=True, help="How long, for each trigger.")
-@click.option("--warm-up", type=click.IntRange(0), default=20, show_default=True, help="Seconds that do not count.")
+@click.option(
+    "--sink",
+    "target",
+    type=click.Choice(["table", "topic"]),
+    default="table",
+    show_default=True,
+    help="Into an Iceberg table, or from topic to topic.",
+)
+@click.option("--rate", type=click.IntRange(1), default=1_000, show_default=True, help="Records a second.")
+@click.option(
+    "--seconds", type=click.IntRange(1), default=60, show_default=True, help="How long; 5 times the trigger at least."
+)
+@click.option("--warm-up", type=click.IntRange(0), default=30, show_default=True, help="Seconds that do not count.")
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of the topic that is read.")
 @click.option(
     "--trigger",
     "triggers",
     multiple=True,
-    help="Only this, as in a pipeline file; again for more.  [default: '1 second' and 'real-time']",
+    help="Only this, as in a pipeline file; again for more.  [default: into a table 100 milliseconds, 1 second, 10 "
+    "seconds and 1 minute; into a topic 1 second and real-time]",
 )
+@click.option(
+    "--checkpoint/--no-checkpoint",
+    "keeps_checkpoint",
+    default=True,
+    show_default=True,
+    help="Keep a checkpoint beside the table's ledger, or none.",
+)
+@click.option("--chart", type=FILE, help="Draw latency and cost of the triggers into an SVG file.")
+@click.option("--store", type=click.Choice(STORES), default="minio", show_default=True)
 @own_home_option("bench", folder="latency")
 @output_option
-def latency(triggers: tuple[str, ...], home: Path | None, **options: int) -> None:
-    """Measure how long a record takes from its producer to a reader of the topic that a pipeline writes to.
+def latency(
+    target: Target,
+    triggers: tuple[str, ...],
+    keeps_checkpoint: bool,
+    chart: Path | None,
+    store: str,
+    home: Path | None,
+    **options: int,
+) -> None:
+    """Measure how long a record takes from its producer to a reader of the table, for each trigger in turn.
 
-    One pipeline, Kafka to Kafka, with each trigger in turn on a stack of its own: p50, p99 and the slowest. If a record
-    is missing the status is 1.
+    p50, p99 and the slowest; data files and S3 requests an hour; and what a batch takes beside its tasks. With --sink
+    topic to a reader of the topic that a pipeline writes to. If a record is missing, or is twice in the table, the
+    status is 1. MinIO is built from source at the first use, which needs Go.
     """
-    from lakefeed.bench.latency import Load, measure, table
+    from lakefeed.bench.latency import TRIGGERS, LatencyBench, latency_chart, table
+    from lakefeed.bench.latency_load import Load
     from lakefeed.cli.local import fresh_stack
     from lakefeed.config.connections import Connections
+    from lakefeed.config.values import require_trigger
 
-    load = Load(**options)
-    with fresh_stack(home or default_home() / "latency", store=None) as endpoints:
+    chosen, load = triggers or TRIGGERS[target], Load(**options)
+    for trigger in chosen:
+        try:
+            require_trigger(trigger)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--trigger") from None
+    if chart is not None and not chart.absolute().parent.is_dir():
+        raise ResourceMissing(
+            "there is no such folder", where=str(chart.parent), hint="--chart FILE in one that exists"
+        )
+    home = home or default_home() / "latency"
+    with fresh_stack(home, store=store if target == "table" else None) as endpoints:
         connections, log_file = Connections.from_environment(endpoints.as_environment()), log_path("bench-latency")
         master = f"local[{load.partitions + 1}]"
         with session("bench-latency", connections=connections, master=master, log_file=log_file) as spark:
-            chosen = triggers or ("1 second", "real-time")
-            measured = [measure(spark, endpoints, trigger, load, say=_say) for trigger in chosen]
+            running = LatencyBench(
+                spark=spark, endpoints=endpoints, home=home / "logs", say=_say, keeps_checkpoint=keeps_checkpoint
+            )
+            measured = [running.measure(trigger, target, load) for trigger in chosen]
+    if chart is not None:
+        chart.write_text(latency_chart(measured), "utf-8")
     emit([asdict(result) for result in measured], table(measured, load))
-    raise Exit(1 if any(result.missing for result in measured) else 0)
+    raise Exit(0 if all(result.holds for result in measured) else 1)
 
 
 @bench.command("first-seconds")
@@ -195,6 +247,32 @@ def first_seconds(
         found = running.measure(work, commands or SHORT_COMMANDS, runs=runs)
     emit([result.as_dict() for result in found], table(found, work))
     raise Exit(0 if all(result.complete for result in found) else 1)
+
+
+@bench.command("produce")
+@click.option("--rows", type=click.IntRange(1), default=2_000_000, show_default=True, help="Trips to produce.")
+@click.option("--partitions", type=click.IntRange(1), default=10, show_default=True, help="Of each topic.")
+@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Timed runs of each producer.")
+@click.option(
+    "--input", "inputs", type=click.Choice(INPUTS), multiple=True, help="Only rows from there; again for more."
+)
+@own_home_option("bench", folder="produce")
+@output_option
+def produce(rows: int, partitions: int, runs: int, inputs: tuple[Input, ...], home: Path | None) -> None:
+    """Measure lakefeed's producer beside the one that the seeds publish, on the same rows and in turns.
+
+    Rows are read from CSV or Parquet files, or generated. The figure is rows for each second of the client's CPU time.
+    Each topic is read and its rows are added up; if they differ from what was to be sent the status is 1.
+    """
+    from lakefeed.bench.produce import ProduceBench, as_dicts, table
+    from lakefeed.cli.local import fresh_stack
+
+    home = home or default_home() / "produce"
+    with fresh_stack(home, store=None) as endpoints:
+        running = ProduceBench(endpoints=endpoints, home=home / "logs", say=_say, partitions=partitions)
+        found = running.measure(rows, inputs or INPUTS, runs=runs)
+    emit(as_dicts(found), table(found))
+    raise Exit(0 if all(result.rows_equal for result in found) else 1)
 
 
 @bench.command("throughput")

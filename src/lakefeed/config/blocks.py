@@ -219,9 +219,9 @@ class PipelineBlocks(Model):
     """Further sinks of the same rows, by name; each batch is read once for all."""
     trigger: Trigger = Field(
         "1 minute",
-        description=f"Time between micro-batches ('100 milliseconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka to "
-        f"Kafka {REAL_TIME}, which hands on each record at once and notes each {INTERVAL} how far it is ('{REAL_TIME}, "
-        "10 seconds').",
+        description=f"Time between micro-batches ('100 milliseconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka "
+        f"to Kafka {REAL_TIME}, which hands on each record at once and notes each {INTERVAL} how far it is ('"
+        f"{REAL_TIME}, 10 seconds').",
     )
     tables: Tables | None = None
     """With {topic} in the sink's table: what becomes of one that fails, and what is special to some."""

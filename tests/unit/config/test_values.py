@@ -12,13 +12,24 @@ from lakefeed.config.values import PartitionTransform, SortColumn, interval_of, 
 from tests.support.pipeline_text import topic_to_topic
 
 
-@pytest.mark.parametrize("trigger", ["100 milliseconds", "1 second", "10 minutes", "available-now", "real-time", "real-time, 5 seconds"])
+@pytest.mark.parametrize(
+    "trigger", ["100 milliseconds", "1 second", "10 minutes", "available-now", "real-time", "real-time, 5 seconds"]
+)
 def test_triggers(trigger: str) -> None:
     assert require_trigger(trigger) == trigger
 
 
 @pytest.mark.parametrize(
-    "trigger", ["now", "1 s", "real-time 5", "real-time, soon", "real-time, 4 seconds", "real-time, 9000 milliseconds", "realtime"]
+    "trigger",
+    [
+        "now",
+        "1 s",
+        "real-time 5",
+        "real-time, soon",
+        "real-time, 4 seconds",
+        "real-time, 9000 milliseconds",
+        "realtime",
+    ],
 )
 def test_what_is_none(trigger: str) -> None:
     with pytest.raises(ValueError, match=r"trigger is|every 5 seconds"):

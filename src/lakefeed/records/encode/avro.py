@@ -70,10 +70,11 @@ def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None
         raise _misfit(cause_of(error), rows) from None
 
 
-def columns(rows: DataFrame, schema: str | None) -> list[Column]:
+def columns(rows: DataFrame, schema: str | None, *, refuses_nulls: bool = True) -> list[Column]:
     """Return the columns of the value: the schema's fields, widened to its types, or all columns without a schema.
 
-    A null in a field that allows none stops the job with an error that begins with ``NULL_MARK``.
+    A null in a field that allows none stops the job with an error that begins with ``NULL_MARK``; unless the encoder
+    ``refuses_nulls`` itself, and the columns need not.
     """
     from pyspark.sql import functions as F
 
@@ -87,7 +88,7 @@ def columns(rows: DataFrame, schema: str | None) -> list[Column]:
         column = F.col(quoted((field.name,)))
         if field.dataType.typeName() in WIDER.get(have.dataType.typeName(), ()):  # to_avro requires the exact type.
             column = column.cast(field.dataType)
-        if have.nullable and not field.nullable:
+        if refuses_nulls and have.nullable and not field.nullable:
             column = F.coalesce(column, F.raise_error(F.lit(f"{NULL_MARK} {field.name}")))
         made.append(column.alias(field.name))
     return made

@@ -1,8 +1,8 @@
 """Rows to records: columns become a key, a value and headers, in the shape that Spark's Kafka sink takes.
 
-The value is made in the JVM: by Spark's own ``to_avro``, ``to_json`` and ``to_csv``, and by lakefeed's Protobuf
-encoder. Confluent's wire format is the byte 0, the schema's id in the registry as 4 bytes, big-endian, and then
-the data; with Protobuf, the message's place in the schema stands before them:
+The value is made in the JVM: by lakefeed's encoders of Avro and Protobuf, and by Spark's ``to_json`` and ``to_csv``.
+Confluent's wire format is the byte 0, the schema's id in the registry as 4 bytes, big-endian, and then the data; with
+Protobuf, the message's place in the schema stands before them:
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
@@ -30,6 +30,8 @@ Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", 
 NameStrategy = Literal["topic", "record", "topic-record"]
 FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PROTOBUF", "json-schema": "JSON"}
 """The formats with a registered schema, and what the registry calls its kind."""
+
+ENCODE_CATALOG = "io.lakefeed.produce.EncodeCatalog"
 
 # As RFC 4180 has it, and not a blank less than the value has.
 _LINES = {
@@ -201,22 +203,36 @@ def encoded(
 def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> Column:
     """Encode the values alone; see :func:`to_records`."""
     from pyspark.sql import functions as F
-    from pyspark.sql.avro.functions import to_avro
 
     if encoding.format == "string":
         return F.col(quoted((_only_column(rows, key),))).cast("string").cast("binary")
+    if encoding.schema is not None and encoding.format in ("avro", "confluent-avro"):
+        return _avro_value(rows, encoding, encoding.schema)
     fields = F.struct(*avro.columns(rows, encoding.schema))
     if encoding.format == "csv":
         return F.to_csv(fields, {**_LINES, **_EXACT_TIMES}).cast("binary")
     if encoding.written is not None and encoding.written.kind == "PROTOBUF":
-        catalog = jvm.function_catalog(
-            rows.sparkSession, "io.lakefeed.produce.EncodeCatalog", _protobuf_options(encoding, encoding.written)
-        )
+        catalog = jvm.function_catalog(rows.sparkSession, ENCODE_CATALOG, _protobuf_options(encoding, encoding.written))
         return F.call_function(f"{catalog}.encode", fields)
-    if encoding.format in ("json", "json-schema"):
-        value = json_of(fields).cast("binary")
-    else:
-        value = to_avro(fields, encoding.schema or "")
+    value = json_of(fields).cast("binary")
+    return value if encoding.schema_id is None else F.concat(F.lit(header(encoding.schema_id)), value)
+
+
+def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
+    """Encode rows as Avro: by ``AvroEncode.java``, or Spark where that does not write one of the types."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.avro.functions import to_avro
+
+    spark = rows.sparkSession
+    columns = avro.columns(rows, schema, refuses_nulls=False)
+    refusal = jvm.java(spark).produce.AvroEncode.refusal(schema, rows.select(*columns).schema.json())
+    if refusal is None:
+        options = {"avro": schema}
+        if encoding.schema_id is not None:
+            options["schema-id"] = str(encoding.schema_id)
+        catalog = jvm.function_catalog(spark, ENCODE_CATALOG, options)
+        return F.call_function(f"{catalog}.encode", F.struct(*columns))
+    value = to_avro(F.struct(*avro.columns(rows, schema)), schema)
     return value if encoding.schema_id is None else F.concat(F.lit(header(encoding.schema_id)), value)
 
 

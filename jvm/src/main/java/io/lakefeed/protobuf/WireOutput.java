@@ -1,10 +1,19 @@
 package io.lakefeed.protobuf;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
 import java.util.Arrays;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /** Writes Protobuf's wire format into a byte array that grows; the mirror of {@link WireInput}. */
 public final class WireOutput {
     private static final int FIRST_SIZE = 64;
+    private static final VarHandle INTS =
+            MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
+    private static final VarHandle LONGS =
+            MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
 
     private byte[] bytes = new byte[FIRST_SIZE];
     private int size;
@@ -43,25 +52,31 @@ public final class WireOutput {
 
     /** Writes 4 bytes, lowest byte first. */
     public void fixed32(int value) {
-        fixed(value, 4);
+        room(4);
+        INTS.set(bytes, size, value);
+        size += 4;
     }
 
     /** Writes 8 bytes, lowest byte first. */
     public void fixed64(long value) {
-        fixed(value, 8);
-    }
-
-    private void fixed(long value, int count) {
-        room(count);
-        for (int at = 0; at < count; at++) {
-            bytes[size++] = (byte) (value >>> 8 * at);
-        }
+        room(8);
+        LONGS.set(bytes, size, value);
+        size += 8;
     }
 
     /** Writes a length and as many bytes. */
     public void lengthAnd(byte[] content) {
         varint(content.length);
         raw(content, content.length);
+    }
+
+    /** Writes the length of a text in bytes, and the text. */
+    public void lengthAnd(UTF8String text) {
+        int length = text.numBytes();
+        varint(length);
+        room(length);
+        text.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET + size);
+        size += length;
     }
 
     /** Writes a length and the content of another output. */

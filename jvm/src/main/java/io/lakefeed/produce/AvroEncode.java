@@ -1,0 +1,101 @@
+package io.lakefeed.produce;
+
+import io.lakefeed.protobuf.WireOutput;
+import java.io.IOException;
+import java.io.ObjectInputStream;
+import java.io.Serializable;
+import java.nio.ByteBuffer;
+import java.util.Map;
+import org.apache.avro.Schema;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * {@code encode(struct)}: the struct as an Avro record, behind Confluent's header if there is a schema id.
+ *
+ * <p>Options of its catalog ({@link EncodeCatalog}): {@code avro} (the schema), {@code schema-id}.
+ */
+public final class AvroEncode implements ScalarFunction<byte[]>, Serializable {
+    private static final long serialVersionUID = 1L;
+    /** One for each thread: it has room for the largest record so far. */
+    private static final ThreadLocal<WireOutput> OUTPUT = ThreadLocal.withInitial(WireOutput::new);
+
+    private final StructType type;
+    private final String schema;
+    private final byte[] header;
+    private transient AvroWriter writer;
+
+    /** Creates the encoder of the one argument in {@code arguments}. */
+    AvroEncode(Map<String, String> options, StructType arguments) {
+        if (arguments.size() != 1 || !(arguments.fields()[0].dataType() instanceof StructType struct)) {
+            throw new UnsupportedOperationException("encode() takes one struct");
+        }
+        type = struct;
+        schema = options.get("avro");
+        String id = options.get("schema-id");
+        header = id == null ? new byte[0] : ByteBuffer.allocate(5).put((byte) 0).putInt(Integer.parseInt(id)).array();
+        begin();
+    }
+
+    /** Returns why rows of a type, given as JSON, are not encoded here; null if they are. */
+    public static String refusal(String schema, String type) {
+        try {
+            new AvroWriter(parsed(schema), (StructType) DataType.fromJson(type));
+            return null;
+        } catch (AvroWriter.Unfit unfit) {
+            return unfit.getMessage();
+        }
+    }
+
+    private static Schema parsed(String schema) {
+        return new Schema.Parser().parse(schema);
+    }
+
+    private void begin() {
+        writer = new AvroWriter(parsed(schema), type);
+    }
+
+    private void readObject(ObjectInputStream in) throws IOException, ClassNotFoundException {
+        in.defaultReadObject();
+        begin();
+    }
+
+    /** Encodes one row; generated code calls this. */
+    public byte[] invoke(InternalRow row) {
+        if (row == null) {
+            return null;
+        }
+        WireOutput out = OUTPUT.get().reset();
+        out.raw(header);
+        writer.write(row, out);
+        return out.toBytes();
+    }
+
+    @Override
+    public DataType[] inputTypes() {
+        return new DataType[] {type};
+    }
+
+    @Override
+    public DataType resultType() {
+        return DataTypes.BinaryType;
+    }
+
+    @Override
+    public String name() {
+        return "encode";
+    }
+
+    @Override
+    public String canonicalName() {
+        return "io.lakefeed.encode." + Integer.toHexString((schema + ByteBuffer.wrap(header)).hashCode());
+    }
+
+    @Override
+    public String toString() {
+        return "lakefeed.encode";
+    }
+}
