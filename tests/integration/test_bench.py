@@ -45,6 +45,51 @@ def test_trace_and_meter_agree_exactly(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+def test_latency_to_the_table_with_cost_and_phases_of_each_trigger(tmp_path: Path) -> None:
+    chart = tmp_path / "latency.svg"
+    done = lakefeed(
+        *("bench", "latency", "--home", str(tmp_path / "bench"), "--store", "s3proxy", "--chart", str(chart)),
+        *("--rate", "100", "--seconds", "10", "--warm-up", "5", "--output", "json"),
+        *("--trigger", "100 milliseconds", "--trigger", "2 seconds"),
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    quick, slow = json.loads(done.stdout)
+    assert (quick["trigger"], slow["trigger"]) == ("100 milliseconds", "2 seconds")
+    for each in (quick, slow):
+        assert (each["missing"], each["copies"], each["guarantee"]) == (0, 0, "exactly-once")
+        assert each["records"] >= 900
+        assert 0 < each["p50_ms"] <= each["p99_ms"] <= each["max_ms"]
+        assert each["files_per_hour"] > 0
+        assert each["overhead"]["jobs"] == 1
+        # Data, manifest, list of manifests, metadata, and two entries of the checkpoint.
+        assert each["requests_per_batch"] >= 6
+        assert each["overhead"]["p50_ms"] > 0
+    # No record waits for its trigger longer than that, and a batch.
+    assert quick["p50_ms"] < slow["p50_ms"]
+    assert slow["files_per_hour"] == pytest.approx(1800, rel=0.2)
+    assert chart.read_text().startswith("<svg")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_producers_are_measured_in_turns_and_every_row_is_checked(tmp_path: Path) -> None:
+    done = lakefeed(
+        *("bench", "produce", "--home", str(tmp_path / "bench"), "--rows", "50000", "--partitions", "2"),
+        *("--runs", "1", "--output", "json"),
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {(each["input"], each["producer"]): each for each in json.loads(done.stdout)}
+    assert len(found) == 9
+    for (_, producer), each in found.items():
+        assert each["rows_equal"]
+        assert each["rows_per_cpu_second"] > 0
+        assert producer != "seed" or each["ratio_to_seed"] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_path: Path) -> None:
     done = lakefeed(
         *("bench", "throughput", "--home", str(tmp_path / "bench"), "--store", "s3proxy", "--rows", "200000"),

@@ -96,7 +96,8 @@ def test_more_partitions_than_tasks_at_a_time_are_refused(feed: Feed, lake: Spar
 @pytest.mark.timeout(900)
 def test_the_bench_measures_both_triggers_in_one_run(tmp_path: Path) -> None:
     done = command(
-        *("bench", "latency", "--home", str(tmp_path / "bench"), "--seconds", "10", "--warm-up", "5"),
+        *("bench", "latency", "--sink", "topic", "--home", str(tmp_path / "bench")),
+        *("--seconds", "10", "--warm-up", "5"),
         *("--rate", "50", "--trigger", "1 second", "--trigger", "real-time, 10 seconds", "--output", "json"),
         timeout=800,
     )

@@ -15,6 +15,7 @@ from lakefeed.bench.cases import ShortCommand, Workload
 from lakefeed.bench.minio import MinioClient, by_api
 from lakefeed.bench.processes import FinishedCommand, lakefeed_command, run_command
 from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.spark.class_archive import OFF, VARIABLE, WRITE
 from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
@@ -82,11 +83,16 @@ class CommandResult:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstSecondsBench:
-    """Commands on one running stack whose store is MinIO; no other client may use it, as every request counts."""
+    """Commands on one running stack whose store is MinIO; no other client may use it, as every request counts.
+
+    Attributes:
+        class_archive: whether the first round writes the archive of classes that the others read.
+    """
 
     endpoints: Endpoints
     home: Path
     say: Callable[[str], None]
+    class_archive: bool = False
 
     def measure(self, work: Workload, commands: Sequence[ShortCommand], *, runs: int) -> list[CommandResult]:
         """Run the commands in turns: a first round creates the tables and warms caches, and does not count."""
@@ -99,7 +105,8 @@ class FirstSecondsBench:
             for number in range(runs + 1):
                 run(jobs.produce_trips, work, self.endpoints)
                 for command in commands if number % 2 else reversed(commands):
-                    timed = self._time(command, files, minio, rows=work.rows)
+                    archive = WRITE if self.class_archive and not number and command.startswith("run") else None
+                    timed = self._time(command, files, minio, rows=work.rows, archive=archive)
                     self.say(
                         f"{f'run {number} of {runs}' if number else 'warm-up'}, {command}: {timed.seconds:.2f} s, "
                         f"{timed.cpu_seconds:.2f} CPU s, {timed.requests} S3 requests"
@@ -122,7 +129,9 @@ class FirstSecondsBench:
         file.write_text(json.dumps(pipeline, indent=2) + "\n", "utf-8")
         return file
 
-    def _time(self, command: ShortCommand, files: dict[str, Path], minio: MinioClient, *, rows: int) -> TimedCommand:
+    def _time(
+        self, command: ShortCommand, files: dict[str, Path], minio: MinioClient, *, rows: int, archive: str | None
+    ) -> TimedCommand:
         arguments = {
             "version": ("--version",),
             "check": ("check", str(files[_WITH])),
@@ -130,9 +139,11 @@ class FirstSecondsBench:
             "run": ("run", str(files[_WITH]), "--once", "--output", "json"),
             "run-without-checkpoint": ("run", str(files[_WITHOUT]), "--once", "--output", "json"),
         }[command]
-        log = self.home / f"{command}.log"
+        log, environment = self.home / f"{command}.log", self.endpoints.as_environment()
+        # Without one requested, an archive is read only where one is.
+        environment |= {VARIABLE: archive or ("" if self.class_archive else OFF)}
         with minio.trace(command) as finish_trace:
-            done = run_command(lakefeed_command(*arguments), environment=self.endpoints.as_environment(), log=log)
+            done = run_command(lakefeed_command(*arguments), environment=environment, log=log)
             requests = finish_trace()
         return TimedCommand(
             seconds=done.seconds,

@@ -39,7 +39,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What became of the records that were sent while it was measured, and when that was, in seconds since 1970.
+    """The fate of the records that were sent while it was measured, and when that was, in seconds since 1970.
 
     Attributes:
         took: nanoseconds from the producer's call until the record was visible, in order.

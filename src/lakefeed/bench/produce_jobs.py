@@ -93,7 +93,7 @@ def _plain_session() -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    return SparkSession.Builder().config(map=settings).getOrCreate()
+    return SparkSession.Builder().config(map={**settings}).getOrCreate()
 
 
 def _seed(spark: SparkSession, trips: Trips, topic: str, endpoints: Endpoints) -> None:

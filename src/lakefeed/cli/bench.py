@@ -226,10 +226,16 @@ def latency(
 @click.option(
     "--command", "commands", type=click.Choice(SHORT_COMMANDS), multiple=True, help="Only this; again for more."
 )
+@click.option("--class-archive", is_flag=True, help="Write an archive of classes in the first round: see docs jars.")
 @own_home_option("bench", folder="first-seconds")
 @output_option
 def first_seconds(
-    records: int, partitions: int, runs: int, commands: tuple[ShortCommand, ...], home: Path | None
+    records: int,
+    partitions: int,
+    runs: int,
+    commands: tuple[ShortCommand, ...],
+    class_archive: bool,
+    home: Path | None,
 ) -> None:
     """Time short commands from start to end: --version, check, plan, and run --once on an existing table.
 
@@ -243,7 +249,7 @@ def first_seconds(
     work = Workload(name="first-seconds", rows=records, batches=1, partitions=partitions)
     home = home or default_home() / "first-seconds"
     with fresh_stack(home, store="minio") as endpoints:
-        running = FirstSecondsBench(endpoints=endpoints, home=home / "logs", say=_say)
+        running = FirstSecondsBench(endpoints=endpoints, home=home / "logs", say=_say, class_archive=class_archive)
         found = running.measure(work, commands or SHORT_COMMANDS, runs=runs)
     emit([result.as_dict() for result in found], table(found, work))
     raise Exit(0 if all(result.complete for result in found) else 1)

@@ -126,11 +126,11 @@ final class AvroWriter {
             case DOUBLE -> require(type instanceof DoubleType, unfit, (from, at, out) ->
                     out.fixed64(Double.doubleToRawLongBits(from.getDouble(at))));
             case STRING -> require(type instanceof StringType, unfit, (from, at, out) ->
-                    out.lengthAnd(from.getUTF8String(at)));
+                    text(from.getUTF8String(at), out));
             case ENUM -> require(type instanceof StringType, unfit, symbols(name, schema));
             case BYTES -> type instanceof DecimalType decimal
                     ? decimal(schema, decimal, unfit)
-                    : require(type instanceof BinaryType, unfit, (from, at, out) -> out.lengthAnd(from.getBinary(at)));
+                    : require(type instanceof BinaryType, unfit, (from, at, out) -> bytes(from.getBinary(at), out));
             case FIXED -> type instanceof DecimalType decimal
                     ? decimal(schema, decimal, unfit)
                     : require(type instanceof BinaryType, unfit, fixed(name, schema.getFixedSize()));
@@ -144,6 +144,16 @@ final class AvroWriter {
             }
             default -> throw unfit;
         };
+    }
+
+    private static void text(UTF8String text, WireOutput out) {
+        out.zigzag(text.numBytes());
+        out.raw(text);
+    }
+
+    private static void bytes(byte[] bytes, WireOutput out) {
+        out.zigzag(bytes.length);
+        out.raw(bytes);
     }
 
     private static Value require(boolean fits, Unfit unfit, Value value) {
@@ -207,7 +217,7 @@ final class AvroWriter {
         int scale = type.scale();
         require(LogicalTypes.decimal(precision, scale).equals(schema.getLogicalType()), unfit, null);
         if (schema.getType() == Schema.Type.BYTES) {
-            return (from, at, out) -> out.lengthAnd(unscaled(from, at, precision, scale).toByteArray());
+            return (from, at, out) -> bytes(unscaled(from, at, precision, scale).toByteArray(), out);
         }
         int size = schema.getFixedSize();
         return (from, at, out) -> {
@@ -251,7 +261,7 @@ final class AvroWriter {
             if (entries.numElements() > 0) {
                 out.zigzag(entries.numElements());
                 for (int each = 0; each < entries.numElements(); each++) {
-                    out.lengthAnd(entries.keyArray().getUTF8String(each));
+                    text(entries.keyArray().getUTF8String(each), out);
                     value.write(entries.valueArray(), each, out);
                 }
             }

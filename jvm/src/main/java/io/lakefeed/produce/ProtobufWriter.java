@@ -175,7 +175,7 @@ final class ProtobufWriter {
             case DOUBLE -> (value, out) -> out.fixed64(Double.doubleToRawLongBits(number(value, field).doubleValue()));
             case FLOAT -> (value, out) -> out.fixed32(Float.floatToRawIntBits(number(value, field).floatValue()));
             case BOOL -> (value, out) -> out.varint(Boolean.parseBoolean(value.toString()) ? 1 : 0);
-            case STRING -> require(text, field, type, (value, out) -> out.lengthAnd((UTF8String) value));
+            case STRING -> require(text, field, type, (value, out) -> out.lengthAnd(((UTF8String) value).getBytes()));
             case BYTES -> (value, out) -> out.lengthAnd((byte[]) value);
             case ENUM -> require(text, field, type, symbols(field));
             case SINT32, SINT64 -> (value, out) -> out.zigzag(whole(value, field));

@@ -70,10 +70,9 @@ public final class WireOutput {
         raw(content, content.length);
     }
 
-    /** Writes the length of a text in bytes, and the text. */
-    public void lengthAnd(UTF8String text) {
+    /** Writes the bytes of a text. */
+    public void raw(UTF8String text) {
         int length = text.numBytes();
-        varint(length);
         room(length);
         text.writeToMemory(bytes, Platform.BYTE_ARRAY_OFFSET + size);
         size += length;
