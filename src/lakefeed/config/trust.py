@@ -244,6 +244,10 @@ def explain(error: ssl.SSLError, *, server: str, where: str, setting: str = "tls
         return ConfigError(
             f"{server} asks for a certificate, and refuses what it got: {reason}", where=where, hint=hint
         )
+    if "eof occurred" in reason:
+        # One that refuses a client's certificate may be gone before its alert has been read.
+        hint = "it may ask for a certificate, or refuse this one: tls.certificate and tls.key; its log says which"
+        return ConfigError(f"{server} has cut the TLS connection off", where=where, hint=hint)
     if "wrong version number" in reason or "record layer failure" in reason:
         return ConfigError(
             f"{server} does not use TLS at this address", where=where, hint="write http://, or its TLS port"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,14 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from lakefeed.clients.http import ask
+from lakefeed.clients.http_server import HttpAnswer, serve_http
 from lakefeed.config import trust
 from lakefeed.config.tls import libpq_options, pgjdbc_properties
 from lakefeed.config.trust import Certificates, Tls
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, LakefeedError, Unreachable
 from tests.support.servers.authority import Authority, Signed
+from tests.support.servers.tls_proxy import tls_proxy
 
 
 @pytest.fixture(autouse=True)
@@ -140,8 +144,31 @@ def test_messages_of_libpq_are_understood() -> None:
         ("SSL error: certificate verify failed", "signed by an authority that is not trusted"),
         ('server certificate for "a" does not match host name "b"', "is for another host"),
         ("SSL error: tlsv13 alert certificate required", "asks for a certificate"),
+        ("SSL error: tlsv1 alert unknown ca", "asks for a certificate"),
+        ("FATAL:  connection requires a valid client certificate", "asks for a certificate"),
     ):
         found = trust.explain_libpq(failed + text, server="the database", where="b:5432")
         assert found is not None
         assert message in found.what
     assert trust.explain_libpq(f"{failed}Connection refused", server="the database", where="b:5432") is None
+
+
+@pytest.mark.parametrize("kind", ["none", "stranger", "expired"])
+def test_a_server_that_refuses_a_clients_certificate_is_named(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    stranger = Authority(tmp_path / "stranger", "a stranger")
+    shown = {"stranger": stranger.sign("it"), "expired": authority.sign("old", days=-1)}.get(kind)
+    files = {} if shown is None else {"certificate": shown.certificate, "key": shown.key}
+    trust.declare(Tls(ca_file=authority.file, **files))
+    context = authority.sign("server", "localhost").server_context(clients=authority.file)
+    with (
+        serve_http(lambda request: HttpAnswer()) as address,
+        tls_proxy(int(address.rpartition(":")[2]), context) as proxy,
+        pytest.raises(LakefeedError) as refused,
+    ):
+        ask(f"https://localhost:{proxy.port}/", server="the registry", headers={})
+    # Which one is a matter of moments: the server may be gone before its alert has been read.
+    assert re.search("asks for a certificate|has cut the TLS connection off|does not answer", refused.value.what)
+    if not isinstance(refused.value, Unreachable):
+        assert "tls.certificate and tls.key" in str(refused.value.hint)
