@@ -7,6 +7,7 @@ from tools.guards.guard import java
 CHECK = "tests/spark/test_commit_check.py::test_"
 BRANCHES = "tests/spark/test_branches.py::test_"
 REST = "tests/spark/test_rest_commits.py::test_"
+UPLOADS = "tests/faults/test_failed_uploads.py::test_"
 MOVES = "tests/spark/test_moves.py::test_"
 
 IN_THE_COMMIT = (
@@ -116,6 +117,13 @@ IN_THE_COMMIT = (
         "if (unanswered instanceof CleanableFailure || !hasLanded(added, unanswered)) {",
         "if (true) {",
         f"{REST}whatever_the_answer_to_a_commit_the_batch_is_there_once",
+    ),
+    java(
+        "uploads: a table's metadata names a file that the store does not have",
+        "sink/TableFileIO",
+        "Uploads.await(location);",
+        "",
+        f"{UPLOADS}a_commit_does_not_land_without_one_of_its_metadata_files",
     ),
     java(
         "backfill: what the table has already",

@@ -311,7 +311,7 @@ class BatchWriter:
 
     def _note_columns(self, rows: DataFrame) -> None:
         """Keep the columns for the run's monitor; asked of Spark once for each schema that records are read with."""
-        if not self.columns or self._columns_with is not self.rows.schema.spec:
+        if not self.columns or self._columns_with != self.rows.schema.spec:
             self.columns = columns_of(rows.schema.jsonValue())
             self._columns_with = self.rows.schema.spec
 

@@ -24,7 +24,7 @@ from lakefeed.records.sources.kafka import RECORDS_PER_TASK, client_options, tas
 from lakefeed.records.spec import Raw
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 FORMAT = "io.lakefeed.kafka.DecodedRecords"
 TOKENS = "spark.kafka.clusters"
@@ -43,6 +43,7 @@ class DirectRows:
     rows: RowBuilder
     most: int
     _run: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
+    _kept: tuple[Any, DataFrameReader] | None = field(default=None, init=False)
 
     @staticmethod
     def refusal(spark: SparkSession, source: KafkaSource | None, rows: RowBuilder) -> str | None:
@@ -64,27 +65,33 @@ class DirectRows:
 
     def read(self, spark: SparkSession, ranges: OffsetRanges, outcomes: BatchOutcomes) -> DataFrame:
         """Return the rows of these records; each record is counted while it is read."""
-        policy = self.rows.policy
-        reason = TOMBSTONE if policy.on_null in ("fail", "dead_letter") else None
+        tasks = [[_range(each) for each in task] for task in self._tasks(spark, ranges)]
+        reader = self._reader(spark).option("tasks", json.dumps(tasks)).option("commit-id", outcomes.commit_id)
+        return self.rows.from_decoded(reader.load())
+
+    def _reader(self, spark: SparkSession) -> DataFrameReader:
+        """Return a reader that lacks only the options of one batch; kept while the others stay as they are."""
+        schema, policy = self.rows.schema, self.rows.policy
+        key = spark, schema.spec, dict(schema.refused_ids)
+        if self._kept is not None and self._kept[0] == key:
+            return self._kept[1]
         options: dict[str, Any] = {
-            "tasks": [[_range(each) for each in task] for task in self._tasks(spark, ranges)],
-            "decoder": decoder_options(spark, self.rows.schema.spec),
+            "decoder": decoder_options(spark, schema.spec),
             "policy": {
                 "onError": VERDICTS[policy.on_error],
                 "onNull": VERDICTS[policy.on_null],
-                "nullReason": reason,
-                "refused": self.rows.schema.refused_ids,
+                "nullReason": TOMBSTONE if policy.on_null in ("fail", "dead_letter") else None,
+                "refused": schema.refused_ids,
                 "unknownSchema": UNKNOWN_SCHEMA,
                 "badTimestamp": BAD_TIMESTAMP_REASON if "timestamp" in self.rows.keep else None,
                 "keep": self.rows.keep,
                 "prefix": METADATA_PREFIX,
             },
         }
-        reader = spark.read.format(FORMAT).options(**client_options(self.source))
+        reader = spark.read.format(FORMAT).options(**client_options(self.source), consumers=self._run)
         reader = reader.options(**{name: json.dumps(value) for name, value in options.items()})
-        return self.rows.from_decoded(
-            reader.options(**{"commit-id": outcomes.commit_id, "consumers": self._run}).load()
-        )
+        self._kept = key, reader
+        return reader
 
     def _tasks(self, spark: SparkSession, ranges: OffsetRanges) -> list[list[OffsetRange]]:
         """Share the ranges out to as few tasks as the general way, or to one for each core if there are fewer."""

@@ -10,9 +10,11 @@ of its driver, and is refused if the table has another.
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
@@ -36,6 +38,7 @@ from lakefeed.ledger.snapshot_summary import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 QUIET = "lakefeed.upkeep.quiet"
 """Table property: the end of the time without rewrites of files, in ms since 1970 (``Quiet.java``)."""
@@ -46,6 +49,19 @@ QUIET_SECONDS = 600.0
 REFUSED = "lakefeed refuses the commit"
 FENCE_REFUSED = "is taken: the table has"
 TRIES = 20
+MOST_A_CALL = 512
+"""So many snapshots are read from the JVM at once."""
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """A snapshot of the table, as ``FeedLedger.ancestors`` describes it."""
+
+    id: int
+    parent: int | None
+    sequence: int
+    milliseconds: int
+    summary: dict[str, str]
 
 
 class IcebergLedger:
@@ -56,6 +72,8 @@ class IcebergLedger:
         self._spark = spark
         self._table = table
         self._feed = feed
+        self._checked: Any = None
+        self._columns: tuple[str, StructType] | None = None
 
     def fence_taken(self) -> str | None:
         return self.properties().get(f"{FENCE}.{self._feed}")
@@ -80,19 +98,20 @@ class IcebergLedger:
 
     def commits(self) -> Iterator[Commit]:
         """Yield the feed's commits that the table's present state descends from, newest first."""
-        for snapshot, summary in self._ancestors():
-            if summary.get(FEED) == self._feed and RANGES in summary:
-                yield Commit.of(int(snapshot.snapshotId()), summary, committed_at=snapshot.timestampMillis() / 1000)
+        for each in self._ancestors():
+            if each.summary.get(FEED) == self._feed and RANGES in each.summary:
+                yield Commit.of(each.id, each.summary, committed_at=each.milliseconds / 1000)
 
     def backfills(self) -> Iterator[Backfill]:
         """Yield the feed's backfills that the table's present state descends from, newest first."""
-        for snapshot, summary in self._ancestors():
-            if summary.get(BACKFILL_OF) == self._feed and RANGES in summary:
-                number, time = int(snapshot.sequenceNumber()), int(snapshot.timestampMillis())
-                yield Backfill.of(int(snapshot.snapshotId()), summary, number=number, milliseconds=time)
+        for each in self._ancestors():
+            if each.summary.get(BACKFILL_OF) == self._feed and RANGES in each.summary:
+                yield Backfill.of(each.id, each.summary, number=each.sequence, milliseconds=each.milliseconds)
 
     def rows_of(self, commit_id: str) -> int | None:
         """Return how many rows a commit has added; None if it is not in the table."""
+        if (landed := jvm.java(self._spark).commit.Outcomes.landed(commit_id)) is not None:
+            return int(landed)
         summary = self._summary_of(commit_id)
         return None if summary is None else int(summary.get("added-records", 0))
 
@@ -102,7 +121,7 @@ class IcebergLedger:
         return upserts.landed + upserts.deleted
 
     def _summary_of(self, commit_id: str) -> dict[str, str] | None:
-        return next((summary for _, summary in self._ancestors() if summary.get(COMMIT_ID) == commit_id), None)
+        return next((each.summary for each in self._ancestors() if each.summary.get(COMMIT_ID) == commit_id), None)
 
     def has_replay(self, replay_id: str) -> bool:
         """Return whether the table has the rows of a replay: of the last one, or one whose snapshot has not expired."""
@@ -118,10 +137,26 @@ class IcebergLedger:
 
     def position(self) -> Position | None:
         """Return where the feed stands, whether or not its snapshots have expired; None without a commit of it."""
+        return self._position_in(self.loaded())
+
+    def columns(self) -> StructType:
+        """Return the table's columns as Spark shows them: as the last ``check`` found them, once, or as they are now.
+
+        A batch is checked right before it is written, so that both need the table once.
+        """
+        from pyspark.sql.types import StructType
+
+        table, self._checked = self._checked or self.loaded(), None
+        text = str(jvm.java(self._spark).commit.FeedLedger.columns(table))
+        if self._columns is None or text != self._columns[0]:
+            self._columns = text, StructType.fromJson(json.loads(text))
+        return self._columns[1]
+
+    def _position_in(self, table: Any) -> Position | None:
         from py4j.protocol import Py4JJavaError
 
         try:
-            text = jvm.java(self._spark).commit.FeedLedger.position(self.loaded(), self._feed)
+            text = jvm.java(self._spark).commit.FeedLedger.position(table, self._feed)
         except Py4JJavaError as error:
             if REFUSED not in str(error):
                 raise
@@ -153,8 +188,9 @@ class IcebergLedger:
             self.land_empty(properties)
 
     def check(self, commit: Commit) -> CommitCheck:
+        self._checked = self.loaded()
         try:
-            return check_commit(commit, self.position(), where=self._table)
+            return check_commit(commit, self._position_in(self._checked), where=self._table)
         except CheckpointMismatch:
             # To a driver that was suspended, a table with newer commits looks like a checkpoint that was rolled back.
             taken = self.fence_taken()
@@ -195,18 +231,24 @@ class IcebergLedger:
         """Return Iceberg's format version of the table, as it is now."""
         return int(self.loaded().operations().current().formatVersion())
 
-    def _ancestors(self) -> Iterator[tuple[Any, dict[str, str]]]:
-        table = self.loaded()
-        snapshot = jvm.java(self._spark).commit.FeedLedger.head(table, self._feed)
-        while snapshot is not None:
-            yield snapshot, dict(snapshot.summary())
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else table.snapshot(parent)
+    def _ancestors(self) -> Iterator[_Snapshot]:
+        """Yield the snapshots that the table's present state descends from, newest first; in a branch, the branch's."""
+        table, start, most = self.loaded(), None, 1
+        while page := json.loads(
+            str(jvm.java(self._spark).commit.FeedLedger.ancestors(table, self._feed, start, most))
+        ):
+            for each in page:
+                yield _Snapshot(**each)
+            start = page[-1]["parent"]
+            if start is None:
+                return
+            # Most questions are about the newest one, some about all.
+            most = min(8 * most, MOST_A_CALL)
 
     def loaded(self) -> Any:
         """Load the table as Iceberg's Java object, as it is now."""
-        gateway: Any = self._spark._jvm
-        return gateway.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._spark._jsparkSession, self._table)
+        spark: Any = self._spark
+        return jvm.java(self._spark).commit.FeedLedger.load(spark._jsparkSession, self._table)
 
 
 def position_unknown(feed: str, *, where: str) -> CheckpointMismatch:

@@ -91,8 +91,37 @@ def s3_traffic(spark: SparkSession) -> dict[str, int]:
 
 def java(spark: SparkSession) -> Any:
     """Return the package ``io.lakefeed`` in the driver's JVM."""
+    global _package
     gateway: Any = spark._jvm
-    return gateway.io.lakefeed
+    if _package is None or _package._gateway is not gateway:
+        _package = _Names(gateway, gateway.io.lakefeed)
+    return _package
+
+
+class _Names:
+    """Remembers what py4j has found under a name: it asks the JVM what each part of a name is, whenever it is used."""
+
+    def __init__(self, gateway: Any, found: Any) -> None:
+        self._gateway = gateway
+        self._found = found
+
+    def __getattr__(self, name: str) -> Any:
+        from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
+
+        found = getattr(self._found, name)
+        if isinstance(found, JavaPackage | JavaClass):
+            found = _Names(self._gateway, found)
+        if isinstance(found, _Names | JavaMember):
+            # The next look finds it here, without this method.
+            self.__dict__[name] = found
+        return found
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Construct an object, if the name is a class's."""
+        return self._found(*arguments)
+
+
+_package: _Names | None = None
 
 
 def cause_of(refused: Any) -> str:

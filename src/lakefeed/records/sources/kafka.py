@@ -113,24 +113,9 @@ def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
     They are taken from the batch's own plan (``StreamExecution.lastExecution``), the only place that has both
     ends without reading the checkpoint again.
     """
-    query: Any = next(query for query in spark.streams.active if query.name == query_name)
-    leaves = query._jsq.streamingQuery().lastExecution().logical().collectLeaves().iterator()
-    starts: list[str] = []
-    ends: list[str] = []
-    is_read = False
-    while leaves.hasNext():
-        leaf = leaves.next()
-        if leaf.getClass().getSimpleName() != "StreamingDataSourceV2ScanRelation":
-            continue
-        is_read = True
-        for option, texts in ((leaf.startOffset(), starts), (leaf.endOffset(), ends)):
-            if option.isDefined():
-                texts.append(option.get().json())
-    if not is_read:
-        # A batch for the watermark alone, whose plan does not name its source.
-        for span in json.loads(jvm.java(spark).query.RunningBatch.spans(query._jsq)):
-            starts.append(span["start"] or "{}")
-            ends.append(span["end"] or "{}")
+    session: Any = spark
+    spans = json.loads(jvm.java(spark).query.RunningBatch.spans(session._jsparkSession, query_name))
+    starts, ends = ([span[which] or "{}" for span in spans] for which in ("start", "end"))
     begins = {key: mark for text in starts for key, mark in spark_marks(text).items()}
     marks = {key: (begins.get(key, OLDEST), mark) for text in ends for key, mark in spark_marks(text).items()}
     start, end = ({key: at for text in texts for key, at in spark_offsets(text).items()} for texts in (starts, ends))

@@ -177,7 +177,7 @@ class IcebergTable(LedgerBackedSink):
 
     def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
         # Not the columns that ``apply_schema`` saw: a backfill beside the feed may have added some.
-        return with_summary(align_columns(rows, self._spark.table(self.name).schema).writeTo(self.written), properties)
+        return with_summary(align_columns(rows, self.ledger.columns()).writeTo(self.written), properties)
 
     def _run_in_turn(self, statement: str, properties: Mapping[str, str], *, session: SparkSession) -> None:
         """Run a statement, again if another writer has changed what it read."""

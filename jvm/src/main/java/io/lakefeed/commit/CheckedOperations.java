@@ -1,6 +1,9 @@
 package io.lakefeed.commit;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.lakefeed.sink.Uploads;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -73,6 +76,7 @@ final class CheckedOperations implements TableOperations {
             if (moves) {
                 if (before != null && before.commit().is(Ledger.Commit.of(snapshot))) {
                     // The earlier attempt succeeded, and its answer was lost.
+                    noteRows(snapshot);
                     return;
                 }
                 check(base, snapshot, feed, before);
@@ -88,6 +92,9 @@ final class CheckedOperations implements TableOperations {
         }
         added.forEach(snapshot -> unanswered.add(snapshot.snapshotId()));
         TableMetadata committed = withProperties(base, changed, positions, added);
+        if (!guardsProperties()) {
+            awaitUploads();
+        }
         try {
             delegate(base, committed);
         } catch (RuntimeException unanswered) {
@@ -96,6 +103,7 @@ final class CheckedOperations implements TableOperations {
             }
         }
         added.forEach(snapshot -> unanswered.remove(snapshot.snapshotId()));
+        added.forEach(CheckedOperations::noteRows);
         RecentTables.put(name, committed);
     }
 
@@ -104,6 +112,22 @@ final class CheckedOperations implements TableOperations {
             operations.commit(base, changed);
         }
         seen = null;
+    }
+
+    /** Notes the rows of a batch that has landed, so that the driver need not look for its snapshot. */
+    private static void noteRows(Snapshot snapshot) {
+        Map<String, String> summary = snapshot.summary();
+        String rows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
+        Outcomes.land(summary.get(Ledger.COMMIT_ID), Long.parseLong(rows));
+    }
+
+    /** Waits for the files that a change names, where the catalog's server writes the table's metadata file. */
+    private void awaitUploads() {
+        try {
+            Uploads.await(operations.metadataFileLocation(""));
+        } catch (IOException failure) {
+            throw new UncheckedIOException(failure);
+        }
     }
 
     /** Looks in the table whether a commit succeeded: a server error or a cut connection does not tell. */

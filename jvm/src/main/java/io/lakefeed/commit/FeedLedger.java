@@ -1,5 +1,9 @@
 package io.lakefeed.commit;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import org.apache.iceberg.AppendFiles;
 import org.apache.iceberg.HasTableOperations;
@@ -7,11 +11,46 @@ import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.spark.CommitMetadata;
+import org.apache.iceberg.spark.Spark3Util;
+import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.parser.ParseException;
 
 /** Reads a table's ledger for Python, and commits without rows. */
 public final class FeedLedger {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
     private FeedLedger() {}
+
+    /** A snapshot for Python, which would need dozens of calls to take one apart. */
+    public record Found(long id, Long parent, long sequence, long milliseconds, Map<String, String> summary) {}
+
+    /**
+     * Returns the snapshot with this id and those that it descends from, newest first, as a JSON list.
+     *
+     * @param from null for the newest snapshot of the feed's branch
+     * @param most how many at most
+     */
+    public static String ancestors(Table table, String feed, Long from, int most) throws JsonProcessingException {
+        List<Found> found = new ArrayList<>();
+        Snapshot each = from == null ? head(table, feed) : table.snapshot(from);
+        for (; each != null && found.size() < most; each = each.parentId() == null ? null : table.snapshot(each.parentId())) {
+            Map<String, String> summary = each.summary() == null ? Map.of() : each.summary();
+            found.add(new Found(each.snapshotId(), each.parentId(), each.sequenceNumber(), each.timestampMillis(), summary));
+        }
+        return JSON.writeValueAsString(found);
+    }
+
+    /** Loads a table as it is now. */
+    public static Table load(SparkSession spark, String table) throws NoSuchTableException, ParseException {
+        return Spark3Util.loadIcebergTable(spark, table);
+    }
+
+    /** Returns the columns of a table as Spark shows them: the JSON of a StructType. */
+    public static String columns(Table table) {
+        return SparkSchemaUtil.convert(table.schema()).json();
+    }
 
     /**
      * Returns a feed's position as JSON: {@code commit-id}, {@code snapshot-id} and {@code ranges} of its newest

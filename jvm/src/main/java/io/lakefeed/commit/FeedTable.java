@@ -1,5 +1,6 @@
 package io.lakefeed.commit;
 
+import io.lakefeed.sink.Uploads;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.util.Map;
@@ -59,52 +60,58 @@ final class FeedTable extends BaseTable {
 
     @Override
     public AppendFiles newAppend() {
-        return counted(AppendFiles.class, super.newAppend());
+        return counted(AppendFiles.class, super.newAppend(), operations());
     }
 
     @Override
     public AppendFiles newFastAppend() {
-        return counted(AppendFiles.class, super.newFastAppend());
+        return counted(AppendFiles.class, super.newFastAppend(), operations());
     }
 
     @Override
     public OverwriteFiles newOverwrite() {
-        return counted(OverwriteFiles.class, super.newOverwrite());
+        return counted(OverwriteFiles.class, super.newOverwrite(), operations());
     }
 
     @Override
     public ReplacePartitions newReplacePartitions() {
-        return counted(ReplacePartitions.class, super.newReplacePartitions());
+        return counted(ReplacePartitions.class, super.newReplacePartitions(), operations());
     }
 
     @Override
     public RowDelta newRowDelta() {
-        return counted(RowDelta.class, super.newRowDelta());
+        return counted(RowDelta.class, super.newRowDelta(), operations());
     }
 
     /**
      * Wraps an update so that its commit checks the batch's counts, after all tasks, and adds them to the summary. The
      * properties of the summary are fixed when the write begins, too early for them.
      */
-    private static <T extends SnapshotUpdate<?>> T counted(Class<T> type, T update) {
+    private static <T extends SnapshotUpdate<?>> T counted(Class<T> type, T update, TableOperations operations) {
         String[] commitId = new String[1];
         Object proxy = Proxy.newProxyInstance(
                 FeedTable.class.getClassLoader(), new Class<?>[] {type}, (self, method, arguments) -> {
                     if (method.getName().equals("set") && Ledger.COMMIT_ID.equals(arguments[0])) {
                         commitId[0] = (String) arguments[1];
                     }
-                    if (method.getName().equals("commit")) {
+                    boolean commits = method.getName().equals("commit");
+                    if (commits) {
                         Outcomes outcomes = Outcomes.of(commitId[0]);
                         if (outcomes != null) {
                             outcomes.check();
                             update.set(Ledger.COUNTS, outcomes.toJson());
                         }
                     }
+                    Uploads uploads = commits ? Uploads.beside(operations.metadataFileLocation("")) : null;
                     try {
                         Object result = method.invoke(update, arguments);
                         return result == update ? self : result;
                     } catch (InvocationTargetException thrown) {
                         throw thrown.getCause();
+                    } finally {
+                        if (uploads != null) {
+                            uploads.close();
+                        }
                     }
                 });
         return type.cast(proxy);

@@ -37,6 +37,9 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
 
     private transient Set<Integer> coveredSchemas;
     private transient String refusal;
+    /** How many rows the batch's commit has added; null while there is none, or the sink does not say. */
+    private transient volatile Long landed;
+
     /** When the sink was last allowed to commit, by {@link System#nanoTime}; 0 if it was not yet. */
     private transient volatile long allowedAt;
 
@@ -79,7 +82,22 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         coveredSchemas = null;
         refusal = null;
         allowedAt = 0;
+        landed = null;
         OPEN.put(nextCommitId, this);
+    }
+
+    /** Notes the rows that the commit with this id has added; nothing if no batch is written with it. */
+    static void land(String commitId, long rows) {
+        Outcomes outcomes = of(commitId);
+        if (outcomes != null) {
+            outcomes.landed = rows;
+        }
+    }
+
+    /** Returns how many rows the commit with this id has added; null if that is not known here. */
+    public static Long landed(String commitId) {
+        Outcomes outcomes = of(commitId);
+        return outcomes == null ? null : outcomes.landed;
     }
 
     /** Ends a batch, committed or not. */

@@ -4,8 +4,11 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
+import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamProgress;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
@@ -13,11 +16,7 @@ import org.apache.spark.sql.streaming.StreamingQuery;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
-/**
- * Describes the current micro-batch of a streaming query, from inside its {@code foreachBatch}.
- *
- * <p>It works for batches without new records too, whose plan does not contain the positions of their sources.
- */
+/** Describes the current micro-batch of a streaming query, from inside its {@code foreachBatch}. */
 public final class RunningBatch {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -27,22 +26,39 @@ public final class RunningBatch {
     public record Span(String start, String end) {}
 
     /**
-     * Returns where each source of the query begins and ends in this batch, as JSON: {@code [{"start": "…", "end":
-     * "…"}]}.
+     * Returns where each source of the query with this name begins and ends in its batch, as JSON: {@code [{"start":
+     * "…", "end": "…"}]}.
+     *
+     * <p>The batch's own plan says so, unless it has no new records: then the query does.
      */
-    public static String spans(StreamingQuery query) throws JsonProcessingException {
-        StreamExecution execution = ((StreamingQueryWrapper) query).streamingQuery();
-        StreamProgress starts = execution.getStartOffsetsOfLatestBatch();
-        StreamProgress ends = execution.availableOffsets();
+    public static String spans(SparkSession spark, String name) throws JsonProcessingException {
+        StreamExecution execution = running(spark, name);
         List<Span> spans = new ArrayList<>();
-        for (SparkDataStream source : CollectionConverters.asJava(execution.sources())) {
-            spans.add(new Span(json(starts, source), json(ends, source)));
+        for (LogicalPlan leaf : CollectionConverters.asJava(execution.lastExecution().logical().collectLeaves())) {
+            if (leaf instanceof StreamingDataSourceV2ScanRelation scan) {
+                spans.add(new Span(json(scan.startOffset()), json(scan.endOffset())));
+            }
+        }
+        if (spans.isEmpty()) {
+            StreamProgress starts = execution.getStartOffsetsOfLatestBatch();
+            StreamProgress ends = execution.availableOffsets();
+            for (SparkDataStream source : CollectionConverters.asJava(execution.sources())) {
+                spans.add(new Span(json(starts.get(source)), json(ends.get(source))));
+            }
         }
         return JSON.writeValueAsString(spans);
     }
 
-    private static String json(StreamProgress progress, SparkDataStream source) {
-        Option<Offset> offset = progress.get(source);
+    private static StreamExecution running(SparkSession spark, String name) {
+        for (StreamingQuery query : spark.streams().active()) {
+            if (name.equals(query.name())) {
+                return ((StreamingQueryWrapper) query).streamingQuery();
+            }
+        }
+        throw new IllegalStateException("there is no running query " + name);
+    }
+
+    private static String json(Option<Offset> offset) {
         return offset.isDefined() ? offset.get().json() : null;
     }
 }

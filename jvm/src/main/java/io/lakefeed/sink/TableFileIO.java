@@ -27,6 +27,7 @@ public final class TableFileIO extends S3FileIO {
     private static final long serialVersionUID = 1;
     private static final Pattern METADATA =
             Pattern.compile(".*/[^/]*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*\\.(metadata\\.json|avro)");
+    private static final String TABLE = ".metadata.json";
     /** Separate, so that large metadata files do not drop the manifests that a merge needs. */
     private static final RecentFiles TABLES = new RecentFiles(32 << 20);
 
@@ -57,6 +58,7 @@ public final class TableFileIO extends S3FileIO {
 
     @Override
     public void deleteFile(String location) {
+        Uploads.settle(location);
         recent(location).remove(location);
         super.deleteFile(location);
     }
@@ -65,6 +67,7 @@ public final class TableFileIO extends S3FileIO {
     public void deleteFiles(Iterable<String> locations) {
         List<String> gone = new ArrayList<>();
         for (String location : locations) {
+            Uploads.settle(location);
             recent(location).remove(location);
             gone.add(location);
         }
@@ -79,7 +82,7 @@ public final class TableFileIO extends S3FileIO {
     }
 
     private static RecentFiles recent(String location) {
-        return location.endsWith(".json") ? TABLES : MANIFESTS;
+        return location.endsWith(TABLE) ? TABLES : MANIFESTS;
     }
 
     /** Is read from memory, after one request at most: that also brings the length, which S3 has to be asked for. */
@@ -162,11 +165,12 @@ public final class TableFileIO extends S3FileIO {
         }
     }
 
-    /** Keeps a copy of a written file once its upload has succeeded. */
+    /** Keeps a copy of a written file. */
     private static final class Copying extends PositionOutputStream {
         private final PositionOutputStream file;
         private final String location;
         private ByteArrayOutputStream copy = new ByteArrayOutputStream();
+        private boolean closed;
 
         Copying(PositionOutputStream file, String location) {
             this.file = file;
@@ -207,9 +211,21 @@ public final class TableFileIO extends S3FileIO {
 
         @Override
         public void close() throws IOException {
+            if (closed) {
+                return;
+            }
+            closed = true;
             ByteArrayOutputStream whole = copy;
             copy = null;
-            file.close();
+            boolean isTable = location.endsWith(TABLE);
+            // A file that is not in memory may be read before its upload has ended.
+            if (isTable || whole == null || !Uploads.start(location, file::close)) {
+                file.close();
+            }
+            if (isTable) {
+                // The catalog names it next, and with it all that it names.
+                Uploads.await(location);
+            }
             if (whole != null) {
                 recent(location).put(location, whole.toByteArray());
             } else {

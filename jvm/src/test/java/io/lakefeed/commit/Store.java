@@ -52,7 +52,7 @@ final class Store implements TableOperations {
 
     @Override
     public String metadataFileLocation(String fileName) {
-        throw new UnsupportedOperationException();
+        return "s3://lake/table/metadata/" + fileName;
     }
 
     @Override
