@@ -85,8 +85,8 @@ docs-site: setup ## the documentation as a site in build/site, searchable; a bro
 	$(BIN)/uv sync --frozen --quiet --inexact --group site
 	$(BIN)/python -m tools.build_site
 
-screenshots: setup ## take the pictures of the dashboard again, in a real browser
-	LAKEFEED_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/browser/test_screenshots.py
+screenshots: setup ## take the pictures of dashboard and terminal again, of real feeds
+	LAKEFEED_SCREENSHOTS=$(CURDIR)/docs/images $(BIN)/python -m pytest tests/browser/test_screenshots.py tests/integration/test_terminal_picture.py
 
 clean: ## remove what was built; the per-user cache stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR) $(VENDOR)

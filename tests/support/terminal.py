@@ -26,8 +26,8 @@ class Terminal:
     def __init__(self, *, width: int, height: int) -> None:
         self.ours, self.theirs = pty.openpty()
         self.written = b""
-        self._screen = pyte.Screen(width, height)
-        self._stream = pyte.ByteStream(self._screen)
+        self.screen = pyte.Screen(width, height)
+        self._stream = pyte.ByteStream(self.screen)
         self._process: subprocess.Popen[bytes] | None = None
         self.resize(width, height)
         self.mode_before = termios.tcgetattr(self.theirs)
@@ -49,7 +49,7 @@ class Terminal:
 
     def resize(self, width: int, height: int) -> None:
         fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-        self._screen.resize(height, width)
+        self.screen.resize(height, width)
 
     def press(self, keys: str) -> None:
         os.write(self.ours, keys.encode())
@@ -63,7 +63,7 @@ class Terminal:
             data = os.read(self.ours, 65536)
             self.written += data
             self._stream.feed(data)
-        return "\n".join(line.rstrip() for line in self._screen.display)
+        return "\n".join(line.rstrip() for line in self.screen.display)
 
     def until(self, is_so: Callable[[str], bool], *, seconds: float = 20.0) -> str:
         """Wait until the screen is so."""

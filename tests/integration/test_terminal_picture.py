@@ -1,0 +1,56 @@
+"""The picture of README.md: a real feed in a real terminal; ``make screenshots`` writes it to docs/images."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.local import Endpoints
+from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.operations.produce.write import produce
+from lakefeed.records.encode.encode import to_records
+from tests.support.feed import Feed
+from tests.support.screen_picture import screen_svg
+from tests.support.terminal import terminal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = "LAKEFEED_SCREENSHOTS"
+TRIPS, A_BATCH = 900_000, 100_000
+WIDTH, HEIGHT = 112, 22
+
+
+@pytest.mark.slow
+def test_a_picture_of_a_run(stack: Endpoints, lake: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    feed.name = "taxi"
+    topic = "taxi-rides"
+    Topics(stack.bootstrap_servers).create(topic, partitions=4)
+    rows = taxi_rows(lake, TRIPS)
+    records = to_records(rows, topic=topic, registry=stack.schema_registry_url, schema=taxi_schema(), key=KEY)
+    produce(records, topic, bootstrap_servers=stack.bootstrap_servers)
+    kafka = {"bootstrap_servers": stack.bootstrap_servers, "topics": [topic], "max_records_per_batch": A_BATCH}
+    file = feed.write_file(
+        source={"kafka": kafka},
+        sink={"iceberg": {"table": "lake.nyc.taxi_rides"}},
+        expect={"within_town": {"rule": "trip_distance < 25.9", "on_violation": "dead_letter"}},
+        dead_letters={"table": "lake.nyc.taxi_rides_dead_letters"},
+    )
+    environment = {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home"), "COLORTERM": "truecolor"}
+    arguments = ["run", str(file), "--log-file", str(tmp_path / "spark.log")]
+    with terminal(arguments, environment=environment, width=WIDTH, height=HEIGHT) as shown:
+        screen = shown.until(lambda text: "batch 5 ·" in text and "has run for" in text, seconds=240)
+        picture = screen_svg(shown.screen, title="lakefeed run taxi.yaml")
+        shown.process.send_signal(signal.SIGINT)
+        shown.process.wait(120)
+    assert "records/s" in screen
+    assert "taxi" in picture
+    assert "http" not in picture.replace("http://www.w3.org", "")
+    target = Path(os.environ.get(FOLDER, tmp_path)) / "terminal-run.svg"
+    target.write_text(picture, "utf-8")
+    assert target.stat().st_size < 60_000
