@@ -157,6 +157,39 @@ EXAMPLES = (
         expected=(("1", "80000"), ("2", "130000")),
     ),
     Example(
+        file="ml_stream/learn.yaml",
+        # Six sales for 1,000 a square metre and 5,000 a room; then four at higher prices.
+        result=(
+            "SELECT version, rows, transform(weights, each -> bigint(round(each))) FROM lake.homes.model "
+            "ORDER BY version"
+        ),
+        expected=(("1", "6", "[0, 1000, 5000]"), ("2", "10", "[-8136, 1305, 1408]")),
+    ),
+    Example(
+        file="ml_stream/score.yaml",
+        result="SELECT id, price, model_version FROM lake.homes.offers ORDER BY id",
+        expected=(("1", "86019", "2"), ("2", "141029", "2")),
+        after="ml_stream/learn.yaml",
+    ),
+    Example(
+        file="ml_stream/features.yaml",
+        result=(
+            "SELECT date_format(begins, 'HH:mm'), town, sales, per_square_metre FROM lake.homes.town_prices "
+            "ORDER BY begins, town"
+        ),
+        expected=(
+            ("12:00", "Bern", "2", "1175.0"),
+            ("12:00", "Geneva", "2", "1197.92"),
+            ("13:00", "Bern", "1", "1083.33"),
+            ("13:00", "Geneva", "1", "1222.22"),
+            ("14:00", "Bern", "1", "1342.86"),
+            ("14:00", "Geneva", "1", "1381.82"),
+            ("15:00", "Bern", "1", "1325.0"),
+            ("15:00", "Geneva", "1", "1392.31"),
+        ),
+        after="ml_stream/learn.yaml",
+    ),
+    Example(
         file="streaming_etl/pipeline.yaml",
         result="SELECT hour(hour), shop, orders, revenue, day FROM parquet.`s3a://lake/revenue` ORDER BY shop",
         expected=(("12", "Bern", "1", "7.00", "2024-01-01"), ("12", "Zurich", "2", "15.00", "2024-01-01")),
