@@ -191,8 +191,12 @@ def _quoted(text: str) -> str:
 
 
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file as a whole or not at all; a ConfigError if it exists."""
+    """Write a file as a whole or not at all; a ConfigError if it exists. A device or a pipe is written into."""
     try:
+        if overwrite and path.exists() and not path.is_file():
+            # A rename would put a file in the place of, say, /dev/null.
+            path.write_text(text, "utf-8")
+            return
         descriptor, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -151,6 +153,18 @@ def test_an_existing_file_stays(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write"):
         write_new(tmp_path / "no" / "p.yaml", "text")
+
+
+def test_a_pipe_is_written_into_not_replaced(tmp_path: Path) -> None:
+    """As root, a rename would replace /dev/null."""
+    pipe, read = tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text("utf-8")), daemon=True)
+    reader.start()
+    write_new(pipe, "name: trips\n", overwrite=True)
+    reader.join(10)
+    assert read == ["name: trips\n"]
+    assert pipe.is_fifo()
 
 
 def test_the_schema_goes_beside_but_never_over_another_file(tmp_path: Path) -> None:
