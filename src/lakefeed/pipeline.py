@@ -21,19 +21,22 @@ from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
-from lakefeed.clients.spark.session import activate, copy_of, pools, session
+from lakefeed.clients.spark.session import activate, copy_of, session
 from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.config.checks import function_modules
 from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.places import stored_at
 from lakefeed.config.problem import raise_first_error
 from lakefeed.config.secrets import keys_of
+from lakefeed.config.storage import is_local
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.feed.bounded import BatchSummary, run_bounded
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.scheduler import run_multi_table
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import RunOptions, RunSummary
+from lakefeed.feed.spark_settings import spark_settings
 from lakefeed.feed.streaming import run_stream
 from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
@@ -179,19 +182,14 @@ class Pipeline:
                 self.config.name,
                 connections=self.connections,
                 master=master,
-                conf={
-                    **(pools() if self.config.shares_its_session else {}),
-                    **(ui.settings() if ui else {}),
-                    **{
-                        key: value if isinstance(value, str) else str(value) for key, value in self.config.spark.items()
-                    },
-                },
+                conf=spark_settings(self.config),
                 log_file=log_file,
                 secret_keys=keys_of(self.config),
                 ui_host=ui.host if ui else None,
                 folder=self.feed.folder,
                 modules=function_modules(self.config),
                 checks=checks,
+                on_disk={key: at for key, at in stored_at(self.config, self.connections).items() if is_local(at)},
             )
 
     def run(

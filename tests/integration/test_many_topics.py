@@ -64,6 +64,32 @@ def test_a_poisoned_topic_is_alone_and_resumes_when_it_is_healed(lake: SparkSess
     assert verified(healed)
 
 
+def test_topics_that_come_later_begin_where_the_file_says(lake: SparkSession, shop: Shop) -> None:
+    def run(**reads: str) -> dict[str, int]:
+        pipeline = shop.pipeline(reads={"start": "latest", **reads})
+        planned = {
+            plan.topics[0]: sum(part.backlog for part in plan.partitions) for plan in pipeline.plan(spark=lake).tables
+        }
+        done = {table.topic: table.rows for table in pipeline.run(spark=lake, once=True).tables}
+        assert done == planned
+        return {topic.removeprefix(f"{shop.feed.name}."): rows for topic, rows in done.items() if rows}
+
+    shop.create("orders")
+    shop.send("orders", [{"id": number, "total": 1.0} for number in range(10)])
+    assert run() == {}
+    # Both while no run is there to see them.
+    shop.send("orders", [{"id": number, "total": 1.0} for number in range(10, 15)])
+    shop.create("users")
+    shop.send("users", [{"name": f"u{number}"} for number in range(3)])
+    assert run() == {"orders": 5, "users": 3}
+    shop.create("quiet.one")
+    shop.send("quiet.one", [{"id": number, "on": True} for number in range(4)])
+    assert run(new_topics="latest") == {}
+    shop.send("quiet.one", [{"id": 4, "on": False}])
+    assert run(new_topics="latest") == {"quiet.one": 1}
+    assert sorted(row["id"] for row in shop.rows("orders")) == list(range(10, 15))
+
+
 def test_new_topics_and_a_paused_table_that_resumes_while_the_job_runs(lake: SparkSession, shop: Shop) -> None:
     shop.create("users")
     shop.create("orders")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from lakefeed.clients.spark.session import FEED_CATALOG
+from lakefeed.clients.spark.storage import FEED_CATALOG
 from lakefeed.config.connections import Catalog
 from tests.support.servers.hive_metastore import HiveMetastore
 from tests.support.servers.postgresql import PostgreSQL

@@ -17,7 +17,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.config.connections import Connections
+from lakefeed.config.connections import Catalog, Connections
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
 
@@ -30,17 +30,30 @@ TRIP = {
 
 FAST_PATH = "LAKEFEED_TESTS_FAST_PATH"
 """Environment variable: the ``fast_path`` of each feed whose test names none; see ``make test-general-path``."""
+STORE_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
 
 
 @dataclass
 class Feed:
-    """Names and verbs of one test's feed; ``fast_path`` is the option of its pipelines, None for the default."""
+    """Names and verbs of one test's feed.
+
+    Attributes:
+        fast_path: the option of its pipelines, None for the default.
+        disk: a folder of this machine that has tables and checkpoint; None where they are in the stack's store. Then
+            the feed knows no store.
+    """
 
     stack: Endpoints
     folder: Path
     name: str = field(default_factory=lambda: f"f{uuid.uuid4().hex[:10]}")
     catalog: str = "lake"
     fast_path: str | None = field(default_factory=lambda: os.environ.get(FAST_PATH))
+    disk: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.disk is not None:
+            # A session of several tests keeps a catalog once it has opened it.
+            self.catalog = f"disk_{self.name}"
 
     @property
     def topic(self) -> str:
@@ -52,15 +65,29 @@ class Feed:
 
     @property
     def checkpoint(self) -> str:
-        return f"s3a://{self.stack.bucket}/checkpoints/{self.name}"
+        return self.place(f"checkpoints/{self.name}")
+
+    def place(self, path: str) -> str:
+        """A place for files of this feed."""
+        return f"s3a://{self.stack.bucket}/{path}" if self.disk is None else f"file://{self.disk}/{path}"
 
     @property
     def environment(self) -> dict[str, str]:
-        return self.stack.as_environment()
+        known = self.stack.as_environment()
+        of_store = () if self.disk is None else (*STORE_VARIABLES, "LAKEFEED_CATALOG_URI", "LAKEFEED_WAREHOUSE")
+        return {name: value for name, value in known.items() if name not in of_store}
+
+    @property
+    def catalog_block(self) -> dict[str, Any]:
+        """The block ``catalogs`` of a pipeline file, where its environment names none."""
+        return {} if self.disk is None else {"catalogs": {self.catalog: {"warehouse": str(self.disk / "warehouse")}}}
 
     @property
     def connections(self) -> Connections:
-        return Connections.from_environment(self.environment)
+        declared = self.catalog_block.get("catalogs", {})
+        found = {name: Catalog.model_validate(block) for name, block in declared.items()}
+        known = Connections.from_environment(self.environment)
+        return known.model_copy(update={"catalogs": {**known.catalogs, **found}})
 
     @property
     def path_block(self) -> dict[str, str]:
@@ -123,6 +150,7 @@ class Feed:
             "trigger": "1 second",
             "checkpoint": self.checkpoint,
             **self.path_block,
+            **self.catalog_block,
         }
         path = self.folder / f"{self.name}.yaml"
         path.write_text(json.dumps({**document, **blocks}, indent=2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,11 +52,12 @@ class Shop:
     def rows(self, name: str) -> list[dict[str, Any]]:
         return self.feed.rows(self.table(name))
 
-    def pipeline(self, *, limit: int = 100_000, **blocks: Any) -> Pipeline:
+    def pipeline(self, *, limit: int = 100_000, reads: Mapping[str, str] | None = None, **blocks: Any) -> Pipeline:
         source = {
             "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
             "topics_pattern": rf"{self.feed.name}\..*",
             "max_records_per_batch": limit,
+            **(reads or {}),
         }
         path: Path = self.feed.folder / "many.yaml"
         document = {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-import sys
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +13,7 @@ from click.exceptions import Exit
 
 from lakefeed.cli.options import output_option, own_home_option
 from lakefeed.cli.output import echo, emit
+from lakefeed.cli.shell import path_lines
 from lakefeed.clients.environment import default_home
 from lakefeed.errors import MissingExtra
 
@@ -83,10 +82,7 @@ def _look_around(table: str, *, home: Path, keep: bool) -> str:
     """Return commands for a look around that work in a shell without lakefeed's variables."""
     from lakefeed.operations.examples import packaged_example
 
-    commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}"]
-    own = Path(sys.executable).parent
-    if shutil.which("lakefeed") != str(own / "lakefeed"):
-        commands.append(f'export PATH={shlex.quote(str(own))}:"$PATH"')
+    commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}", *path_lines()]
     if not keep:
         commands.append("lakefeed local up")
     pipeline = shlex.quote(str(packaged_example("taxi").main))

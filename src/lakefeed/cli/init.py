@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from lakefeed.cli.options import bootstrap_servers_of, output_option
+from lakefeed.cli.options import FOLDER, bootstrap_servers_of, output_option
 from lakefeed.cli.output import emit
 from lakefeed.clients.environment import default_environment
+from lakefeed.config.storage import is_local, local_folder
 
 
 @click.command()
@@ -19,6 +20,12 @@ from lakefeed.clients.environment import default_environment
 )
 @click.option("--registry", metavar="URL", help="Schema Registry. Default: SCHEMA_REGISTRY_URL, or the local stack.")
 @click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="Default: lake.landing.<name>.")
+@click.option(
+    "--warehouse",
+    type=FOLDER,
+    metavar="FOLDER",
+    help="Keep the tables in this folder of this machine, without a store.  [default: LAKEFEED_WAREHOUSE, …]",
+)
 @click.option("--pipeline-name", metavar="NAME", help="Default: made of the topic's name.")
 @click.option("--file", type=click.Path(path_type=Path), default=Path("pipeline.yaml"), show_default=True)
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
@@ -28,6 +35,7 @@ def init(
     bootstrap_servers: str | None,
     registry: str | None,
     table: str | None,
+    warehouse: Path | None,
     pipeline_name: str | None,
     file: Path,
     force: bool,
@@ -45,14 +53,17 @@ def init(
     brokers = bootstrap_servers_of(bootstrap_servers)
     found = discover(topic, bootstrap_servers=brokers, registry_url=registry or environment.get("SCHEMA_REGISTRY_URL"))
     name = pipeline_name or template.name_of(topic)
+    known = environment.get("LAKEFEED_WAREHOUSE", "")
+    folder = local_folder(known) if warehouse is None and is_local(known) else warehouse
     blank = template.Blank(
         topic=topic,
         name=name,
         table=table or f"lake.landing.{name}",
-        bucket=urlsplit(environment.get("LAKEFEED_WAREHOUSE", "")).netloc or "lake",
+        bucket=urlsplit(known).netloc or "lake",
         bootstrap_servers=bootstrap_servers,
         registry_url=registry,
         discovery=found,
+        warehouse=folder and folder.expanduser().absolute(),
     )
     template.check(blank)
     template.write_new(file, template.pipeline_text(blank), overwrite=force)

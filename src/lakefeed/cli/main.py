@@ -21,6 +21,7 @@ from lakefeed.errors import LakefeedError, WorldError
 
 # Command -> (module below lakefeed.cli, one line of help), in the order of --help.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "quickstart": ("quickstart", "Start servers, fill a topic, land it in a table and query that, in one command."),
     "init": ("init", "Write a commented pipeline.yaml for a topic and its registered schema."),
     "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
     "test": ("test", "Run the test cases of a pipeline: records in, rows and dead letters out; asks no server."),

@@ -37,6 +37,7 @@ from lakefeed.config.notify import Notify
 from lakefeed.config.runs import Runs
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
 from lakefeed.config.spark_ui import SparkUi
+from lakefeed.config.storage import storage_path
 from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.trust import Tls
 from lakefeed.config.upkeep import Upkeep
@@ -225,10 +226,11 @@ class PipelineBlocks(Model):
     )
     tables: Tables | None = None
     """With {topic} in the sink's table: what becomes of one that fails, and what is special to some."""
-    checkpoint: Annotated[str, AfterValidator(lambda path: path and sinks.s3a_path(path))] = ""
-    """Checkpoint location: s3a://bucket/path, for this pipeline only. Optional where the sink's ledger is enough to
-    resume: from topics or a stream without state into one sink, iceberg, jdbc or elasticsearch. Not allowed where each
-    topic has a table of its own. Into memory or the console, without it each run starts over."""
+    checkpoint: Annotated[str, AfterValidator(lambda path: path and storage_path(path))] = ""
+    """Checkpoint location, for this pipeline only: s3a://bucket/path, or /path on this machine. Optional where the
+    sink's ledger is enough to resume: from topics or a stream without state into one sink, iceberg, jdbc or
+    elasticsearch. Not allowed where each topic has a table of its own. Into memory or the console, without it each run
+    starts over."""
     fast_path: FastPath = "auto"
     """auto: read topics and write Parquet files of Iceberg tables with lakefeed's own reader and encoder, where they
     apply; off: with Spark's and Iceberg's; reader, encoder: only one of the two. Rows, the files' schemas and their

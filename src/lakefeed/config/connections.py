@@ -11,14 +11,16 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, checked, raise_problems, validated
 from lakefeed.config.secrets import Text, hidden, plain, shown, texts_of
+from lakefeed.config.storage import is_local, local_folder, local_path
 from lakefeed.errors import ConfigError
 from lakefeed.messages.redaction import remember
 
@@ -198,6 +200,7 @@ class Registry(Model):
 # Iceberg catalogs.
 
 _SQLITE = "jdbc:sqlite:"
+CATALOG_FILE = "catalog.db"
 # How each kind's uri begins; Glue has none, the region says where it is.
 _URIS = {"jdbc": ("jdbc:",), "rest": ("http://", "https://"), "hive": ("thrift://",), "glue": ()}
 # Settings that belong to one kind alone.
@@ -215,11 +218,13 @@ def _refuse_login(uri: str) -> None:
     refuse_credentials(uri, instead="username and password, token or credential")
 
 
-def _warehouse(path: str) -> str:
+def _warehouse(path: str, info: ValidationInfo) -> str:
     refuse_credentials(path, instead="the block s3")
     if path.startswith("s3a://"):
         raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
-    return path.rstrip("/")
+    # That of a REST catalog is a name of the server's.
+    is_folder = is_local(path) and info.data.get("type") != "rest"
+    return local_path(path) if is_folder else path.rstrip("/")
 
 
 class Catalog(Model):
@@ -228,9 +233,10 @@ class Catalog(Model):
     type: Literal["jdbc", "rest", "hive", "glue"] = "jdbc"
     """jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue."""
     uri: Annotated[str, checked(_refuse_login)] = ""
-    """jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL, thrift://host:9083. Glue has none."""
+    """jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL, thrift://host:9083. Glue has none. With a
+    warehouse on this machine the default is a SQLite file in it, catalog.db."""
     warehouse: Annotated[str, AfterValidator(_warehouse)] | None = None
-    """Where tables live: s3://bucket/path. For rest, the name that the server gives it."""
+    """Where tables live: s3://bucket/path, or /path on this machine. For rest, the name that the server gives it."""
     username: str | None = Field(None, description="Database user, for jdbc.")
     password: SecretStr | None = Field(None, description="Database password, for jdbc.")
     credential: SecretStr | None = None
@@ -244,6 +250,16 @@ class Catalog(Model):
     properties: dict[str, Text] = Field(default_factory=dict)
     """Further Iceberg catalog properties, passed on as they are. Each that comes from ${…}, or whose name says so, is
     kept as a secret."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _file_beside_tables(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("type", "jdbc") == "jdbc" and not data.get("uri"):
+            warehouse = data.get("warehouse")
+            if isinstance(warehouse, str) and is_local(warehouse):
+                with suppress(ValueError):  # The warehouse's own check says what is wrong with it.
+                    return {**data, "uri": f"{_SQLITE}{local_folder(warehouse) / CATALOG_FILE}"}
+        return data
 
     @field_validator("type", mode="before")
     @classmethod
@@ -272,12 +288,21 @@ class Catalog(Model):
         if not prefixes and self.uri:
             yield "a glue catalog has no uri: s3.region says where it is"
         if self.type != "rest" and self.warehouse is None:
-            yield f"a {self.type} catalog requires a warehouse: s3://bucket/path"
+            yield f"a {self.type} catalog requires a warehouse: s3://bucket/path, or /path on this machine"
+        if self.type == "glue" and self.folder is not None:
+            yield "the warehouse of a glue catalog is in S3: s3://bucket/path"
         for name, kind in _OF_KIND.items():
             if kind != self.type and getattr(self, name):
                 yield f"{name} is for a {kind} catalog, not for {self.type}"
         if self.token is not None and self.credential is not None:
             yield "token and credential are two ways to log in: give one"
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of this machine that has the tables; None where they are in a store."""
+        if self.type == "rest" or not is_local(self.warehouse):
+            return None
+        return local_folder(self.warehouse or "")
 
     @property
     def sqlite_file(self) -> Path | None:
@@ -327,9 +352,10 @@ class Connections(Model):
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:
         """Build the store and the catalog ``lake`` that the environment names."""
         catalogs = {}
-        if uri := environment.get("LAKEFEED_CATALOG_URI"):
-            settings = {"type": "jdbc" if uri.startswith("jdbc:") else "rest", "uri": uri}
-            if warehouse := environment.get("LAKEFEED_WAREHOUSE"):
+        uri, warehouse = environment.get("LAKEFEED_CATALOG_URI"), environment.get("LAKEFEED_WAREHOUSE")
+        if uri or is_local(warehouse):
+            settings = {"type": "jdbc" if not uri or uri.startswith("jdbc:") else "rest", "uri": uri or ""}
+            if warehouse:
                 settings["warehouse"] = warehouse
             catalogs["lake"] = validated(Catalog, "LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE", **settings)
         s3 = validated(S3, "the AWS variables of the environment", **_aws_settings(environment, "S3"))

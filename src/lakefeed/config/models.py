@@ -16,7 +16,7 @@ from lakefeed.config.places import servers_of, shared_places
 from lakefeed.config.publish import EACH_BATCH
 from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
-CHECKPOINT_HINT = "checkpoint: s3a://bucket/path"
+CHECKPOINT_HINT = "checkpoint: s3a://bucket/path, or /path on this machine"
 CROSS_BLOCK_ERRORS = "cross_block_errors"
 """Key of the validation context: a list there collects the errors of the rules between blocks; nothing is raised."""
 
@@ -179,6 +179,11 @@ def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         return
     if config.tables is not None:
         yield ConfigProblem(f"means nothing without {mark}", key="tables")
+    if kafka is not None and kafka.new_topics != "earliest":
+        what = (
+            f"source.kafka.new_topics: {kafka.new_topics} is for a table for each topic ({TOPIC_MARK}); into one table"
+        )
+        yield ConfigProblem(f"{what}, topics that come later are read from their first record", hint="remove it")
     if config.dead_letters is not None and TOPIC_MARK in (config.dead_letters.table or ""):
         yield ConfigProblem(f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table has not")
 

@@ -9,7 +9,9 @@ from urllib.parse import urlsplit
 
 from lakefeed.config.base import ConfigProblem
 from lakefeed.config.blocks import PipelineBlocks, SinkChoice
+from lakefeed.config.connections import Connections
 from lakefeed.config.jdbc import Address
+from lakefeed.config.storage import is_local
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import TOPIC_MARK
 
@@ -48,6 +50,25 @@ def shared_places(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         if (other := next((earlier for earlier in found if place.mixes_with(earlier)), None)) is not None:
             yield ConfigProblem(_explain(place, other))
         found.append(place)
+
+
+def stored_at(config: PipelineBlocks, connections: Connections) -> dict[str, str]:
+    """Return the places that the feed keeps files at, in a store or on this machine, by the setting that names each."""
+    found = {"checkpoint": config.checkpoint} if config.checkpoint else {}
+    for place, block in config.sink_blocks:
+        sink = block.chosen
+        found |= {f"{place}.{block.kind}.{option}": path for option, path in sink.storage_paths.items()}
+        catalog = connections.catalogs.get(sink.catalog_name or "")
+        is_name = catalog is not None and catalog.folder is None and is_local(catalog.warehouse)
+        if catalog is not None and catalog.warehouse and not is_name:
+            found[f"catalogs.{sink.catalog_name}.warehouse"] = catalog.warehouse
+    return found
+
+
+def is_on_disk(config: PipelineBlocks, connections: Connections) -> bool:
+    """Check that all files that the feed keeps are on this machine."""
+    places = stored_at(config, connections).values()
+    return bool(places) and all(map(is_local, places))
 
 
 def _explain(place: Place, other: Place) -> str:
@@ -111,7 +132,7 @@ def _places_of_sink(key: str, block: SinkChoice, config: PipelineBlocks) -> Iter
     elif block.kafka is not None:
         servers = servers_of(config.brokers_of(block.kafka))
         yield Place(f"{key}.kafka.topic", "topic", block.kafka.topic, "rows", servers=servers)
-    elif sink.target.startswith("s3"):
+    elif sink.storage_paths:
         yield Place(key, "path", _spell_path(sink.target), "rows")
     elif sink.target:
         # Two sinks may have one class, or one format, with different options.
@@ -142,6 +163,6 @@ def _own_dead_letter_topic(topic: str, part: PipelineBlocks, config: PipelineBlo
 
 
 def _spell_path(path: str) -> str:
-    # S3A takes several slashes for one.
-    scheme, _, rest = path.partition("://")
+    # S3A and file systems take several slashes for one.
+    scheme, _, rest = path.partition("://") if "://" in path else ("file", "", path.removeprefix("file:"))
     return f"{'s3a' if scheme == 's3' else scheme}://{'/'.join(part for part in rest.split('/') if part)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +14,7 @@ from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, spelled
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.dataset_names import DatasetName, path_name
 from lakefeed.config.secrets import Scalar, Text
+from lakefeed.config.storage import FORMS, storage_path
 from lakefeed.config.transform import FUNCTION, OutputMode
 from lakefeed.config.values import Count, Identifier, catalog_of
 from lakefeed.messages.pages import page_command
@@ -72,7 +72,7 @@ class SinkConfig(Model):
         """
         if self.snapshot_tables or not self.target:
             return None
-        if self.target.startswith(("s3a://", "s3://")):
+        if self.target.startswith(("s3a://", "s3://", "file:")):
             return path_name(self.target)
         return DatasetName("spark", self.target)
 
@@ -107,8 +107,8 @@ class SinkConfig(Model):
         return None if self.snapshot_table is None else catalog_of(self.snapshot_table)
 
     @property
-    def bucket_paths(self) -> Mapping[str, str]:
-        """Paths in the object store, by the option that names each."""
+    def storage_paths(self) -> Mapping[str, str]:
+        """Places in the store or on this machine, by the option that names each."""
         return {}
 
     @property
@@ -198,14 +198,6 @@ class PythonSinkConfig(SinkConfig):
 # Files below a path.
 
 
-def s3a_path(path: str) -> str:
-    """Return an ``s3a://bucket/key`` path without a slash at its end; ``s3://`` means the same."""
-    match = re.fullmatch(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)", path)
-    if not match or ".." in match[2].split("/"):
-        raise ValueError("write it as s3a://bucket/path")
-    return f"s3a://{match[1]}/{match[2].rstrip('/')}"
-
-
 class PathSinkConfig(SinkConfig):
     """Files below a path: the settings that their kinds share."""
 
@@ -215,7 +207,7 @@ class PathSinkConfig(SinkConfig):
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
             "a feed of files cannot be moved: its log is numbered by batches and knows no offsets",
-            "name another path and another checkpoint location, which reads the topics again",
+            "name another path and another checkpoint location, which reads the source again",
         ),
         backfill=Refusal(
             "a feed of files cannot be backfilled: its log knows batch ids, not offsets, and nothing would keep "
@@ -237,7 +229,7 @@ class PathSinkConfig(SinkConfig):
         ),
     )
 
-    path: Annotated[str, AfterValidator(s3a_path)] = Field(description="s3a://bucket/path")
+    path: Annotated[str, AfterValidator(storage_path)] = Field(description=FORMS)
     partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
 
     @property
@@ -245,7 +237,7 @@ class PathSinkConfig(SinkConfig):
         return self.path
 
     @property
-    def bucket_paths(self) -> Mapping[str, str]:
+    def storage_paths(self) -> Mapping[str, str]:
         return {"path": self.path}
 
     @property

@@ -15,7 +15,7 @@ from lakefeed.config.kafka_options import consumer_problems
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.sinks import FileFormat
 from lakefeed.config.sql import Ddl
-from lakefeed.config.starting import StartingOffsets, StartText
+from lakefeed.config.starting import NewTopicsText, StartingOffsets, StartText
 from lakefeed.config.values import Bound, Brokers, Count, Period, TableName, is_topic_name, seconds_of
 
 _NO_STREAM = "a stream's name has letters, digits, '_', '.' and '-'; for an ARN, what is behind the '/'"
@@ -44,6 +44,9 @@ class KafkaSource(KafkaClient):
     """Where a new feed begins: earliest, latest, a time in ISO 8601 (UTC by default), 'last 24 hours', group:NAME (as
     that consumer group has committed), or topic:partition:offset,… Partitions without a place there begin at their
     first record. Afterwards the feed resumes where its last commit ended."""
+    new_topics: NewTopicsText = "earliest"
+    """Where topics begin that the feed reads later, once it has begun: as start, without groups and offsets. Another
+    place than earliest is for a table for each topic."""
     max_records_per_batch: Bound = 1_000_000
     """Upper bound on the records of one micro-batch, over all partitions."""
     min_records_per_batch: Bound | None = None

@@ -106,5 +106,13 @@ def _as_text(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
+def _require_known_before_topics(text: str) -> None:
+    """Refuse a place that names topics or partitions: those of a topic to come are not known."""
+    if (kind := StartingOffsets.parse(text).kind) in ("group", "offsets"):
+        named = "a consumer group has" if kind == "group" else "these offsets have"
+        what = f"{named} no place in topics that come later"
+        raise ValueError(f"{what}: write earliest, latest, a time or 'last 24 hours'")
+
+
 StartText = Annotated[str, BeforeValidator(_as_text), checked(StartingOffsets.parse)]
-EARLIEST = StartingOffsets.parse("earliest")
+NewTopicsText = Annotated[StartText, checked(_require_known_before_topics)]

@@ -49,6 +49,12 @@ def config_of(config: Pipeline, topic: str) -> Pipeline:
     )
 
 
+def as_new_topic(config: Pipeline) -> Pipeline:
+    """Return the pipeline of one topic that came when the feed had begun."""
+    source = config.kafka.model_copy(update={"start": config.kafka.new_topics})
+    return config.model_copy(update={"source": config.source.model_copy(update={"kafka": source})})
+
+
 def require_fit(config: PipelineBlocks) -> None:
     """Refuse the pipeline of one topic if the topic's own settings contradict the others."""
     iceberg = config.sink.iceberg

@@ -12,7 +12,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
 from lakefeed.config.models import CHECKPOINT_HINT, PipelineConfig
 from lakefeed.config.sources import KinesisSource
-from lakefeed.config.topic_tables import config_of
+from lakefeed.config.topic_tables import as_new_topic, config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchWriter
@@ -212,6 +212,10 @@ class Feed:
         if not self.config.kafka.reads(topic):
             raise ConfigError(f"pipeline '{self.config.name}' does not read the topic {topic}")
         return replace(self, config=config_of(self.config, topic), view=self.config.name)
+
+    def as_new_topic(self) -> Feed:
+        """Return the feed of one topic, which came when the others had begun."""
+        return replace(self, config=as_new_topic(self.config))
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Decode and transform records of a stream or batch, to look at; a record that cannot be read stops it."""

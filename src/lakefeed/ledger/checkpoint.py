@@ -11,10 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lakefeed.clients.local_files import write_whole
 from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import S3
+from lakefeed.config.storage import is_local, local_folder
 from lakefeed.errors import AccessDenied, CheckpointMismatch, MissingExtra, Unreachable
 from lakefeed.offsets.ranges import Partition, spark_offsets
 
@@ -87,11 +90,12 @@ class Claim:
         self._java = jvm.java(spark).checkpoint.CheckpointFiles(location, configuration)
         self._hadoop, self._root = hadoop, hadoop.Path(location)
         self._files = self._root.getFileSystem(configuration)
-        self._mark = self._path(OWNER_FILE)
+        # Hadoop's file system of this machine writes neither as a whole nor for the first one only.
+        self._folder = local_folder(location) if is_local(location) else None
         found = read_note(self, where=location)
         if found is None:
             self.noted = self._written = Note(owner.feed, owner.sink, transform=transform)
-            if _create(self._files, self._mark, self.noted.to_json()):
+            if self._create(OWNER_FILE, self.noted.to_json(), overwrite=False):
                 return
             # Another driver was first, a moment ago.
             self._java.forget()
@@ -106,7 +110,7 @@ class Claim:
         """Write changes and those that ``remember`` kept, in one request; in none if nothing has changed."""
         self.remember(**changes)
         if self.noted != self._written:
-            _create(self._files, self._mark, self.noted.to_json(), overwrite=True)
+            self._create(OWNER_FILE, self.noted.to_json())
             self._written = self.noted
 
     def remember(self, **changes: Any) -> None:
@@ -130,11 +134,17 @@ class Claim:
 
     def write(self, name: str, text: str) -> None:
         """Write a file, in one request."""
-        _create(self._files, self._path(name), text, overwrite=True)
+        self._create(name, text)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         self._files.delete(self._path(name), False)
+
+    def _create(self, name: str, text: str, *, overwrite: bool = True) -> bool:
+        """Write a file; without ``overwrite`` return False if it exists, which the store decides."""
+        if self._folder is not None:
+            return write_whole(self._folder / name, text, overwrite=overwrite)
+        return _create(self._files, self._path(name), text, overwrite=overwrite)
 
     def _path(self, name: str) -> Any:
         return self._hadoop.Path(self._root, name)
@@ -186,7 +196,6 @@ def require_owner(found: Note | None, owner: Owner, *, where: str) -> Note:
 
 
 def _create(files: Any, path: Any, text: str, *, overwrite: bool = False) -> bool:
-    """Write a file; without ``overwrite`` return False if it exists, which the store decides."""
     from py4j.protocol import Py4JJavaError
 
     builder = files.createFile(path).overwrite(overwrite).recursive()
@@ -310,9 +319,9 @@ class StoredCheckpoint:
         self._location, self._content = location, content
         self._times: dict[str, float] | None = None
         scheme, _, rest = location.rpartition("://")
-        self._is_local = scheme in ("", "file")
-        if self._is_local:
-            self._path = rest.removeprefix("file:")
+        self._folder = Path(rest.removeprefix("file:")) if scheme in ("", "file") else None
+        if self._folder is not None:
+            self._path = str(self._folder)
             self._files: Any = fs.LocalFileSystem()
             return
         self._path = rest
@@ -363,8 +372,9 @@ class StoredCheckpoint:
     def write(self, name: str, text: str) -> None:
         """Write a file."""
         try:
-            if self._is_local:
-                self._files.create_dir(f"{self._path}/{name}".rpartition("/")[0])
+            if self._folder is not None:
+                write_whole(self._folder / name, text, overwrite=True)
+                return
             with self._files.open_output_stream(f"{self._path}/{name}") as stream:
                 stream.write(text.encode())
         except OSError as error:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from lakefeed.clients.environment import default_home
+from lakefeed.clients.local_files import OWNER_ONLY, write_whole
 from lakefeed.config.models import PipelineConfig
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.monitor.model import Pause
 from lakefeed.monitor.text import one_line
 
 PAUSE_FILE = "lakefeed-pause.json"
-OWNER_ONLY = 0o600
 UNREADABLE = "the pause cannot be read: another version of lakefeed, or another program, has written it"
 
 
@@ -93,11 +92,7 @@ class LocalPauses:
         if self._path is None:
             raise OSError("the user has no home")
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = self._path.with_suffix(f".{os.getpid()}")
-        partial.unlink(missing_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "w") as file:
-            json.dump(pause.as_dict(), file)
-        partial.replace(self._path)
+        write_whole(self._path, json.dumps(pause.as_dict()), overwrite=True, mode=OWNER_ONLY)
 
     def clear(self) -> None:
         if self._path is not None:

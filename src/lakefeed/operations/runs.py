@@ -15,6 +15,7 @@ from lakefeed.clients.http import Response, exchange
 from lakefeed.clients.s3 import configured_keys, object_url, prefix_url, signed_headers
 from lakefeed.config.connections import S3, Connections
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.storage import is_local, local_folder
 from lakefeed.errors import Unreachable
 from lakefeed.monitor.runs.follower import Upload
 from lakefeed.monitor.runs.store import RUN_ID, LocalRuns, with_end
@@ -41,8 +42,9 @@ def upload_of(config: PipelineConfig, *, connections: Connections) -> Upload | N
     """Return what puts the trace of a finished run beside the checkpoint; None where the pipeline keeps it here."""
     if config.runs.keep != "checkpoint" or not config.checkpoint:
         return None
-    remote = StoredRuns(config.checkpoint, s3=connections.s3)
-    return remote.save
+    if is_local(config.checkpoint):
+        return _runs_beside(config).save
+    return StoredRuns(config.checkpoint, s3=connections.s3).save
 
 
 def traces_of(config: PipelineConfig, *, connections: Connections) -> list[dict[str, Any]]:
@@ -50,9 +52,17 @@ def traces_of(config: PipelineConfig, *, connections: Connections) -> list[dict[
     runs = local_runs(config)
     found = {trace["run"]: trace for trace in (runs.traces() if runs is not None else [])}
     if config.runs.keep == "checkpoint" and config.checkpoint:
-        for trace in StoredRuns(config.checkpoint, s3=connections.s3).traces(known=found):
+        if is_local(config.checkpoint):
+            stored = _runs_beside(config).traces()
+        else:
+            stored = StoredRuns(config.checkpoint, s3=connections.s3).traces(known=found)
+        for trace in stored:
             found.setdefault(trace["run"], trace)
     return list(found.values())
+
+
+def _runs_beside(config: PipelineConfig) -> LocalRuns:
+    return LocalRuns(Path(f"{local_folder(config.checkpoint)}.runs"))
 
 
 class StoredRuns:

@@ -63,24 +63,28 @@ def _number(batch: int | None) -> str:
 
 
 def _request(place: Place, landing: Landing, batch: int | None) -> Matcher:
+    return put(pattern_of(place, landing, batch))
+
+
+def pattern_of(place: Place, landing: Landing, batch: int | None = None) -> str:
+    """The names of the objects, or files, of a place."""
     name = landing.feed.name
     number = _number(batch)
     rows, letters = f"/{name}/rows", f"/{name}/letters"
     data_file = f"{rows}/data/.*[.]parquet$" if landing.sink == "iceberg" else f"/{landing.path}/part-.*[.]parquet$"
-    return put(
-        {
-            "offsets entry": f"/checkpoints/{name}/offsets/{number}$",
-            "data file": data_file,
-            "manifest": f"{rows}/metadata/[^/]*-m[0-9]+[.]avro$",
-            "manifest list": f"{rows}/metadata/snap-[^/]*[.]avro$",
-            "table metadata": f"{rows}/metadata/[^/]*[.]metadata[.]json$",
-            "log entry": f"/{landing.path}/_spark_metadata/{number}([.]compact)?$",
-            "letters' data file": f"{letters}/data/.*[.]parquet$",
-            "letters' manifest": f"{letters}/metadata/[^/]*-m[0-9]+[.]avro$",
-            "letters' table metadata": f"{letters}/metadata/[^/]*[.]metadata[.]json$",
-            "commits entry": f"/checkpoints/{name}/commits/{number}$",
-        }[place]
-    )
+    found = {
+        "offsets entry": f"/checkpoints/{name}/offsets/{number}$",
+        "data file": data_file,
+        "manifest": f"{rows}/metadata/[^/]*-m[0-9]+[.]avro$",
+        "manifest list": f"{rows}/metadata/snap-[^/]*[.]avro$",
+        "table metadata": f"{rows}/metadata/[^/]*[.]metadata[.]json$",
+        "log entry": f"/{landing.path}/_spark_metadata/{number}([.]compact)?$",
+        "letters' data file": f"{letters}/data/.*[.]parquet$",
+        "letters' manifest": f"{letters}/metadata/[^/]*-m[0-9]+[.]avro$",
+        "letters' table metadata": f"{letters}/metadata/[^/]*[.]metadata[.]json$",
+        "commits entry": f"/checkpoints/{name}/commits/{number}$",
+    }
+    return found[place]
 
 
 ICEBERG: tuple[Place, ...] = (

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pyarrow.parquet import read_table
 
@@ -44,7 +45,7 @@ class Landing:
     @property
     def letters(self) -> str:
         """The dead-letter table."""
-        return f"lake.{self.feed.name}.letters"
+        return f"{self.feed.catalog}.{self.feed.name}.letters"
 
     @property
     def path(self) -> str:
@@ -60,7 +61,7 @@ class Landing:
         }
         sinks = {
             "iceberg": {"iceberg": {"table": self.feed.table, **self.settings}},
-            "parquet": {"parquet": {"path": f"s3a://{self.feed.stack.bucket}/{self.path}"}},
+            "parquet": {"parquet": {"path": self.feed.place(self.path)}},
         }
         return self.feed.write_file(
             source={"kafka": kafka},
@@ -76,7 +77,7 @@ class Landing:
             return self._table(self.feed.table)
         rows: list[dict[str, Any]] = []
         for key, size in self._listed():
-            content = self._bucket().request("GET", key)
+            content = self._content(key)
             assert len(content) == size, key
             rows += read_table(BytesIO(content)).to_pylist()
         return rows
@@ -92,24 +93,35 @@ class Landing:
             return []
         files = [task.file for task in table.scan().plan_files()]
         for each in files:
-            key = each.file_path.partition("://")[2].partition("/")[2]
-            assert len(self._bucket().request("GET", key)) == each.file_size_in_bytes, key
+            assert len(self._content(self._key(each.file_path))) == each.file_size_in_bytes, each.file_path
         found: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
         return found
 
     def _listed(self) -> Iterator[tuple[str, int]]:
         """The files that Spark's log names, as Spark reads it: from the last ``.compact`` entry on."""
         entries: dict[int, str] = {}
-        for key in self._bucket().keys(f"{self.path}/_spark_metadata/"):
+        for key in self._keys(f"{self.path}/_spark_metadata/"):
             name = key.rpartition("/")[2]
             if name.removesuffix(".compact").isdigit():
                 entries[int(name.removesuffix(".compact"))] = key
         assert sorted(entries) == list(range(len(entries))), "a batch is missing in the log"
         compacted = max((number for number, key in entries.items() if key.endswith(".compact")), default=0)
         for number in range(compacted, len(entries)):
-            for line in self._bucket().request("GET", entries[number]).decode().splitlines()[1:]:
+            for line in self._content(entries[number]).decode().splitlines()[1:]:
                 entry = json.loads(line)
-                yield entry["path"].partition("://")[2].partition("/")[2], entry["size"]
+                yield self._key(entry["path"]), entry["size"]
+
+    def _key(self, url: str) -> str:
+        """The key of an object, or the path of a file."""
+        return url.partition("://")[2].partition("/")[2] if self.feed.disk is None else urlsplit(url).path
+
+    def _keys(self, prefix: str) -> list[str]:
+        if self.feed.disk is None:
+            return self._bucket().keys(prefix)
+        return [str(path) for path in (self.feed.disk / prefix).glob("*")]
+
+    def _content(self, key: str) -> bytes:
+        return self._bucket().request("GET", key) if self.feed.disk is None else Path(key).read_bytes()
 
     def _bucket(self) -> Bucket:
         stack = self.feed.stack

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.starting import StartingOffsets
+from lakefeed.config.topic_tables import as_new_topic, config_of
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 TOPIC = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True).filter(lambda name: name not in (".", ".."))
@@ -65,3 +67,19 @@ def test_a_time_that_yaml_has_read_is_a_time() -> None:
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"begin|duration|offset|partition|group"):
         StartingOffsets.parse(text)
+
+
+@pytest.mark.parametrize("text", ["group:g", "t:0:1"])
+def test_topics_to_come_have_no_place_in_a_group_or_in_offsets(text: str) -> None:
+    with pytest.raises(ValueError, match="no place in topics that come later"):
+        KafkaSource(bootstrap_servers="localhost:9092", topics_pattern="t.*", new_topics=text)
+
+
+def test_topics_to_come_begin_apart_only_with_a_table_each() -> None:
+    source = {"bootstrap_servers": "h:1", "topics_pattern": "t.*", "start": "latest", "new_topics": "last 2 hours"}
+    document = {"name": "a", "source": {"kafka": source}, "decode": "raw"}
+    many = PipelineConfig.model_validate({**document, "sink": {"iceberg": {"table": "lake.a.{topic}"}}})
+    part = as_new_topic(config_of(many, "t.1"))
+    assert (config_of(many, "t.1").kafka.start, part.kafka.start) == ("latest", "last 2 hours")
+    with pytest.raises(ValueError, match="is for a table for each topic"):
+        PipelineConfig.model_validate({**document, "sink": {"iceberg": {"table": "lake.a.b"}}})

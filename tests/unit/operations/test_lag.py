@@ -14,12 +14,12 @@ from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
-from lakefeed.config.starting import EARLIEST, StartingOffsets
+from lakefeed.config.starting import StartingOffsets
 from lakefeed.errors import ResourceMissing
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.lag import FeedOffsets, Lag, feed_lag, group_lag, lag_of, require_read
 
-LATEST = StartingOffsets.parse("latest")
+EARLIEST, LATEST = (StartingOffsets.parse(word) for word in ("earliest", "latest"))
 SOURCE = KafkaSource(bootstrap_servers="127.0.0.1:9092", topics=["t"])
 KEY = ("t", 0)
 

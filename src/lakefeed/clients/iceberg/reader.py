@@ -29,6 +29,10 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
     except ImportError:
         raise MissingExtra.of("pyiceberg", "read", "reading a table without Spark") from None
     catalog, s3 = connections.catalog(name), connections.s3
+    if catalog.folder is not None and catalog.sqlite_file is not None and not catalog.sqlite_file.exists():
+        # pyiceberg would create it, or complain of its folder.
+        hint = "the first run creates it: lakefeed run pipeline.yaml"
+        raise ResourceMissing(f"the catalog {name} has no table yet", where=str(catalog.sqlite_file), hint=hint)
     properties = {
         **_reached(catalog, region=s3.region),
         "s3.endpoint": s3.endpoint,

@@ -35,6 +35,16 @@ def is_local(master: str) -> bool:
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
+def require_one_machine(master: str, folders: Mapping[str, str]) -> None:
+    """Refuse folders of this machine, by the setting that names each, where executors run on other machines."""
+    if folders and not master.startswith("local"):
+        key, folder = next(iter(folders.items()))
+        what = f"{key} is a folder of this machine, and executors of {master} would write to their own"
+        raise ConfigError(
+            what, where=folder, hint="name a place in a store, s3://bucket/path; or use --master local[*]"
+        )
+
+
 def is_submitted() -> bool:
     """Return whether spark-submit has started this process: the JVM runs already, with master and class path."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

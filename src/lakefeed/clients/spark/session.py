@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
 
 from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark import cluster, driver_jvm, kept_records, numpy_values
@@ -22,7 +21,8 @@ from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.python_files import executor_settings
 from lakefeed.clients.spark.signals import python_keeps_its_handler
 from lakefeed.clients.spark.start_checks import StartChecks
-from lakefeed.config import secrets, tls, trust
+from lakefeed.clients.spark.storage import LOCAL_FILES, catalog_settings, make_folders, storage_settings
+from lakefeed.config import secrets, trust
 from lakefeed.config.connections import is_loopback
 from lakefeed.errors import ConfigError, MissingExtra
 from lakefeed.messages.redaction import HIDDEN
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
     from pyspark.sql import SparkSession
 
-    from lakefeed.config.connections import Catalog, Connections
+    from lakefeed.config.connections import Connections
 
 # Settings that hold several: what a user adds stands behind what lakefeed needs.
 _LISTS = {
@@ -46,23 +46,14 @@ _LISTS = {
     "spark.sql.redaction.options.regex": "|",
     "spark.redaction.string.regex": "|",
 }
+NOTEBOOKS = {"ipykernel", "marimo"}
+"""Packages that are imported where a notebook runs."""
 # Five times the JVM's own: a run of seconds ends before the second compiler has looked at what it never needs again
 # (docs/decisions/0376-the-first-seconds.md).
 COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 -XX:Tier4CompileThreshold=75000 "
     "-XX:Tier4BackEdgeThreshold=200000"
 )
-# S3A and S3FileIO with fewer requests: docs/s3-requests.md.
-S3A = "io.lakefeed.s3.DataFileSystem"
-S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
-# Keys that are set, then what other clients look for; S3A's own chain knows neither a profile nor a web identity.
-CREDENTIALS = (
-    "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
-    "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
-    "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
-)
-# Iceberg's SparkCatalog, whose commits are compare-and-sets on a feed's progress: docs/exactly-once.md.
-FEED_CATALOG = "io.lakefeed.commit.FeedCatalog"
 
 
 def settings(
@@ -111,8 +102,8 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         "spark.plugins": "io.lakefeed.tls.TrustPlugin,io.lakefeed.s3.MeterPlugin,io.lakefeed.metrics.FeedMetrics,"
         "io.lakefeed.parquet.ColumnarPlugin",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        **_s3a(connections),
-        **_catalogs(connections),
+        **storage_settings(connections),
+        **catalog_settings(connections),
     }
 
 
@@ -136,6 +127,7 @@ def session(
     folder: Path | None = None,
     modules: Sequence[str] = (),
     checks: StartChecks | None = None,
+    on_disk: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Start a SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
@@ -149,7 +141,8 @@ def session(
         master: Spark master. Default: ``local[*]``.
         conf: further Spark settings. They win over lakefeed's, and are added to it where a setting is a list: jars,
             class path, extensions, plugins.
-        log_file: where the JVM writes its log, instead of this process's stderr.
+        log_file: where the JVM writes its log. Default: this process's stderr; in a notebook, whose cells would show
+            that, the file ``log_path`` of its name.
         secret_keys: settings and options that Spark's UI and event log are not to show, whatever their names.
         ui_host: the address that Spark's UI listens on, if ``conf`` turns it on. Default: on a local master this
             machine alone.
@@ -157,13 +150,14 @@ def session(
         modules: Python modules of functions that run on executors. On a cluster they, all files of the folder and all
             packages that they import travel to the executors, whose Python is compared with the driver's.
         checks: run beside the start of the JVM, and end it if they fail.
+        on_disk: settings that name a folder of this machine, which executors on others do not have.
 
     Raises:
         MissingExtra: PySpark is not installed.
         JavaError: no Java, or one that Spark does not run on.
         DownloadError: a jar could not be fetched.
         ConfigError: a session without lakefeed's jars is already running, or one of Spark Connect; a standalone cluster
-            without a secret; or executors without the driver's version of Python.
+            without a secret; executors without the driver's version of Python; or a cluster with folders ``on_disk``.
         WorldError: the cluster starts no executor.
 
     Example:
@@ -180,6 +174,7 @@ def session(
         checks.begin()
 
     connections = connections or default_connections()
+    make_folders(connections)
     running = _running()
     if running is None:
         if cluster.is_submitted():
@@ -196,6 +191,7 @@ def session(
         if travels:
             requested |= executor_settings(folder, modules)
         whole = {**with_own(requested, conf or {}), **given}
+        cluster.require_one_machine(whole["spark.master"], on_disk or {})
         if not cluster.is_submitted():
             whole = cluster.require_secret(whole)
             if cluster.is_local(whole["spark.master"]):
@@ -209,6 +205,8 @@ def session(
             builder = builder.config(key, value)
         # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
         environment = _ui_environment(whole, ui_host)
+        if log_file is None and NOTEBOOKS & sys.modules.keys():
+            log_file = log_path(name)
         driver_jvm.start(secrets.shown(whole), log_file=log_file, environment=environment, checks=checks)
         numpy_values.skip_test_modules()
         with python_keeps_its_handler(), translating():
@@ -226,7 +224,7 @@ def session(
         for key, value in _session_settings(name, connections, "", secret_keys).items():
             if key.startswith("spark.sql.catalog.") or key == "spark.sql.redaction.options.regex":
                 running.conf.set(key, value)
-        for key, value in _s3a(connections).items():
+        for key, value in storage_settings(connections).items():
             _hadoop_configuration(running).set(key.removeprefix("spark.hadoop."), value)
     _require_jars(running)
     _install_trust()
@@ -321,66 +319,13 @@ def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
             "spark.driver.extraJavaOptions": COMPILE_LATER,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            **LOCAL_FILES,
         }
     return {"spark.jars": ",".join(path.as_uri() for path in paths)}
 
 
 def _fixed_at_launch(key: str) -> bool:
     return key in {"spark.master", "spark.jars", "spark.driver.memory"} or key.endswith("extraClassPath")
-
-
-def _s3a(connections: Connections) -> dict[str, str]:
-    s3 = connections.s3
-    options = {
-        "fs.s3a.endpoint.region": s3.region,
-        "fs.s3a.path.style.access": str(s3.uses_path_style).lower(),
-        # A wrong endpoint is to fail in seconds, not in the quarter of an hour that S3A's defaults take.
-        "fs.s3a.connection.establish.timeout": "5s",
-        "fs.s3a.attempts.maximum": "3",
-        "fs.s3a.retry.limit": "4",
-        "fs.s3a.retry.interval": "300ms",
-        # One PUT a file up to this size instead of the four requests of a multipart upload.
-        "fs.s3a.multipart.size": "128M",
-        "fs.s3a.multipart.threshold": "128M",
-        "fs.s3a.aws.credentials.provider": ",".join(CREDENTIALS),
-    }
-    if s3.endpoint:
-        options["fs.s3a.endpoint"] = s3.endpoint
-        options["fs.s3a.connection.ssl.enabled"] = str(s3.endpoint.startswith("https://")).lower()
-    return {f"spark.hadoop.{key}": value for key, value in options.items()} | {
-        "spark.hadoop.fs.s3a.impl": S3A,
-        "spark.hadoop.fs.s3.impl": S3A,
-    }
-
-
-def _catalogs(connections: Connections) -> dict[str, str]:
-    s3 = connections.s3
-    shared = {
-        "io-impl": S3_FILE_IO,
-        # The ledger is read from the table: a cached table would show a stale position.
-        "cache-enabled": "false",
-        "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
-        # For Iceberg's other AWS clients: its apache client needs a newer SDK than Hadoop's.
-        "http-client.type": "urlconnection",
-        "client.region": s3.region,
-        "s3.endpoint": s3.endpoint,
-        "s3.path-style-access": str(s3.uses_path_style).lower(),
-        # One PUT a data file: multipart begins above any size that the sink writes by default.
-        "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
-    }
-    found: dict[str, str] = {}
-    for name, catalog in connections.catalogs.items():
-        prefix, properties = f"spark.sql.catalog.{name}", {**shared, **_database_tls(catalog), **catalog.settings()}
-        found[prefix] = FEED_CATALOG
-        found |= {f"{prefix}.{key}": value for key, value in properties.items() if value is not None}
-    return found
-
-
-def _database_tls(catalog: Catalog) -> dict[str, str]:
-    if not catalog.uri.startswith("jdbc:postgresql:"):
-        return {}
-    given = dict(parse_qsl(urlsplit(catalog.uri.removeprefix("jdbc:")).query, keep_blank_values=True))
-    return {f"jdbc.{name}": value for name, value in tls.pgjdbc_properties(given).items()}
 
 
 def _install_trust() -> None:
@@ -407,7 +352,7 @@ def _catalog_secrets(connections: Connections) -> dict[str, SecretStr]:
     found: dict[str, SecretStr] = {}
     for name, catalog in connections.catalogs.items():
         # Vended keys come with each table; ours beside them would be mixed with theirs.
-        known = {} if catalog.vended_credentials else keys
+        known = {} if catalog.vended_credentials or catalog.folder is not None else keys
         found |= {f"spark.sql.catalog.{name}.{key}": secret for key, secret in {**known, **catalog.secrets()}.items()}
     return found
 

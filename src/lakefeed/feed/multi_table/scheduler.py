@@ -12,7 +12,7 @@ each, too: so there are as many as write at the same time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, TypeVar
 from lakefeed.clients.kafka.librdkafka import isolation_level
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.session import activate, copy_of
-from lakefeed.config.starting import EARLIEST
 from lakefeed.config.topic_tables import on_failure
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of, trigger_seconds
 from lakefeed.errors import Unreachable
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
-from lakefeed.feed.multi_table.table import TableTask, Taken, shares_a_table
+from lakefeed.feed.multi_table.table import TableTask, Taken, is_begun, shares_a_table
 from lakefeed.feed.observe import batch_of
 from lakefeed.feed.progress import BatchProgress, s3_requests
 from lakefeed.feed.run import RunOptions, RunSummary, StopRequested
@@ -165,17 +164,17 @@ class MultiTableScheduler:
         return topics
 
     def _add_tables(self) -> None:
-        config, is_start = self._feed.config, not self.tables
-        for topic in sorted(name for name in self._topics.list() if self._source.reads(name)):
-            if topic in self.tables:
-                continue
+        config = self._feed.config
+        found = sorted(name for name in self._topics.list() if self._source.reads(name) and name not in self.tables)
+        has_begun = bool(self.tables) or self._has_begun(found)
+        for topic in found:
+            feed = self._feed.for_topic(topic)
             table = TableTask(
                 topic,
-                self._feed.for_topic(topic),
+                feed.as_new_topic() if has_begun else feed,
                 self._sessions[len(self.tables) % len(self._sessions)],
                 on_failure(config, topic),
                 seconds_of(config.table_rules.retry_after),
-                begins=self._source.starting if is_start else EARLIEST,
                 accept_loss=self._options.accept_loss,
             )
             self.tables[topic] = table
@@ -185,6 +184,12 @@ class MultiTableScheduler:
                 owner, late = (table, other) if table.has_landed() and not other.has_landed() else (other, table)
                 late.refuse(shares_a_table(owner.topic, late.topic, place))
         self._looked_at = time.monotonic()
+
+    def _has_begun(self, topics: Sequence[str]) -> bool:
+        """Check that a table has rows of its topic: then those without came later. Not asked where it is the same."""
+        if self._source.new_topics == self._source.start:
+            return False
+        return any(is_begun(self._feed.for_topic(topic), self._spark) for topic in topics)
 
     def _due(self, topics: Mapping[str, TopicDescription]) -> list[tuple[int, TableTask]]:
         """List the tables that have records to write, with their numbers."""

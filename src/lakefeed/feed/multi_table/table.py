@@ -16,7 +16,7 @@ from lakefeed.clients.spark.errors import translate
 from lakefeed.config.blocks import OnFailure
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import Place, tables_of_topic
-from lakefeed.config.starting import EARLIEST, StartingOffsets
+from lakefeed.config.starting import StartingOffsets
 from lakefeed.config.topic_tables import require_fit
 from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
@@ -84,6 +84,15 @@ def has_landed(position: Position | None, topic: str) -> bool:
     return position is not None and topic in {span.topic for span in position.ranges.ranges}
 
 
+def is_begun(feed: Feed, spark: SparkSession) -> bool:
+    """Check that the table of a topic's feed has rows of it, or where it begins; False if it is unavailable."""
+    try:
+        position = feed.ledger_table(spark).position()
+        return any(has_landed(position, topic) for topic in feed.config.kafka.topics or ())
+    except _failures():
+        return False
+
+
 def require_own(position: Position | None, topic: str, table: str) -> None:
     """Refuse a table whose ledger has the offsets of another topic under the feed's name.
 
@@ -118,7 +127,6 @@ class TableTask:
     spark: SparkSession
     on_failure: OnFailure
     retry_seconds: int
-    begins: StartingOffsets = EARLIEST
     accept_loss: bool = False
     until: Mapping[int, int] | None = None
     failure: LakefeedError | None = None
@@ -136,6 +144,11 @@ class TableTask:
     @property
     def table(self) -> str:
         return self.feed.config.sink.ledger_table
+
+    @property
+    def begins(self) -> StartingOffsets:
+        """The place where the topic begins, if its table has nothing of it."""
+        return self.feed.config.kafka.starting
 
     @property
     def reached(self) -> OffsetRanges:
@@ -191,10 +204,7 @@ class TableTask:
 
     def has_landed(self) -> bool:
         """Check that the table has rows of this topic; False if it is unavailable."""
-        try:
-            return has_landed(self.feed.ledger_table(self.spark).position(), self.topic)
-        except _failures():
-            return False
+        return is_begun(self.feed, self.spark)
 
     def summary(self) -> TableSummary:
         return TableSummary(

@@ -103,10 +103,10 @@ def _table(table: str, connections: Connections, *, topic: str | None = None, ha
     described = {"framework": "iceberg", "type": catalog.type, "name": name, "source": "spark", "metadataUri": address}
     facets["catalog"] = described | ({"warehouseUri": catalog.warehouse} if catalog.warehouse else {})
     warehouse = urlsplit(catalog.warehouse or "")
-    if warehouse.scheme != "s3" or catalog.type == "rest":
+    if warehouse.scheme not in ("s3", "file") or catalog.type == "rest":
         return Dataset(address, within, facets, topic, has_rows)
     facets["symlinks"] = {"identifiers": [{"namespace": address, "name": within, "type": "TABLE"}]}
     # As Iceberg's catalogs place a new table.
     folder = "/".join(namespaces) + (".db" if catalog.type in ("hive", "glue") else "")
     path = "/".join(part for part in (warehouse.path.strip("/"), folder, short) if part)
-    return Dataset(f"s3://{warehouse.netloc}", path, facets, topic, has_rows)
+    return Dataset(*path_name(f"{warehouse.scheme}://{warehouse.netloc}/{path}"), facets, topic, has_rows)

@@ -177,6 +177,7 @@ class Estimates:
 
 
 NOTHING = Estimate(0, 0, "there is nothing to land")
+ON_DISK = Estimate(0, 0, "tables and checkpoint are on this machine's disk")
 
 
 def _unknown(why: str) -> Estimate:
@@ -191,10 +192,12 @@ def estimates(
     sample: Sample,
     is_laid_out_anew: bool,
     has_state: bool,
+    is_on_disk: bool = False,
 ) -> Estimates:
     """Estimate the cost of what is there now; ``config`` is one topic's, where each has a table of its own.
 
-    If the table ``is_laid_out_anew``, past files say nothing about those to come.
+    If the table ``is_laid_out_anew``, past files say nothing about those to come. If all that is written ``is_on_disk``
+    of this machine, there are no requests.
     """
     first, whole = (sum(span.records for span in ranges) for ranges in (batches.first, batches.backlog))
 
@@ -211,7 +214,7 @@ def estimates(
         bytes=of_bytes(sample.bytes_a_record, sampled, "no record could be read") if whole else NOTHING,
         stored=of_bytes(past.bytes_a_record, stored, "the table has no batch yet") if whole else NOTHING,
         files=files,
-        requests=_requests(config, files, batches=batches, past=past, has_state=has_state),
+        requests=ON_DISK if is_on_disk else _requests(config, files, batches=batches, past=past, has_state=has_state),
         seconds=_seconds(first, whole, past) if whole else NOTHING,
     )
 

@@ -16,6 +16,7 @@ from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.places import is_on_disk
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed, FeedPath
@@ -228,6 +229,11 @@ def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callabl
     session = cache(spark)
     tables = [_look(feed, spark=session) for feed in feeds]
     if many:
+        if any(table.has_landed for table in tables):
+            # As in a run: those without a position came when the others had begun.
+            is_new = [table.status is not None and table.status.position is None for table in tables]
+            pairs = zip(tables, is_new, strict=True)
+            tables = [_look(table.feed.as_new_topic(), spark=session) if new else table for table, new in pairs]
         _refuse_shared_tables(tables)
     topics = _describe_topics([table for table in tables if table.refusal is None])
     for table in tables:
@@ -347,6 +353,7 @@ def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], S
             sample=sum(sampled, Sample()),
             is_laid_out_anew=any(change.is_laid_out_anew for change in table.changes),
             has_state=table.feed.plan(spark()).stateful,
+            is_on_disk=is_on_disk(config, table.feed.connections),
         ),
         notes=(*table.notes, *_notes(config, status, past)),
     )

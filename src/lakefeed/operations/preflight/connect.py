@@ -10,7 +10,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -28,8 +28,10 @@ from lakefeed.config.checks import decoded_columns, missing_columns
 from lakefeed.config.connections import Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.places import stored_at
 from lakefeed.config.problem import Problem
 from lakefeed.config.sources import KafkaSource
+from lakefeed.config.storage import is_local, local_folder
 from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
@@ -59,7 +61,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     except ConfigError as error:
         # Each connection would fail with the same words.
         return [Problem.of(error, key="tls")]
-    checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections)]
+    checks = [*_kafka(config), *_places(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
     checks.append(partial(_missing_columns, config))
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
@@ -156,20 +158,30 @@ def _subject(registry: Registry, subject: str | None, kind: str) -> None:
         table_schema(None, latest, registry=registry.url)
 
 
-def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
-    places = {"checkpoint": config.checkpoint}
-    for option, path in config.sink.chosen.bucket_paths.items():
-        places[f"sink.{config.sink.kind}.{option}"] = path
-    name = config.sink.chosen.catalog_name
-    if name in connections.catalogs and (warehouse := connections.catalogs[name].warehouse):
-        places[f"catalogs.{name}.warehouse"] = warehouse
+def _places(config: PipelineConfig, connections: Connections) -> list[Check]:
+    """Check the buckets and folders that the pipeline writes to; without buckets no S3 key is looked up."""
     buckets: dict[str, str] = {}
-    for key, place in places.items():
-        parts = urlsplit(place)
-        if parts.scheme in ("s3", "s3a"):
+    folders: list[Check] = []
+    for key, place in stored_at(config, connections).items():
+        if is_local(place):
+            folders.append(checked(key, partial(_folder, local_folder(place))))
+        elif (parts := urlsplit(place)).scheme in ("s3", "s3a"):
             buckets.setdefault(parts.netloc, key)
-    if not buckets:
-        return []
+    return [*folders, *(_buckets(buckets, connections) if buckets else ())]
+
+
+def _folder(path: Path) -> None:
+    """Require a folder that can be written to, or made."""
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if not there.is_dir():
+        raise ConfigError("it is a file, and a folder is needed", where=str(there), hint="name another place")
+    if not os.access(there, os.W_OK | os.X_OK):
+        hint = "name a folder of yours, or let its owner give you the right to write"
+        raise AccessDenied("the folder cannot be written to", where=str(there), hint=hint)
+
+
+def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check]:
+    """Check buckets, given with the option that names each."""
     keys: Keys | None = None
     found: list[Check] = []
     try:
@@ -238,7 +250,9 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
     if catalog.type == "glue":
         return []  # AWS itself; the buckets' check has shown whether the keys are right.
     if (file := catalog.sqlite_file) is not None:
-        return [checked(key, partial(_sqlite, file))]
+        # The folder of a warehouse on this machine is made by the run, and checked as a place.
+        is_made = catalog.folder is not None and file.parent == catalog.folder and not file.parent.exists()
+        return [] if is_made else [checked(key, partial(_sqlite, file))]
     return [checked(key, partial(ask_rest_catalog if catalog.type == "rest" else _server, catalog))]
 
 

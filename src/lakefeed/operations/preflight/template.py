@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from lakefeed.config.connections import Registry
+from lakefeed.clients.local_files import write_whole
+from lakefeed.config.connections import CATALOG_FILE, Registry
 from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
+from lakefeed.config.storage import local_path
 from lakefeed.config.values import Brokers, Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
@@ -24,7 +24,12 @@ MAX_FIELDS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Blank:
-    """The values of a new pipeline file; no address if an environment variable has it."""
+    """The values of a new pipeline file; no address if an environment variable has it.
+
+    Attributes:
+        bucket: of the checkpoint.
+        warehouse: a folder of this machine for the tables; None where they are in the store.
+    """
 
     topic: str
     name: str
@@ -33,6 +38,7 @@ class Blank:
     bootstrap_servers: str | None
     registry_url: str | None
     discovery: Discovery
+    warehouse: Path | None = None
 
 
 def name_of(topic: str) -> str:
@@ -48,6 +54,11 @@ def check(blank: Blank) -> None:
         raise ConfigError(what, where="--pipeline-name", hint="use letters, digits and underscores")
     if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", blank.table):
         raise ConfigError(f"'{blank.table}' is no table", where="--table", hint="write catalog.namespace.table")
+    if blank.warehouse is not None:
+        try:
+            local_path(str(blank.warehouse))
+        except ValueError as error:
+            raise ConfigError(str(error), where=f"--warehouse {blank.warehouse}") from None
     for value, option, kind in (
         (blank.bootstrap_servers, "--bootstrap-servers", Brokers),
         (blank.registry_url, "--registry", Registry),
@@ -63,7 +74,6 @@ def pipeline_text(blank: Blank) -> str:
     """Return the file's text."""
     instants = (each.name for each in blank.discovery.columns if each.time == "instant")
     instant = next((name for name in instants if re.fullmatch(Identifier, name)), "kafka_timestamp")
-    bucket = blank.bucket if re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", blank.bucket) else "lake"
     return "\n".join(
         [
             f"# yaml-language-server: $schema={FILE_NAME}",
@@ -92,10 +102,7 @@ def pipeline_text(blank: Blank) -> str:
             f"    # partition_by: [days({instant})]",
             "",
             "trigger: 1 minute                     # time between two commits; or available-now",
-            "# Optional without state: then the feed resumes by its table, with 2 S3 requests less in each batch.",
-            f"checkpoint: s3a://{bucket}/checkpoints/{blank.name}",
-            "",
-            *_connections(blank.table.split(".")[0]),
+            *(_stored_here(blank, blank.warehouse) if blank.warehouse is not None else _stored_in_s3(blank)),
             "",
         ]
     )
@@ -147,7 +154,20 @@ def _transform(blank: Blank) -> list[str]:
     ]
 
 
-def _connections(catalog: str) -> list[str]:
+def _stored_here(blank: Blank, folder: Path) -> list[str]:
+    return [
+        "# Without state it needs no checkpoint: the feed resumes by its table.",
+        f"# checkpoint: {folder}/checkpoints/{blank.name}",
+        "",
+        "catalogs:",
+        f"  {blank.table.split('.')[0]}:",
+        f"    warehouse: {_quoted(str(folder))}   # tables on this machine; their catalog is {CATALOG_FILE} there",
+    ]
+
+
+def _stored_in_s3(blank: Blank) -> list[str]:
+    catalog = blank.table.split(".")[0]
+    bucket = blank.bucket if re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", blank.bucket) else "lake"
     declared = [
         "catalogs:",
         f"  {catalog}:",
@@ -157,6 +177,9 @@ def _connections(catalog: str) -> list[str]:
     ]
     known = ["# The catalog lake comes from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."]
     return [
+        "# Optional without state: then the feed resumes by its table, with 2 S3 requests less in each batch.",
+        f"checkpoint: s3a://{bucket}/checkpoints/{blank.name}",
+        "",
         "# The S3 store comes from AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
         "# To say it here instead:",
         "# s3: {endpoint: '${AWS_ENDPOINT_URL_S3}', access_key: '${AWS_ACCESS_KEY_ID}',",
@@ -193,27 +216,11 @@ def _quoted(text: str) -> str:
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
     """Write a file as a whole or not at all; a ConfigError if it exists. A device or a pipe is written into."""
     try:
-        if overwrite and path.exists() and not path.is_file():
-            # A rename would put a file in the place of, say, /dev/null.
-            path.write_text(text, "utf-8")
-            return
-        descriptor, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            # As an editor would have made it, not private as temporary files are.
-            Path(temporary).chmod(0o644)
-            if overwrite:
-                Path(temporary).replace(path)
-            else:
-                # Unlike a rename, a link never replaces a file that another process has just written.
-                path.hardlink_to(temporary)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    except FileExistsError:
-        raise exists(path) from None
+        is_written = write_whole(path, text, overwrite=overwrite)
     except OSError as error:
         raise ConfigError(f"cannot write the file: {error.strerror}", where=str(path)) from None
+    if not is_written:
+        raise exists(path)
 
 
 def write_schema_beside(pipeline: Path) -> Path | None:

@@ -100,7 +100,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
         "'daze(b)' is no partition transform",
         None,
     ),
-    ("checkpoint: s3a:", "checkpoint: file:", 12, 13, "checkpoint", "s3a://bucket/path", None),
+    ("checkpoint: s3a:", "checkpoint: hdfs:", 12, 13, "checkpoint", "s3a://bucket/path", None),
     ("name: taxi", "name: taxi\ntrigger: soon", 2, 10, "trigger", "a trigger is", None),
     (REGISTRY, "    subject: a\n", 7, 3, "decode.avro", "avro requires a registry", None),
     (REGISTRY, "    registry: nowhere\n", 8, 15, "decode.avro.registry.url", "a registry is a URL", None),

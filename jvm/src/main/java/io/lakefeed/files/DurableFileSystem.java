@@ -1,0 +1,96 @@
+package io.lakefeed.files;
+
+import java.io.FilterOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.net.URI;
+import java.nio.channels.FileChannel;
+import java.nio.file.StandardOpenOption;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.StreamCapabilities;
+import org.apache.hadoop.fs.Syncable;
+import org.apache.hadoop.fs.permission.FsPermission;
+
+/**
+ * Writes files of this machine so that a closed file survives a loss of power: {@code fs.file.impl}.
+ *
+ * <p>A commit in the catalog's database is on the disk when it returns, and must not refer to files that are still in
+ * memory alone. Hadoop's own file system leaves that to the operating system. It also writes a file of checksums beside
+ * each file, {@code .name.crc}, which no other reader of a table knows; Parquet and Avro have checksums of their own.
+ */
+public final class DurableFileSystem extends LocalFileSystem {
+    /** Hadoop creates it. */
+    public DurableFileSystem() {
+        super(new Files());
+    }
+
+    @Override
+    public void initialize(URI uri, Configuration conf) throws IOException {
+        super.initialize(uri, conf);
+        setWriteChecksum(false);
+    }
+
+    private static final class Files extends RawLocalFileSystem {
+        @Override
+        protected OutputStream createOutputStream(Path path, boolean append) throws IOException {
+            return new Synced(super.createOutputStream(path, append), pathToFile(path).toPath());
+        }
+
+        @Override
+        protected OutputStream createOutputStreamWithMode(Path path, boolean append, FsPermission permission)
+                throws IOException {
+            OutputStream file = super.createOutputStreamWithMode(path, append, permission);
+            return file instanceof Synced ? file : new Synced(file, pathToFile(path).toPath());
+        }
+    }
+
+    /** Puts file and name on the disk before it closes. */
+    private static final class Synced extends FilterOutputStream implements Syncable, StreamCapabilities {
+        private final java.nio.file.Path path;
+        private boolean closed;
+
+        Synced(OutputStream file, java.nio.file.Path path) {
+            super(file);
+            this.path = path;
+        }
+
+        @Override
+        public void write(byte[] bytes, int from, int length) throws IOException {
+            out.write(bytes, from, length);
+        }
+
+        @Override
+        public void hflush() throws IOException {
+            ((Syncable) out).hflush();
+        }
+
+        @Override
+        public void hsync() throws IOException {
+            ((Syncable) out).hsync();
+        }
+
+        @Override
+        public boolean hasCapability(String capability) {
+            return out instanceof StreamCapabilities file && file.hasCapability(capability);
+        }
+
+        @Override
+        public void close() throws IOException {
+            if (closed) {
+                return;
+            }
+            closed = true;
+            try {
+                hsync();
+            } finally {
+                out.close();
+            }
+            try (FileChannel folder = FileChannel.open(path.getParent(), StandardOpenOption.READ)) {
+                folder.force(true);
+            }
+        }
+    }
+}

@@ -1,0 +1,2 @@
+/** Files on this machine's disk, for a warehouse without a store. */
+package io.lakefeed.files;

@@ -1,0 +1,99 @@
+"""Spark settings for the places where tables and checkpoints are: an S3 store, this machine's disk, catalogs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+from lakefeed.config import tls
+from lakefeed.errors import AccessDenied
+
+if TYPE_CHECKING:
+    from lakefeed.config.connections import Catalog, Connections
+
+# S3A and S3FileIO with fewer requests: docs/s3-requests.md.
+S3A = "io.lakefeed.s3.DataFileSystem"
+S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
+# On this machine's disk: Hadoop's, over a file system that lets no file count before it is on the disk.
+LOCAL_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
+LOCAL_FILES = {
+    "spark.hadoop.fs.file.impl": "io.lakefeed.files.DurableFileSystem",
+    # Checkpoints, which a start derives from the table, without files of checksums beside them.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+# Keys that are set, then what other clients look for; S3A's own chain knows neither a profile nor a web identity.
+CREDENTIALS = (
+    "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
+    "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+)
+# Iceberg's SparkCatalog, whose commits are compare-and-sets on a feed's progress: docs/exactly-once.md.
+FEED_CATALOG = "io.lakefeed.commit.FeedCatalog"
+
+
+def storage_settings(connections: Connections) -> dict[str, str]:
+    """Return settings for the store."""
+    s3 = connections.s3
+    options = {
+        "fs.s3a.endpoint.region": s3.region,
+        "fs.s3a.path.style.access": str(s3.uses_path_style).lower(),
+        # A wrong endpoint is to fail in seconds, not in the quarter of an hour that S3A's defaults take.
+        "fs.s3a.connection.establish.timeout": "5s",
+        "fs.s3a.attempts.maximum": "3",
+        "fs.s3a.retry.limit": "4",
+        "fs.s3a.retry.interval": "300ms",
+        # One PUT a file up to this size instead of the four requests of a multipart upload.
+        "fs.s3a.multipart.size": "128M",
+        "fs.s3a.multipart.threshold": "128M",
+        "fs.s3a.aws.credentials.provider": ",".join(CREDENTIALS),
+    }
+    if s3.endpoint:
+        options["fs.s3a.endpoint"] = s3.endpoint
+        options["fs.s3a.connection.ssl.enabled"] = str(s3.endpoint.startswith("https://")).lower()
+    return {f"spark.hadoop.{key}": value for key, value in options.items()} | {
+        "spark.hadoop.fs.s3a.impl": S3A,
+        "spark.hadoop.fs.s3.impl": S3A,
+    }
+
+
+def catalog_settings(connections: Connections) -> dict[str, str]:
+    """Return settings for the catalogs, without any secret."""
+    s3 = connections.s3
+    shared = {
+        "io-impl": S3_FILE_IO,
+        # The ledger is read from the table: a cached table would show a stale position.
+        "cache-enabled": "false",
+        "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
+        # For Iceberg's other AWS clients: its apache client needs a newer SDK than Hadoop's.
+        "http-client.type": "urlconnection",
+        "client.region": s3.region,
+        "s3.endpoint": s3.endpoint,
+        "s3.path-style-access": str(s3.uses_path_style).lower(),
+        # One PUT a data file: multipart begins above any size that the sink writes by default.
+        "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
+    }
+    found: dict[str, str] = {}
+    for name, catalog in connections.catalogs.items():
+        stored = shared if catalog.folder is None else {"io-impl": LOCAL_FILE_IO, "cache-enabled": "false"}
+        prefix, properties = f"spark.sql.catalog.{name}", {**stored, **_database_tls(catalog), **catalog.settings()}
+        found[prefix] = FEED_CATALOG
+        found |= {f"{prefix}.{key}": value for key, value in properties.items() if value is not None}
+    return found
+
+
+def make_folders(connections: Connections) -> None:
+    """Make the folders of warehouses on this machine: SQLite makes a file, and no folder for it."""
+    for name, catalog in connections.catalogs.items():
+        if (folder := catalog.folder) is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                what = f"the warehouse's folder cannot be made: {error.strerror}"
+                raise AccessDenied(what, where=str(folder), hint=f"correct catalogs.{name}.warehouse") from None
+
+
+def _database_tls(catalog: Catalog) -> dict[str, str]:
+    if not catalog.uri.startswith("jdbc:postgresql:"):
+        return {}
+    given = dict(parse_qsl(urlsplit(catalog.uri.removeprefix("jdbc:")).query, keep_blank_values=True))
+    return {f"jdbc.{name}": value for name, value in tls.pgjdbc_properties(given).items()}

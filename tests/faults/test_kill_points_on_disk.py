@@ -1,0 +1,137 @@
+"""The kill points of a store, on this machine's disk: the driver dies as the file of the step appears.
+
+Nothing names an S3 store here: tables, dead letters, ledger and checkpoint are in one folder.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from lakefeed.local import Endpoints
+from tests.support.cli import Running, lakefeed
+from tests.support.faults.disk_watch import DiskWatch
+from tests.support.faults.drivers import SHORT_LIVED, Driver
+from tests.support.faults.kill_points import ICEBERG, LEDGER_ALONE, PARQUET, Place, pattern_of
+from tests.support.faults.landed import Landing, SinkKind, assert_all_landed, assert_nothing_wrong
+from tests.support.faults.workload import PARTITIONS, Workload
+from tests.support.feed import Feed
+
+JOURNAL = "/catalog[.]db-journal$"
+"""SQLite has it for the time of one transaction: of the commit, then."""
+
+
+@pytest.fixture
+def on_disk(stack: Endpoints, tmp_path: Path) -> Feed:
+    """A feed whose tables and checkpoint are in a folder, with a name that URLs would write otherwise."""
+    return Feed(stack, tmp_path, disk=tmp_path / "lake of ärger")
+
+
+def begun(landing: Landing) -> str:
+    """The second batch has been planned; without a checkpoint, the first one's commit is being written."""
+    if landing.has_checkpoint:
+        return f"/checkpoints/{landing.feed.name}/offsets/1$"
+    return pattern_of("table metadata", landing)
+
+
+def cases() -> list[object]:
+    """In make test-full: inside the swap in the catalog."""
+    found: list[object] = [pytest.param("iceberg", "journal", False, id="iceberg alone: journal")]
+    kinds: list[tuple[SinkKind, tuple[Place, ...], bool]] = [
+        ("iceberg", ICEBERG, True),
+        ("iceberg", LEDGER_ALONE, False),
+        ("parquet", PARQUET, True),
+    ]
+    for sink, places, has_checkpoint in kinds:
+        for place in places:
+            name = f"{sink}{'' if has_checkpoint else ' alone'}: {place}"
+            found.append(pytest.param(sink, place, has_checkpoint, id=name, marks=pytest.mark.slow))
+    return found
+
+
+def send_first(work: Workload) -> None:
+    work.feed.create_topic(partitions=PARTITIONS)
+    work.send(90)
+    work.transaction(60, end="abort")
+    work.transaction(60, end="commit")
+    work.send(90)
+
+
+@pytest.mark.parametrize(("sink", "place", "has_checkpoint"), cases())
+def test_killed_as_a_file_appears_each_record_is_there_once_after_a_restart(
+    on_disk: Feed, successor: Driver, sink: SinkKind, place: Place | str, has_checkpoint: bool
+) -> None:
+    landing = Landing(on_disk, sink, has_checkpoint=has_checkpoint)
+    work = Workload(on_disk)
+    send_first(work)
+    file = landing.write_file()
+    victim = Running(["run", file, "--once"], {**on_disk.environment, **SHORT_LIVED}, on_disk.folder / "killed.log")
+    last = [JOURNAL] if place == "journal" else []
+    if place not in ("offsets entry", "journal"):
+        last = [pattern_of(place, landing)]  # type: ignore[arg-type]
+    assert on_disk.disk is not None
+    watch = DiskWatch(on_disk.disk, [begun(landing), *last], victim.kill)
+    watch.start()
+    try:
+        assert victim.process.wait(500) < 0, victim.said()
+    finally:
+        watch.close()
+    assert watch.seen is not None
+    assert_nothing_wrong(landing, work)
+
+    work.send(30)
+    successor.prepare(file)
+    successor.tell("0")
+    assert successor.ended() is None
+    assert_all_landed(landing, work)
+    assert not list(on_disk.disk.rglob("*.crc"))
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_each_record_is_there_once(on_disk: Feed) -> None:
+    landing = Landing(on_disk, "iceberg", batch=20)
+    work = Workload(on_disk)
+    send_first(work)
+    file = landing.write_file()
+    environment = {**on_disk.environment, **SHORT_LIVED}
+    dice = random.Random(20261125)
+    for attempt in range(6):
+        victim = Running(["run", file, "--once"], environment, on_disk.folder / f"{attempt}.log")
+        victim.wait_until_it_says(": batch ", times=1)
+        time.sleep(dice.random() * 2)
+        victim.kill()
+        assert_nothing_wrong(landing, work)
+        work.send(30)
+    last = lakefeed("run", file, "--once", environment=environment)
+    assert last.returncode == 0, last.stderr
+    assert_all_landed(landing, work)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_of_two_drivers_on_one_folder_the_later_one_takes_over(on_disk: Feed, has_checkpoint: bool) -> None:
+    landing = Landing(on_disk, "iceberg", has_checkpoint=has_checkpoint)
+    work = Workload(on_disk)
+    send_first(work)
+    file = landing.write_file()
+    environment = {**on_disk.environment, **SHORT_LIVED}
+    first = Running(["run", file], environment, on_disk.folder / "first.log")
+    first.wait_until_it_says(": batch ", times=1)
+    os.killpg(first.process.pid, signal.SIGSTOP)
+    second = lakefeed("run", file, "--once", environment=environment)
+    assert second.returncode == 0, second.stderr
+    assert_all_landed(landing, work)
+    os.killpg(first.process.pid, signal.SIGCONT)
+    work.send(60)
+    assert first.process.wait(180) == 2, first.said()
+    assert "another driver" in first.said()
+    assert "Traceback" not in first.said()
+    assert_nothing_wrong(landing, work)
+    last = lakefeed("run", file, "--once", environment=environment)
+    assert last.returncode == 0, last.stderr
+    assert_all_landed(landing, work)

@@ -1,0 +1,164 @@
+"""Tables, dead letters and checkpoint in a folder of this machine: each operation, and nothing asks for a store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from lakefeed.config.connections import CATALOG_FILE
+from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing
+from lakefeed.local import Endpoints
+from lakefeed.operations.runs import traces_of
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakefeed.pipeline import Pipeline
+
+
+@pytest.fixture
+def disk(stack: Endpoints, tmp_path: Path) -> Feed:
+    return Feed(stack, tmp_path, disk=tmp_path / "my lake")
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def run(pipeline: Pipeline) -> int:
+    return pipeline.run(spark=pipeline.session(), once=True).rows
+
+
+def ids(feed: Feed) -> list[int]:
+    return sorted(row["id"] for row in feed.rows())
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("checkpoint", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_feed_lands_in_a_folder_and_is_verified_moved_and_read(
+    lake: SparkSession, disk: Feed, checkpoint: bool
+) -> None:
+    blocks: dict[str, Any] = {
+        "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["topic", "partition", "offset"]},
+        "dead_letters": {"table": f"{disk.catalog}.{disk.name}.letters"},
+    }
+    if not checkpoint:
+        blocks["checkpoint"] = ""
+    disk.create_topic()
+    disk.send(disk.avro(trips(0, 60)))
+    pipeline = disk.pipeline(**blocks)
+    assert run(pipeline) == 60
+    disk.send([*disk.avro(trips(60, 80)), b"\x01"])
+    [planned] = pipeline.plan(spark=lake).tables
+    assert planned.estimates is not None
+    assert planned.estimates.requests.all == 0
+    assert planned.estimates.records.all == 21
+    assert run(pipeline) == 20
+    assert ids(disk) == list(range(80))
+
+    proof = pipeline.verify(deep=True)
+    assert not proof.faults
+    assert (proof.rows, proof.dead_letters) == (80, 1)
+    assert not any(part.lag for part in pipeline.status().partitions)
+    assert pipeline.replay(DeadLetterFilter(feed=disk.name), spark=lake).still_dead == 1
+
+    # Without lakefeed.
+    assert disk.disk is not None
+    folder = disk.disk / "warehouse"
+    catalog = load_catalog(
+        disk.catalog, type="sql", uri=f"sqlite:///{folder}/{CATALOG_FILE}", warehouse=f"file://{folder}"
+    )
+    table = catalog.load_table(f"{disk.name}.rows")
+    counted = table.scan().to_duckdb("trips").execute("SELECT count(*), max(id) FROM trips").fetchone()
+    assert counted == (80, 79)
+    assert not list(disk.disk.rglob("*.crc"))
+
+    agreed = pipeline.plan_rewind("earliest", delete_rows=True)
+    pipeline.rewind(agreed, spark=lake)
+    assert ids(disk) == []
+    assert run(pipeline) == 80
+    assert ids(disk) == list(range(80))
+    assert not pipeline.verify(deep=True).faults
+
+
+def test_tables_are_looked_after_and_orphans_removed(lake: SparkSession, disk: Feed) -> None:
+    disk.create_topic(partitions=1)
+    pipeline = disk.pipeline()
+    for start in range(0, 40, 10):
+        disk.send(disk.avro(trips(start, start + 10)))
+        run(pipeline)
+    assert disk.disk is not None
+    data = disk.disk / "warehouse" / disk.name / "rows" / "data"
+    orphan = data / "00000-0-5c1f0f6e-0000-4000-8000-000000000000-0-00001.parquet"
+    orphan.write_bytes(b"left by a killed task")
+    before = len(list(data.glob("*.parquet")))
+    file = disk.write_file()
+    done = lakefeed(
+        *("tables", "maintain", file, "--orphans-older-than", "0 seconds", "--output", "json"),
+        environment=disk.environment,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not orphan.exists()
+    assert len(list(data.glob("*.parquet"))) <= before
+    assert ids(disk) == list(range(40))
+    disk.send(disk.avro(trips(40, 50)))
+    assert run(pipeline) == 10
+    assert not pipeline.verify(deep=True).faults
+
+
+def test_files_and_traces_of_runs_are_kept_in_the_folder(lake: SparkSession, disk: Feed) -> None:
+    disk.create_topic()
+    disk.send(disk.avro(trips(0, 30)))
+    blocks: dict[str, Any] = {"sink": {"parquet": {"path": disk.place("files")}}, "runs": {"keep": "checkpoint"}}
+    pipeline = disk.pipeline(**blocks)
+    assert run(pipeline) == 30
+    disk.send(disk.avro(trips(30, 50)))
+    assert run(pipeline) == 20
+    rows = lake.read.parquet(disk.place("files")).collect()
+    assert sorted(row.id for row in rows) == list(range(50))
+    assert disk.disk is not None
+    beside = list((disk.disk / "checkpoints" / f"{disk.name}.runs").glob("*.json"))
+    assert {path.stem for path in beside} == {
+        trace["run"] for trace in traces_of(pipeline.config, connections=pipeline.connections)
+    }
+    assert len(beside) == 2
+
+
+def test_a_check_asks_for_no_store_and_says_what_is_wrong_with_a_folder(disk: Feed) -> None:
+    disk.create_topic()
+    disk.send(disk.avro(trips(0, 1)))
+    file = disk.write_file()
+    good = lakefeed("check", file, "--connect", environment=disk.environment)
+    assert good.returncode == 0, good.stdout + good.stderr
+    assert "S3" not in good.stdout + good.stderr
+    assert disk.disk is not None
+    assert not disk.disk.exists(), "a check makes nothing"
+    with pytest.raises(ResourceMissing, match="has no table yet"):
+        disk.rows()
+    disk.disk.write_text("in the way")
+    bad = lakefeed("check", file, "--connect", "--output", "json", environment=disk.environment)
+    found = [problem for problem in json.loads(bad.stdout)["problems"] if problem["severity"] == "error"]
+    assert bad.returncode == 2
+    assert {problem["key"] for problem in found} == {"checkpoint", f"catalogs.{disk.catalog}.warehouse"}
+    assert all("a folder is needed" in problem["what"] for problem in found)
+    with pytest.raises((ConfigError, AccessDenied)):
+        disk.pipeline().session()
+
+
+def test_a_cluster_is_refused(disk: Feed) -> None:
+    disk.create_topic()
+    disk.send(disk.avro(trips(0, 1)))
+    done = lakefeed(
+        "run", disk.write_file(), "--once", "--master", "spark://127.0.0.1:7077", environment=disk.environment
+    )
+    assert done.returncode == 2
+    assert (
+        "is a folder of this machine, and executors of spark://127.0.0.1:7077 would write to their own" in done.stderr
+    )

@@ -1,0 +1,48 @@
+"""Watches a folder of this machine, and kills a driver at the moment when a file appears in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+
+class DiskWatch(threading.Thread):
+    """Waits for new files that match the patterns one after the other, and acts at the last one.
+
+    Attributes:
+        seen: the file at which it has acted; None if that never came.
+    """
+
+    def __init__(self, folder: Path, patterns: Sequence[str], act: Callable[[], None]) -> None:
+        super().__init__(name="disk-watch", daemon=True)
+        self._folder, self._act = folder, act
+        self._patterns = [re.compile(pattern) for pattern in patterns]
+        self._stop = threading.Event()
+        self.seen: str | None = None
+
+    def run(self) -> None:
+        before = set(self._matching(self._patterns[0]))
+        for number, pattern in enumerate(self._patterns):
+            if number:
+                before = set(self._matching(pattern))
+            while (found := next((path for path in self._matching(pattern) if path not in before), None)) is None:
+                if self._stop.is_set():
+                    return
+                time.sleep(0.0005)
+        self._act()
+        self.seen = found
+
+    def close(self) -> None:
+        self._stop.set()
+        self.join()
+
+    def _matching(self, pattern: re.Pattern[str]) -> Iterator[str]:
+        for folder, _, names in os.walk(self._folder):
+            for name in names:
+                path = f"{folder}/{name}"
+                if pattern.search(path):
+                    yield path
