@@ -15,6 +15,7 @@ from lakefeed.cli.main import root
 from lakefeed.local import Endpoints
 from lakefeed.operations.doctor import Diagnosis
 from lakefeed.quickstart import TOPIC
+from tests.support.blocks import blocks_of
 from tests.support.cli import lakefeed
 
 ROWS = 3_000
@@ -70,8 +71,8 @@ def test_a_second_run_is_quick_and_changes_nothing(made: Path, home: dict[str, s
 
 
 def test_the_snippets_of_the_page_run_as_printed(made: Path, home: dict[str, str]) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    code = "\n".join(block for block in blocks if not block.startswith("# not run"))
+    blocks = [block.text for block in blocks_of(PAGE) if block.language == "python" and block.reason is None]
+    code = "\n".join(blocks)
     assert len(blocks) > 6
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=made, env={"PATH": "/usr/bin", **home}, capture_output=True, text=True
