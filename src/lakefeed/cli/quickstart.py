@@ -93,7 +93,7 @@ def _step(seconds: dict[str, float], number: int, name: str, text: str) -> Itera
 
 
 class _Done:
-    """What a step has done, in words."""
+    """Outcome of a step, in words."""
 
     text = "done"
 
