@@ -114,7 +114,7 @@ def test_tables_are_looked_after_and_orphans_removed(lake: SparkSession, disk: F
     assert ids(disk) == list(range(40))
     disk.send(disk.avro(trips(40, 50)))
     assert run(pipeline) == 10
-    assert not pipeline.verify(deep=True).faults
+    assert not pipeline.verify().faults
 
 
 def test_files_and_traces_of_runs_are_kept_in_the_folder(lake: SparkSession, disk: Feed) -> None:
