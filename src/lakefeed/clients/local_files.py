@@ -13,8 +13,8 @@ FOR_ALL, OWNER_ONLY = 0o644, 0o600
 def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) -> bool:
     """Write a file that no reader sees half, not even after a loss of power; its folder is made where it is missing.
 
-    Without ``overwrite`` return False if the file exists: of two writers at one time only one returns True. A device or a
-    pipe that may be overwritten is written into.
+    Without ``overwrite`` return False if the file exists: of two writers at one time only one returns True. A device
+    or a pipe that may be overwritten is written into.
     """
     if overwrite and path.exists() and not path.is_file():
         # A rename would put a file in the place of, say, /dev/null.

@@ -215,6 +215,8 @@ def _quoted(text: str) -> str:
 
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
     """Write a file as a whole or not at all; a ConfigError if it exists. A device or a pipe is written into."""
+    if not path.absolute().parent.is_dir():
+        raise ConfigError("cannot write the file: its folder does not exist", where=str(path))
     try:
         is_written = write_whole(path, text, overwrite=overwrite)
     except OSError as error:
