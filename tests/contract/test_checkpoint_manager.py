@@ -308,7 +308,7 @@ def test_a_start_asks_for_its_location_once(spark: SparkSession, root: str) -> N
         assert not Checkpoint.at(f"{root}/commits", spark=spark).exists()
         for _ in range(2):
             assert Checkpoint.at(f"{root}/sources/0", spark=spark).read("0") == b"first offsets"
-    assert counted.requests == {"ListObjectsV2": 3, "GetObject": 1}
+    assert counted.requests == {"ListObjectsV2": 1, "GetObject": 1}
 
 
 def test_what_a_start_saw_ends_with_its_first_offsets(bucket: Bucket, spark: SparkSession, root: str) -> None:
