@@ -21,7 +21,7 @@ class DiskWatch(threading.Thread):
         super().__init__(name="disk-watch", daemon=True)
         self._folder, self._act = folder, act
         self._patterns = [re.compile(pattern) for pattern in patterns]
-        self._stop = threading.Event()
+        self._ending = threading.Event()
         self.seen: str | None = None
 
     def run(self) -> None:
@@ -30,14 +30,14 @@ class DiskWatch(threading.Thread):
             if number:
                 before = set(self._matching(pattern))
             while (found := next((path for path in self._matching(pattern) if path not in before), None)) is None:
-                if self._stop.is_set():
+                if self._ending.is_set():
                     return
                 time.sleep(0.0005)
         self._act()
         self.seen = found
 
     def close(self) -> None:
-        self._stop.set()
+        self._ending.set()
         self.join()
 
     def _matching(self, pattern: re.Pattern[str]) -> Iterator[str]:
