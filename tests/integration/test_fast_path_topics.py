@@ -23,6 +23,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.local import Stack
+from lakefeed.monitor.feed_monitor import FeedMonitor
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ def wait_for_gaps(spark: SparkSession, feed: Feed, topic: str) -> None:
 def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dict[str, Any]:
     """Land the topics on one path, in several batches; returns what both must have in common."""
     table, letters = f"lake.{feed.name}.{path}", f"lake.{feed.name}.{path}_letters"
-    notes: list[str] = []
+    shown: list[str] = []
+    monitor = FeedMonitor(f"{feed.name}_{path}")
+    monitor.show_path_by(shown.append)
     pipeline = feed.pipeline(
         name=f"{feed.name}_{path}",
         source={
@@ -128,8 +131,9 @@ def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dic
         sink={"iceberg": {"table": table}},
         checkpoint=f"{feed.checkpoint}-{path}",
     )
-    summary = pipeline.run(spark=spark, once=True, on_note=notes.append)
-    assert any("decodes each record as it reads it" in note for note in notes) == (path == "auto")
+    summary = pipeline.run(spark=spark, once=True, monitor=monitor)
+    [reader_and_encoder] = shown
+    assert ("decodes each record as it reads it" in reader_and_encoder) == (path == "auto")
     assert not pipeline.verify(deep=True).faults
     commits = spark.table(f"{table}.snapshots").select("summary").collect()
     ranges = [commit.summary.get("lakefeed.ranges") for commit in commits]
