@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.ObjectInputStream;
 import java.io.Serializable;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.Map;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -91,7 +92,7 @@ public final class AvroEncode implements ScalarFunction<byte[]>, Serializable {
 
     @Override
     public String canonicalName() {
-        return "io.lakefeed.encode." + Integer.toHexString((schema + ByteBuffer.wrap(header)).hashCode());
+        return "io.lakefeed.encode." + Integer.toHexString((schema + Arrays.toString(header)).hashCode());
     }
 
     @Override
