@@ -89,7 +89,7 @@ class PodSize(Model):
         if _megabytes(self.memory) < _LEAST_MEMORY:
             yield ConfigProblem(f"Spark starts with {_LEAST_MEMORY}m at least", key="memory")
         if self.cpu_limit is not None and _cores(self.cpu_limit) < self.cores:
-            what = f"cpu_limit {self.cpu_limit} is below cores, which is what the pod requests"
+            what = f"cpu_limit {self.cpu_limit} is below cores, the CPU that the pod requests"
             yield ConfigProblem(what, key="cpu_limit")
 
 
