@@ -124,16 +124,22 @@ def test_a_move_and_a_loss_are_resumed_from_once(lake: SparkSession, feed: Feed)
 
 def test_a_later_driver_takes_over(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send(feed, range(40))
-    rival = pipeline(feed)
+    send(feed, range(10))
+    rival, stop = pipeline(feed), threading.Event()
 
     def take_over(batch: BatchProgress) -> None:
         if batch.batch_id == 0:
             rival.run(spark=copy_of(lake), once=True)
+            send(feed, range(10, 20))
+        else:
+            stop.set()
 
+    # Not once: the run must not end before the later driver has started.
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
-        pipeline(feed, kafka={"max_records_per_batch": 10}).run(spark=lake, once=True, on_batch=take_over)
-    assert ids(feed) == list(range(40))
+        pipeline(feed).run(spark=lake, on_batch=take_over, stop=stop)
+    assert ids(feed) == list(range(10))
+    assert run(feed, lake).rows == 10
+    assert ids(feed) == list(range(20))
 
 
 def test_a_pause_is_kept_in_the_users_own_folder(lake: SparkSession, feed: Feed) -> None:

@@ -109,16 +109,8 @@ class Probe:
         costs = self.costs(options, payloads)
         for each in costs:
             assert each.row != (each.error is not None), each
-            assert self._least(options, each).within_the_rule, each
+            assert each.within_the_rule, each
         return costs
-
-    def _least(self, options: Mapping[str, str], cost: Cost) -> Cost:
-        """Measure a payload that took too long again, three times at most: the machine may have other work."""
-        for _ in range(3):
-            if cost.within_the_rule:
-                break
-            [cost] = self.costs(options, [cost.payload])
-        return cost
 
     def close(self) -> None:
         """Ends the JVM."""

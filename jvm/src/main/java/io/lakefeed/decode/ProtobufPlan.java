@@ -50,8 +50,15 @@ final class ProtobufPlan {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /** Finishes a field when the message has ended. */
-    private record Finish(String name, Finishing finishing) {}
+    /** What no slot has, for a field that is finished whatever its slot has. */
+    private static final Object ANY = new Object();
+
+    /**
+     * Finishes a field when the message has ended.
+     *
+     * @param finished value of the slot that needs no finishing: most fields of a wide message are unset
+     */
+    private record Finish(String name, int slot, Object finished, Finishing finishing) {}
 
     private interface Finishing {
         void apply(Object[] row);
@@ -177,8 +184,10 @@ final class ProtobufPlan {
         String name = null;
         try {
             for (Finish finish : finishes) {
-                name = finish.name;
-                finish.finishing.apply(row);
+                if (row[finish.slot] != finish.finished) {
+                    name = finish.name;
+                    finish.finishing.apply(row);
+                }
             }
         } catch (RuntimeException bad) {
             throw BadRecord.of(bad).at(name);
@@ -186,8 +195,8 @@ final class ProtobufPlan {
         return row;
     }
 
-    private void finish(Field field, Finishing finishing) {
-        finishes.add(new Finish(field.name(), finishing));
+    private void finish(Field field, int slot, Object finished, Finishing finishing) {
+        finishes.add(new Finish(field.name(), slot, finished, finishing));
     }
 
     private Reading reading(Field field, int slot, StructField target, Schema.Field reader) {
@@ -202,14 +211,14 @@ final class ProtobufPlan {
                 ? message(field, slot, target.dataType(), schema)
                 : single(field, slot, target.dataType());
         if (field.presence() == Presence.REQUIRED) {
-            finish(field, row -> {
+            finish(field, slot, ANY, row -> {
                 if (row[slot] == null) {
                     throw new Malformed("the required field of " + writer.fullName() + " is missing");
                 }
             });
         } else if (field.presence() == Presence.EXPLICIT && !target.nullable()) {
             Object unset = AvroDefault.of(reader, target.dataType());
-            finish(field, row -> row[slot] = row[slot] == null ? unset : row[slot]);
+            finish(field, slot, ANY, row -> row[slot] = row[slot] == null ? unset : row[slot]);
         }
         return reading;
     }
@@ -232,7 +241,7 @@ final class ProtobufPlan {
     private Reading message(Field field, int slot, DataType target, Schema schema) {
         ProtobufNested nested = ProtobufNested.of(field, target, schema, budget);
         empties.put(slot, nested);
-        finish(field, row -> row[slot] = row[slot] == null ? null : nested.finished(row[slot]));
+        finish(field, slot, null, row -> row[slot] = nested.finished(row[slot]));
         return (input, tag, row, depth) -> row[slot] = nested.read(input, tag, row[slot], depth + 1);
     }
 
@@ -240,11 +249,7 @@ final class ProtobufPlan {
         if (!(target instanceof ArrayType array)) {
             throw ProtobufValue.misfit(field, target);
         }
-        finish(field, row -> {
-            if (row[slot] instanceof List<?> list) {
-                row[slot] = new GenericArrayData(list.toArray());
-            }
-        });
+        finish(field, slot, NO_ITEMS, row -> row[slot] = new GenericArrayData(((List<?>) row[slot]).toArray()));
         template[slot] = NO_ITEMS;
         if (isMessage(field)) {
             Schema items = AvroDefault.withoutNull(schema.getElementType());
@@ -296,12 +301,11 @@ final class ProtobufPlan {
         ProtobufPlan plan = of(
                 field.message(), ProtobufNested.record(entryType, schema.getValueType()), entryType, budget);
         ProtobufNested message = plan.empties.get(1);
-        finish(field, row -> {
-            if (row[slot] instanceof Map<?, ?> entries) {
-                row[slot] = new ArrayBasedMapData(
-                        new GenericArrayData(entries.keySet().toArray()),
-                        new GenericArrayData(entries.values().toArray()));
-            }
+        finish(field, slot, NO_ENTRIES, row -> {
+            Map<?, ?> entries = (Map<?, ?>) row[slot];
+            row[slot] = new ArrayBasedMapData(
+                    new GenericArrayData(entries.keySet().toArray()),
+                    new GenericArrayData(entries.values().toArray()));
         });
         template[slot] = NO_ENTRIES;
         return (input, tag, row, depth) -> {
