@@ -19,6 +19,8 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
 EDGES = {
@@ -67,22 +69,25 @@ def edges(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def landed(spark: SparkSession, feed: Feed, path: str) -> dict[str, Any]:
+def landed(
+    spark: SparkSession, feed: Feed, path: str, *, by: Sequence[str] = ("flag",), transforms: bool = True
+) -> dict[str, Any]:
     """Run the feed on one path and return everything that the two paths must have in common."""
-    table = f"{feed.catalog}.{feed.name}.{path}"
-    letters = f"{feed.catalog}.{feed.name}.{path}_letters"
+    name = "_".join((path, *by))
+    table, letters = (f"{feed.catalog}.{feed.name}.{name}{kind}" for kind in ("", "_letters"))
+    sql = f"SELECT *, CAST(small AS BIGINT) * 2 AS twice FROM {feed.name}_{name} WHERE small <> 13"
     pipeline = feed.pipeline(
-        name=f"{feed.name}_{path}",
+        name=f"{feed.name}_{name}",
         decode=DECODE,
         fast_path=path,
         dead_letters={"table": letters},
-        transform={"sql": f"SELECT *, CAST(small AS BIGINT) * 2 AS twice FROM {feed.name}_{path} WHERE small <> 13"},
-        sink={"iceberg": {"table": table, "partition_by": ["flag"]}},
-        checkpoint=f"{feed.checkpoint}-{path}",
+        sink={"iceberg": {"table": table, "partition_by": list(by)}},
+        checkpoint=f"{feed.checkpoint}-{name}",
+        **({"transform": {"sql": sql}} if transforms else {}),
     )
     summary = pipeline.run(spark=spark, once=True)
     files = spark.table(f"{table}.files").selectExpr(
-        "partition",
+        *(["partition"] if by else []),
         "record_count",
         "value_counts",
         "null_value_counts",
@@ -115,9 +120,9 @@ def test_both_paths_land_the_same_and_every_reader_reads_it(lake: SparkSession, 
     assert fast == general
     assert fast["summary"][:4] == (3_006, len(fast["rows"]), 5, 1)
     assert any("out of range" in letter for letter in fast["letters"])
-    table = open_table(f"{feed.catalog}.{feed.name}.auto", connections=feed.connections)
+    table = open_table(f"{feed.catalog}.{feed.name}.auto_flag", connections=feed.connections)
     arrow = table.scan().to_arrow()  # pyiceberg reads with pyarrow.
-    rows = lake.table(f"{feed.catalog}.{feed.name}.auto")
+    rows = lake.table(f"{feed.catalog}.{feed.name}.auto_flag")
     total = rows.selectExpr(
         "count(*)", "sum(small)", "sum(length(text))", "sum(price)", "count_if(isnan(ratio))"
     ).first()
@@ -135,6 +140,27 @@ def test_both_paths_land_the_same_and_every_reader_reads_it(lake: SparkSession, 
         query = f"SELECT count(*), sum(small), max(id), sum(twice) FROM '{feed.folder}/*.parquet'"
         found = connection.execute(query).fetchone()
     assert found == tuple(rows.selectExpr("count(*)", "sum(small)", "max(id)", "sum(twice)").first() or ())
+
+
+def write_plans(spark: SparkSession, table: str) -> list[str]:
+    """Return the physical plans of the appends to a table that Spark remembers."""
+    session: Any = spark
+    executions = session._jsparkSession.sharedState().statusStore().executionsList()
+    plans = [executions.apply(at).physicalPlanDescription() for at in range(executions.size())]
+    return [plan.partition("\n\n")[0] for plan in plans if "AppendData" in plan and table in plan]
+
+
+def test_rows_without_a_transform_reach_the_writer_uncopied_and_unchanged(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    feed.send(feed.avro(edges(3_000), schema=EDGES))
+    for by in ((), ("flag",)):
+        fast, general = (landed(lake, feed, path, by=by, transforms=False) for path in ("auto", "off"))
+        assert fast == general
+    [flat, _, partitioned, _] = write_plans(lake, feed.name)
+    assert "BatchScan decoded records" in flat
+    assert "Project" not in flat
+    # A shuffle depends on copies.
+    assert "Project" in partitioned
 
 
 def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lake: SparkSession, feed: Feed) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,13 +53,10 @@ def test_it_resumes_by_the_table_and_a_batch_makes_a_request_a_file_and_three(la
     small = pipeline(feed, kafka={"max_records_per_batch": 20})
     summary = small.run(spark=lake, once=True, on_batch=batches.append)
     assert len(batches) == 6
-    made: Counter[str] = Counter()
-    for batch in batches:
+    for batch in batches[1:]:
         assert batch.requests is not None
-        made.update({kind: calls["PutObject"] for kind, calls in batch.requests.as_dict()["calls"].items()})
-    # The manifest, the list of manifests, the metadata file; the table's first two come before. In sum: a batch that
-    # follows within milliseconds may have its first requests counted into the one before.
-    assert made == {"data": 12, "metadata": 6 * 3 + 2}
+        # The manifest, the list of manifests, the metadata file.
+        assert batch.requests.as_dict()["calls"] == {"data": {"PutObject": 2}, "metadata": {"PutObject": 3}}
     places = {place for call in summary.requests.counts for place in [call.location]}
     assert not [place for place in places if "checkpoint" in place]
     assert summary.files == 12

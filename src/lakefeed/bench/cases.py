@@ -24,9 +24,10 @@ Way = Literal[
     "lakefeed-iceberg-encoder",
     "lakefeed-iceberg-reader",
     "lakefeed-iceberg-auto",
+    "lakefeed-iceberg-ledger",
 ]
 """A way from a topic to a table that ``bench throughput`` times: lakefeed's, plain Spark's ``from_avro`` into Iceberg,
-the seeds' consumer, plain Spark into Parquet, and lakefeed's with each value of ``fast_path``."""
+the seeds' consumer, plain Spark into Parquet, lakefeed's with each value of ``fast_path``, and without a checkpoint."""
 
 WAYS: tuple[Way, ...] = get_args(Way)
 FAST_PATHS: Mapping[Way, FastPath] = {
@@ -36,7 +37,8 @@ FAST_PATHS: Mapping[Way, FastPath] = {
     "lakefeed-iceberg-auto": "auto",
 }
 """The ways that differ from each other by this option alone; the others have its default."""
-USUAL_WAYS: tuple[Way, ...] = tuple(way for way in WAYS if way not in FAST_PATHS)
+WITHOUT_CHECKPOINT: Way = "lakefeed-iceberg-ledger"
+USUAL_WAYS: tuple[Way, ...] = tuple(way for way in WAYS if way not in FAST_PATHS and way != WITHOUT_CHECKPOINT)
 """The ways that are timed where none is chosen."""
 LIMIT = "limit"
 """The case beside the ways that measures what no job can exceed."""
@@ -118,6 +120,7 @@ class RequestCase:
     versioned: bool
     fast_path: FastPath | None = None
     """The option of lakefeed's pipeline; None: its default."""
+    has_checkpoint: bool = True
 
     @property
     def bucket_kind(self) -> str:

@@ -165,7 +165,7 @@ def pipeline_of(case: RequestCase, work: Workload, endpoints: Endpoints) -> Pipe
             "source": {"kafka": {**kafka, "max_records_per_batch": work.records_a_batch}},
             "decode": {"avro": {"registry": endpoints.schema_registry_url}},
             "sink": {"iceberg": {"table": case.table}} if case.sink == "iceberg" else {"parquet": {"path": case.path}},
-            "checkpoint": case.checkpoint,
+            **({"checkpoint": case.checkpoint} if case.has_checkpoint else {}),
             **({"fast_path": case.fast_path} if case.fast_path is not None else {}),
         }
     )

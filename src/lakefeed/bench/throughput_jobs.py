@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.bench import jobs
-from lakefeed.bench.cases import FAST_PATHS, RequestCase, Way, Workload
+from lakefeed.bench.cases import FAST_PATHS, WITHOUT_CHECKPOINT, RequestCase, Way, Workload
 from lakefeed.bench.stages import Stage, shares
 from lakefeed.bench.trips import taxi_trips
 from lakefeed.clients.spark import jars, jvm
@@ -49,6 +49,7 @@ class TimedRun(RequestCase):
             sink="iceberg" if "iceberg" in way else "parquet",
             versioned=False,
             fast_path=FAST_PATHS.get(way),
+            has_checkpoint=way != WITHOUT_CHECKPOINT,
         )
 
     @property

@@ -13,7 +13,6 @@ from click.exceptions import Exit
 from lakefeed.cli.options import output_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_environment
-from lakefeed.clients.spark.session import log_path, session
 from lakefeed.config.problem import Problem, errors_of, exit_status
 from lakefeed.errors import LakefeedError
 
@@ -104,6 +103,9 @@ def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Prob
 
 
 def _spark(connections: Connections) -> SparkSession:
+    # A file without SQL and transform needs none of it: a tenth of the time of the check.
+    from lakefeed.clients.spark.session import log_path, session
+
     return session(
         "lakefeed-check",
         connections=connections,

@@ -72,7 +72,9 @@ class DirectRows:
     def _reader(self, spark: SparkSession) -> DataFrameReader:
         """Return a reader that lacks only the options of one batch; kept while the others stay as they are."""
         schema, policy = self.rows.schema, self.rows.policy
-        key = spark, schema.spec, dict(schema.refused_ids)
+        session: Any = spark
+        # Each batch has a Python object of its own for the query's session.
+        key = session._jsparkSession, schema.spec, dict(schema.refused_ids)
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
         options: dict[str, Any] = {

@@ -137,8 +137,9 @@ class FeedRequests:
     """The requests of one running query, batch by batch. Use it as a context manager around the query.
 
     A batch begins where the one before it ended, the first one where its offsets are written; it ends when the
-    store has confirmed its entry in the log of commits. The meter itself sees these two requests, so with a local
-    master a batch's count is exact. On a cluster an executor's last requests can be counted in the next batch.
+    store has confirmed its entry in the log of commits, or when the feed says so with ``end_batch``. The meter sees
+    these moments themselves, so with a local master a batch's count is exact. On a cluster an executor's last requests
+    can be counted in the next batch.
     ``since`` are the counts before the first batch.
     """
 
@@ -162,6 +163,10 @@ class FeedRequests:
         self._startup = self.of_startup()
         self._last, self._query_began = None, self._now()
         self._watch()
+
+    def end_batch(self, batch_id: int) -> None:
+        """End a batch here, on the query's thread: for a query that has no log of commits in the store."""
+        self._meter.batchEnded(self._checkpoint, batch_id)
 
     def of_batch(self, batch_id: int) -> S3Requests:
         """Return the requests of a finished batch; called once for each batch, in their order."""

@@ -176,7 +176,7 @@ class StreamRun:
             is_interrupted = False
             try:
                 with self.observer:
-                    query = self.start_query(writer)
+                    query = self.start_query(writer, requests)
                     self.observer.follow(query)
                     has_ended = watch(
                         query,
@@ -231,7 +231,7 @@ class StreamRun:
                 hint="start it again: lakefeed run",
             )
 
-    def start_query(self, writer: BatchWriter) -> StreamingQuery:
+    def start_query(self, writer: BatchWriter, requests: FeedRequests) -> StreamingQuery:
         """Start the query where the decision says, or where its checkpoint ends."""
         config, start, trigger = self.feed.config, self.start, self.trigger
         records = self.source.read_stream(
@@ -243,7 +243,7 @@ class StreamRun:
         stream = writer.counting.query_frame(records).writeStream
         if self.stateful:
             stream = stream.outputMode(config.output_mode)
-        write = partial(self.write_batch, writer)
+        write = partial(self.write_batch, writer, requests)
         with self.feed.plan(self.spark).settings(self.spark):
             return (
                 stream.foreachBatch(self.batches.guarded(write))
@@ -253,7 +253,7 @@ class StreamRun:
                 .start()
             )
 
-    def write_batch(self, writer: BatchWriter, batch: DataFrame, batch_id: int) -> BatchResult:
+    def write_batch(self, writer: BatchWriter, requests: FeedRequests, batch: DataFrame, batch_id: int) -> BatchResult:
         """Write one micro-batch, and publish its offsets to the monitoring group."""
         name = self.feed.config.name
         ranges = OffsetRanges(())
@@ -269,6 +269,8 @@ class StreamRun:
                 note = self.group.publish(ranges.ranges) if self.group is not None else None
         self.options.monitor.paused(self.sink.lagging())
         self.options.monitor.columns = writer.columns
+        if self.by_ledger:
+            requests.end_batch(batch_id)
         return result if note is None else replace(result, notes=(*result.notes, note))
 
     def summary(

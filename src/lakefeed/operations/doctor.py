@@ -142,7 +142,7 @@ def _memory() -> Iterator[Diagnosis]:
         yield Diagnosis(name="memory", verdict="ok", what="not known on this system")
         return
     verdict = _grade(free, least=LEAST_MEMORY, usual=USUAL_MEMORY)
-    hint = "a local run takes 2 to 4 GB: end other programs, or lower spark.driver.memory in the pipeline file"
+    hint = "a local run takes 2 to 3 GB: end other programs, or lower spark.driver.memory in the pipeline file"
     yield Diagnosis(name="memory", verdict=verdict, what=f"{free / GIB:.1f} GiB free", hint=_unless_ok(verdict, hint))
 
 

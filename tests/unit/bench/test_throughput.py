@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakefeed.bench.cases import FAST_PATHS, USUAL_WAYS, WAYS, Way
+from lakefeed.bench.cases import FAST_PATHS, USUAL_WAYS, WAYS, WITHOUT_CHECKPOINT, Way
 from lakefeed.bench.limits import Limits
 from lakefeed.bench.throughput import Landed, Throughput, WayResult, table
 from lakefeed.bench.throughput_jobs import RunFigures, TimedRun
@@ -74,12 +74,17 @@ def test_rows_that_differ_show() -> None:
 
 
 def test_the_values_of_fast_path_are_compared_with_off_and_differ_by_nothing_else() -> None:
-    assert [FAST_PATHS[way] for way in WAYS if way not in USUAL_WAYS] == ["off", "encoder", "reader", "auto"]
+    assert [*FAST_PATHS.values()] == ["off", "encoder", "reader", "auto"]
+    assert set(WAYS) == {*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT}
     runs = [TimedRun.of(way, 0, bucket="b") for way in ("lakefeed-iceberg", *FAST_PATHS)]
     assert {(run.sink, run.manager) for run in runs} == {("iceberg", "lakefeed")}
     assert [run.fast_path for run in runs] == [None, "off", "encoder", "reader", "auto"]
     bench = found(result("lakefeed-iceberg-off", 100.0, 50.0), result("lakefeed-iceberg-auto", 300.0, 150.0))
     assert [way["ratio_to_off"] for way in bench.as_dict()["ways"]] == [1.0, 3.0]
+
+
+def test_one_way_has_no_checkpoint() -> None:
+    assert [way for way in WAYS if not TimedRun.of(way, 0, bucket="b").has_checkpoint] == [WITHOUT_CHECKPOINT]
 
 
 def test_each_run_has_places_of_its_own() -> None:

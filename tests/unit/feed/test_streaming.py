@@ -38,7 +38,7 @@ class Run(StreamRun):
         self._decided = decided
         self._reached = None if reached is None else {("trips", 0): reached}
 
-    def start_query(self, writer: Any) -> Any:
+    def start_query(self, writer: Any, requests: Any) -> Any:
         raise Started
 
     def _decide_start(self, *, accept_loss: bool) -> Any:
@@ -97,7 +97,7 @@ class Ends(Run):
         super().__init__(decided(), fence=fence)
         self._error = error
 
-    def start_query(self, writer: Any) -> Any:
+    def start_query(self, writer: Any, requests: Any) -> Any:
         raise self._error
 
 

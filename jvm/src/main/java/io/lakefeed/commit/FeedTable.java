@@ -4,6 +4,7 @@ import io.lakefeed.sink.Uploads;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.util.Map;
+import java.util.concurrent.ExecutorService;
 import org.apache.iceberg.AppendFiles;
 import org.apache.iceberg.BaseTable;
 import org.apache.iceberg.OverwriteFiles;
@@ -16,10 +17,17 @@ import org.apache.iceberg.TableOperations;
 import org.apache.iceberg.Transaction;
 import org.apache.iceberg.UpdateProperties;
 import org.apache.iceberg.metrics.MetricsReporter;
+import org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors;
 
 /** A table that adds the counts of a batch to its commit, and refuses the commit of a batch that must not land. */
 final class FeedTable extends BaseTable {
     private static final long serialVersionUID = 1L;
+
+    /**
+     * Runs the steps of an append in its own thread. Iceberg hands each of three to a pool and looks every 10 ms whether it is
+     * done, although an append rewrites no manifest but those that it merges, one after the other.
+     */
+    private static final ExecutorService CALLER = MoreExecutors.newDirectExecutorService();
 
     private FeedTable(TableOperations operations, String name, MetricsReporter reporter) {
         super(operations, name, reporter);
@@ -60,12 +68,12 @@ final class FeedTable extends BaseTable {
 
     @Override
     public AppendFiles newAppend() {
-        return counted(AppendFiles.class, super.newAppend(), operations());
+        return counted(AppendFiles.class, super.newAppend().scanManifestsWith(CALLER), operations());
     }
 
     @Override
     public AppendFiles newFastAppend() {
-        return counted(AppendFiles.class, super.newFastAppend(), operations());
+        return counted(AppendFiles.class, super.newFastAppend().scanManifestsWith(CALLER), operations());
     }
 
     @Override

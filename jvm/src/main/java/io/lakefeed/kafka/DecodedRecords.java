@@ -62,7 +62,7 @@ public final class DecodedRecords implements TableProvider {
         }
     }
 
-    private record Ranges(DirectOptions options) implements Scan, Batch {
+    record Ranges(DirectOptions options) implements Scan, Batch {
         @Override
         public StructType readSchema() {
             return options.columns();

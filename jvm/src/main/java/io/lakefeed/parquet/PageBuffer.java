@@ -118,7 +118,7 @@ abstract class PageBuffer implements Column {
     private void roomForDefinition() {
         int length = definitions.length;
         if (count + nulls >= length) {
-            definitions = Arrays.copyOf(definitions, Math.max(limits.pageRows(), (count + nulls) * 2));
+            definitions = Arrays.copyOf(definitions, roomFor(count + nulls + 1));
         }
         Arrays.fill(definitions, nulls == 0 ? 0 : Math.min(length, definitions.length), definitions.length, definition);
     }
@@ -150,6 +150,10 @@ abstract class PageBuffer implements Column {
             addStatistics(statistics, indexed);
         }
         BytesInput values = indexed ? indexedValues() : plainValues();
+        if (nulls > 0) {
+            // For the values behind the last null, which have noted no level.
+            roomForDefinition();
+        }
         pages.writePage(
                 BytesInput.concat(levels(repetitions, repetition, false), levels(definitions, definition, nulls == 0), values),
                 count + nulls,
@@ -211,8 +215,14 @@ abstract class PageBuffer implements Column {
         return BytesInput.from(scratch, 0, RunLengths.write(indices, count, width, scratch, 1));
     }
 
+    /** Returns a length for so many entries: a page's at most where that is enough, and little where a file has few rows. */
+    private int roomFor(int entries) {
+        int twice = Math.max(64, 2 * entries);
+        return entries > limits.pageRows() ? twice : Math.min(twice, limits.pageRows());
+    }
+
     final void roomForIndices() {
-        indices = indices.length < count ? new int[Math.max(count, limits.pageRows())] : indices;
+        indices = indices.length < count ? new int[roomFor(count)] : indices;
     }
 
     /** Returns whether this kind of column can have a dictionary. */

@@ -9,8 +9,8 @@ import java.util.Map;
  * A query's request counts between its batches.
  *
  * <p>A batch begins when its offsets are sent and ends when the store has confirmed its entry in the log of commits.
- * The meter sees both requests on the query's own thread, so with one JVM the count of a batch is exact at any later
- * time.
+ * The meter sees both requests on the query's own thread. A query whose checkpoint is on the local disk says itself when
+ * a batch has ended. So with one JVM the count of a batch is exact at any later time.
  */
 final class BatchMarks {
     /** More finished batches than Spark keeps reports of. */
@@ -34,15 +34,24 @@ final class BatchMarks {
 
     synchronized void committed(String key) {
         String name = key.substring(key.lastIndexOf('/') + 1);
-        if (start == null) {
-            // An earlier run wrote the offsets of this batch.
-            start = initial;
-        }
+        requireStart();
         if (!name.isEmpty() && name.chars().allMatch(each -> each >= '0' && each <= '9')) {
-            commits.putIfAbsent(Long.valueOf(name), RequestMeter.below(locations));
-            if (commits.size() > KEPT) {
-                commits.remove(commits.keySet().iterator().next());
-            }
+            ended(Long.parseLong(name));
+        }
+    }
+
+    synchronized void ended(long batch) {
+        requireStart();
+        commits.putIfAbsent(batch, RequestMeter.below(locations));
+        if (commits.size() > KEPT) {
+            commits.remove(commits.keySet().iterator().next());
+        }
+    }
+
+    private void requireStart() {
+        if (start == null) {
+            // An earlier run wrote the offsets of this batch, or they are on the local disk.
+            start = initial;
         }
     }
 

@@ -106,13 +106,21 @@ public final class RequestMeter implements ExecutionInterceptor {
         WATCHED.remove(checkpoint);
     }
 
+    /** Stores the counts at the end of a batch whose entry in the log of commits is not written to S3. */
+    public static void batchEnded(String checkpoint, long batch) {
+        BatchMarks marks = WATCHED.get(checkpoint);
+        if (marks != null) {
+            marks.ended(batch);
+        }
+    }
+
     /** Returns the counts at the start of the query's first batch; null before it. */
     public static String atFirstBatch(String checkpoint) {
         BatchMarks marks = WATCHED.get(checkpoint);
         return marks == null || marks.start() == null ? null : text(marks.start());
     }
 
-    /** Returns the counts at the time when the store confirmed the commit of a batch; null if that is unknown. */
+    /** Returns the counts at the end of a batch; null if that is unknown. */
     public static String atCommit(String checkpoint, long batch) {
         BatchMarks marks = WATCHED.get(checkpoint);
         Collection<RequestCount> found = marks == null ? null : marks.atCommit(batch);

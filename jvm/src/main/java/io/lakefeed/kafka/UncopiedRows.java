@@ -1,0 +1,78 @@
+package io.lakefeed.kafka;
+
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.ColumnarRule;
+import org.apache.spark.sql.execution.ProjectExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
+import org.apache.spark.sql.execution.datasources.v2.V2ExistingTableWriteExec;
+import scala.collection.immutable.List$;
+import scala.collection.immutable.Seq;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+
+/**
+ * Lets the writer of a table take the rows of {@link DecodedRecords} as they are: a session extension of Spark.
+ *
+ * <p>Spark plans a projection behind each source of rows, which copies every row into an {@code UnsafeRow}. A shuffle and
+ * a sort depend on that. A writer does not: it reads each row once, before the next one.
+ */
+public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+    /** Spark creates it. */
+    public UncopiedRows() {}
+
+    @Override
+    public BoxedUnit apply(SparkSessionExtensions extensions) {
+        extensions.injectColumnar(new AbstractFunction1<>() {
+            @Override
+            public ColumnarRule apply(SparkSession session) {
+                return new AfterPlanning();
+            }
+        });
+        return BoxedUnit.UNIT;
+    }
+
+    /** Runs when all that a plan requires has been added to it, and before code is generated for it. */
+    private static final class AfterPlanning extends ColumnarRule {
+        @Override
+        public Rule<SparkPlan> postColumnarTransitions() {
+            return new WithoutCopy();
+        }
+    }
+
+    private static final class WithoutCopy extends Rule<SparkPlan> {
+        @Override
+        public SparkPlan apply(SparkPlan plan) {
+            if (plan instanceof V2ExistingTableWriteExec write
+                    && write.query() instanceof ProjectExec copy
+                    && copy.child() instanceof BatchScanExec scan
+                    && scan.scan() instanceof DecodedRecords.Ranges
+                    && keepsColumns(copy.projectList(), scan.output())) {
+                return plan.withNewChildren(List$.MODULE$.<SparkPlan>empty().$colon$colon(scan));
+            }
+            return plan;
+        }
+    }
+
+    /** Checks that a projection gives the same columns at the same places; a writer does not ask for their names. */
+    private static boolean keepsColumns(Seq<NamedExpression> projected, Seq<AttributeReference> read) {
+        if (projected.size() != read.size()) {
+            return false;
+        }
+        for (int at = 0; at < read.size(); at++) {
+            NamedExpression column = projected.apply(at);
+            Expression source = column instanceof Alias renamed ? renamed.child() : (Expression) column;
+            if (!(source instanceof Attribute same) || !same.exprId().equals(read.apply(at).exprId())) {
+                return false;
+            }
+        }
+        return true;
+    }
+}

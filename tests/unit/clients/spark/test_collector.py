@@ -1,0 +1,41 @@
+"""The JVM of a local run has one garbage collector: lakefeed's, or the one that its user has chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakefeed.clients.spark.session import COLLECTOR, settings, with_own
+
+OPTIONS, DEFAULTS = "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"
+
+
+@pytest.fixture(autouse=True)
+def without_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_lakefeed_chooses_one_on_a_local_master_alone() -> None:
+    assert settings()[OPTIONS].endswith(f" {COLLECTOR}")
+    assert OPTIONS not in settings(master="spark://one:7077")
+
+
+@pytest.mark.parametrize("key", [OPTIONS, DEFAULTS])
+@pytest.mark.parametrize("collector", ["-XX:+UseG1GC", "-XX:+UseZGC", "-XX:+UseSerialGC"])
+def test_the_users_choice_replaces_it(key: str, collector: str) -> None:
+    whole = with_own(settings(), {key: f"-Dx=1 {collector}"})
+    text = f"{whole[OPTIONS]} {whole.get(DEFAULTS, '')}"
+    assert COLLECTOR not in text
+    assert text.count("GC") == 1
+    assert "-XX:Tier4" in text
+
+
+def test_another_option_keeps_it() -> None:
+    assert with_own(settings(), {OPTIONS: "-Dx=UseG1GC"})[OPTIONS].endswith(f"{COLLECTOR} -Dx=UseG1GC")
+    assert with_own({"spark.a": "1"}, {OPTIONS: "-XX:+UseG1GC"}) == {"spark.a": "1", OPTIONS: "-XX:+UseG1GC"}
+
+
+@pytest.mark.parametrize("name", ["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"])
+def test_a_choice_of_the_environment_stands(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "-XX:+UseG1GC")
+    assert COLLECTOR not in settings()[OPTIONS]
