@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 import signal
 import time
 import uuid
@@ -18,17 +16,15 @@ from confluent_kafka import Producer
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config import trust
-from lakefeed.config.loading.load import load
 from lakefeed.errors import ResourceMissing
 from lakefeed.local import Endpoints
-from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
-from tests.support.cli import Running, lakefeed
+from tests.support.cli import Running
+from tests.support.feed import TRIP, Feed
 from tests.support.secured import Secured, secured
+from tests.support.secured_feed import EACH_SERVER, Change, land, problems, with_certificate
 from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.search import SearchServer
-
-ROWS = 3_000
 
 
 @pytest.fixture(scope="module")
@@ -46,58 +42,13 @@ def _trust_of_one_test() -> Iterator[None]:
 
 
 def test_a_whole_feed_over_tls(servers: Secured) -> None:
-    topic = name = f"trips_{uuid.uuid4().hex[:8]}"
-    # What travels between driver and executors is encrypted too, their certificates among it.
-    spark = {"spark.authenticate.secret": "${SPARK_SECRET}", "spark.network.crypto.enabled": "true"}
-    file = servers.write({**servers.pipeline(topic, name), "spark": spark})
-
-    environment = {**servers.environment, "SPARK_SECRET": secrets.token_hex(16)}
-
-    def run(*arguments: str | Path) -> str:
-        done = lakefeed(*arguments, environment=environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert not [
-            secret
-            for secret in [*servers.passwords.values(), environment["SPARK_SECRET"]]
-            if secret in done.stdout + done.stderr
-        ]
-        return done.stdout
-
-    run("topics", "create", topic, "--partitions", "2")
-    run("produce", topic, "--generate", "taxi", "--rows", str(ROWS))
+    land(servers, lambda pipeline: None)
     assert servers.registry_proxy.refused == 0
-    run("check", file, "--connect")
-    # Executors of their own, which get the authority from the driver.
-    master = "local-cluster[1,2,1024]"
-    report = json.loads(run("run", file, "--once", "--master", master, "--output", "json"))
-    assert report["rows"] == ROWS
-    assert json.loads(run("verify", file, "--output", "json"))["findings"] == []
-    pipeline = Pipeline.from_file(file, environment=environment)
-    table = open_table(f"lake.secured.{name}", connections=pipeline.connections)
-    assert table.scan().to_arrow().num_rows == ROWS
-    assert servers.database.execute(f"SELECT count(*) FROM {name}") == [(ROWS,)]
-    assert len(servers.search.documents(name)) == ROWS
-
-
-def problems(servers: Secured, change: Any, *, environment: dict[str, str] | None = None) -> dict[str, str]:
-    """Return what the check before a run says of a pipeline with one change, by the setting that it names."""
-    name = f"wrong_{uuid.uuid4().hex[:8]}"
-    pipeline = servers.pipeline("no_such_topic", name)
-    change(pipeline)
-    config = load(servers.write(pipeline), environment={**servers.environment, **(environment or {})})
-    return {problem.key: f"{problem.what} next: {problem.hint}" for problem in preflight(config)}
 
 
 def test_a_wrong_authority_is_named_for_each_server(servers: Secured) -> None:
     found = problems(servers, lambda pipeline: pipeline["tls"].update(ca_file=str(servers.stranger.file)))
-    assert found.keys() == {
-        "source.kafka.bootstrap_servers",
-        "decode.avro.registry",
-        "checkpoint",
-        "catalogs.lake.uri",
-        "sinks.base.jdbc.url",
-        "sinks.index.elasticsearch.url",
-    }
+    assert found.keys() == EACH_SERVER
     for key, text in found.items():
         assert "signed by an authority that is not trusted" in text, (key, text)
         assert "tls.ca_file" in text, (key, text)
@@ -119,7 +70,7 @@ def test_a_wrong_password_is_named(servers: Secured, variable: str, key: str, sa
     assert "wrong-password" not in str(found)
 
 
-def with_oauth(servers: Secured, listener: str = "oauth") -> Any:
+def with_oauth(servers: Secured, listener: str = "oauth") -> Change:
     """Return the change that logs in to the broker with tokens."""
 
     def change(pipeline: dict[str, Any]) -> None:
@@ -151,37 +102,42 @@ def test_a_certificate_for_another_host_is_named(servers: Secured) -> None:
 
 
 def test_a_broker_that_asks_for_a_certificate_gets_it(servers: Secured) -> None:
-    own = servers.authority.sign("a-feed")
+    own = with_certificate(servers.authority.sign("a-feed"))
 
     def change(pipeline: dict[str, Any]) -> None:
         del pipeline["source"]["kafka"]["login"]
         pipeline["source"]["kafka"]["bootstrap_servers"] = servers.kafka.servers("mutual")
         pipeline["source"]["kafka"]["options"] = {"kafka.security.protocol": "SSL"}
 
-    def with_certificate(pipeline: dict[str, Any]) -> None:
+    def answered(pipeline: dict[str, Any]) -> None:
         change(pipeline)
-        pipeline["tls"] |= {"certificate": str(own.certificate), "key": str(own.key)}
+        own(pipeline)
 
     assert "tls.certificate" in problems(servers, change)["source.kafka.bootstrap_servers"]
-    found = problems(servers, with_certificate)
+    found = problems(servers, answered)
     assert [key for key in found if key.startswith("source")] == ["source.kafka.topics.0"]
 
 
 def test_tokens_are_renewed_while_a_feed_runs(
     servers: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker ends a connection whose token has expired: a feed that still reads has fetched another."""
+    """The broker ends a connection whose token has expired, and the registry refuses it for a schema that is new.
+
+    A feed that still reads has fetched others, for both.
+    """
     name = topic = f"renewed_{uuid.uuid4().hex[:8]}"
     seconds = 10
     monkeypatch.setattr(servers.tokens, "seconds", seconds)
     pipeline = servers.pipeline(topic, name)
     with_oauth(servers)(pipeline)
-    pipeline |= {"decode": {"json": {"schema_ddl": "id BIGINT"}}, "sinks": {}}
+    pipeline |= {"sinks": {}}
     Topics(servers.kafka.address).create(topic, partitions=1)
     producer = Producer({"bootstrap.servers": servers.kafka.address})
+    beside = Feed(servers.stack, tmp_path)
 
-    def produce(value: bytes) -> None:
-        producer.produce(topic, value)
+    def produce(row: dict[str, Any], schema: dict[str, Any]) -> None:
+        for value in beside.avro([row], schema, topic=topic):
+            producer.produce(topic, value)
         assert producer.flush(20) == 0
 
     def rows() -> int:
@@ -190,17 +146,19 @@ def test_tokens_are_renewed_while_a_feed_runs(
             return int(opened.scan().to_arrow().num_rows)
         return 0
 
-    produce(b'{"id": 1}')
+    produce({"id": 1, "zone": "a"}, TRIP)
     file = servers.write(pipeline)
     connections = Pipeline.from_file(file, environment=servers.environment).connections
     feed = Running(("run", file), servers.environment, tmp_path / "log")
     try:
         wait_for(lambda: rows() == 1, feed)
-        fetched = len(servers.tokens.given)
+        fetched, refused = len(servers.tokens.given), servers.registry_proxy.refused
         time.sleep(seconds + 2)
-        produce(b'{"id": 2}')
+        note = {"name": "note", "type": ["null", "string"], "default": None}
+        produce({"id": 2, "zone": "b", "note": "new"}, {**TRIP, "fields": [*TRIP["fields"], note]})
         wait_for(lambda: rows() == 2, feed)
         assert len(servers.tokens.given) > fetched
+        assert servers.registry_proxy.refused == refused
     finally:
         assert feed.ask_to_stop(signal.SIGTERM) == 0, feed.said()
 

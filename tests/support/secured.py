@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from lakefeed.local import Endpoints
-from tests.support.servers.authority import Authority
+from tests.support.servers.authority import Authority, Signed
 from tests.support.servers.postgresql import UNPRIVILEGED, PostgreSQL
 from tests.support.servers.search import Gate, SearchServer, gate
 from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka, secured_kafka
@@ -39,6 +38,7 @@ class Secured:
     search: SearchServer
     gate: Gate
     misnamed_s3: str
+    listener: str
     secrets: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -79,11 +79,15 @@ class Secured:
             "client_id": "lakefeed",
             "client_secret": "${REGISTRY_SECRET}",
         }
-        login = {"scram": {"username": USER, "password": "${BROKER_PASSWORD}"}}
+        kafka: dict[str, Any] = {"bootstrap_servers": self.kafka.servers(self.listener), "topics": [topic]}
+        if self.listener == "mutual":
+            kafka["options"] = {"kafka.security.protocol": "SSL"}
+        else:
+            kafka["login"] = {"scram": {"username": USER, "password": "${BROKER_PASSWORD}"}}
         return {
             "name": name,
             "tls": {"ca_file": str(self.authority.file)} if tls is None else dict(tls),
-            "source": {"kafka": {"bootstrap_servers": self.kafka.servers("scram"), "topics": [topic], "login": login}},
+            "source": {"kafka": kafka},
             "decode": {"avro": {"registry": registry}, "metadata": ["topic", "partition", "offset"]},
             "sink": {"iceberg": {"table": f"lake.secured.{name}"}},
             "sinks": {
@@ -126,8 +130,13 @@ class Secured:
 
 
 @contextmanager
-def secured(folder: Path, *, stack: Endpoints, postgres: PostgreSQL, search: SearchServer) -> Iterator[Secured]:
-    """Put TLS before the shared servers, and run a broker, until the block ends."""
+def secured(
+    folder: Path, *, stack: Endpoints, postgres: PostgreSQL, search: SearchServer, mutual: bool = False
+) -> Iterator[Secured]:
+    """Put TLS before the shared servers, and run a broker, until the block ends.
+
+    With ``mutual`` each server but that of tokens asks for a certificate of the authority.
+    """
     authority = Authority(folder / "authority")
     here = authority.sign("server", "localhost", "127.0.0.1")
     elsewhere = authority.sign("elsewhere", "elsewhere.example")
@@ -135,12 +144,16 @@ def secured(folder: Path, *, stack: Endpoints, postgres: PostgreSQL, search: Sea
         tokens = servers.enter_context(token_server(here))
         kafka = servers.enter_context(secured_kafka(folder / "kafka", authority=authority, tokens=tokens))
         registry = urlsplit(stack.schema_registry_url)
-        context = here.server_context()
+        clients = authority.file if mutual else None
+        context = here.server_context(clients=clients)
         before_registry = servers.enter_context(tls_proxy(registry.port or 0, context, accepts=tokens.accepts))
         store = urlsplit(stack.s3_endpoint).port or 0
         before_store = servers.enter_context(tls_proxy(store, context))
         misnamed = servers.enter_context(tls_proxy(store, elsewhere.server_context()))
-        servers.enter_context(_tls_of(postgres, here.certificate, here.key, folder))
+        servers.enter_context(_tls_of(postgres, here))
+        database = postgres.new_database()
+        if mutual:
+            servers.enter_context(_certificates_for(database, authority))
         yield Secured(
             folder=folder,
             authority=authority,
@@ -152,23 +165,50 @@ def secured(folder: Path, *, stack: Endpoints, postgres: PostgreSQL, search: Sea
             s3=f"https://localhost:{before_store.port}",
             misnamed_s3=f"https://localhost:{misnamed.port}",
             stack=stack,
-            database=postgres.new_database(),
+            database=database,
             search=search,
-            gate=servers.enter_context(gate(search, certificate=here.both)),
+            gate=servers.enter_context(gate(search, certificate=here.both, clients=clients)),
+            listener="mutual" if mutual else "scram",
         )
 
 
 @contextmanager
-def _tls_of(postgres: PostgreSQL, certificate: Path, key: Path, folder: Path) -> Iterator[None]:
+def _tls_of(postgres: PostgreSQL, own: Signed) -> Iterator[None]:
     """Let the server take TLS too, with files that are its own."""
-    [(data,)] = postgres.execute("SHOW data_directory")
-    for name, file in (("server.crt", certificate), ("server.key", key)):
-        made = Path(shutil.copy(file, Path(data) / name))
-        made.chmod(0o600)
-        if os.geteuid() == 0:
-            os.chown(made, UNPRIVILEGED, UNPRIVILEGED)
+    for name, file in (("server.crt", own.certificate), ("server.key", own.key)):
+        _give(postgres, name, file.read_bytes())
     postgres.execute("ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()")
     try:
         yield
     finally:
         postgres.execute("ALTER SYSTEM RESET ssl", "SELECT pg_reload_conf()")
+
+
+@contextmanager
+def _certificates_for(database: PostgreSQL, authority: Authority) -> Iterator[None]:
+    """Let the server ask for a certificate of the authority, of who comes to one of its databases by TLS."""
+    rules = _folder_of(database) / "pg_hba.conf"
+    before = rules.read_bytes()
+    rule = f"hostssl {database.database} all all scram-sha-256 clientcert=verify-ca\n"
+    _give(database, "clients.crt", authority.file.read_bytes())
+    _give(database, rules.name, rule.encode() + before)
+    database.execute("ALTER SYSTEM SET ssl_ca_file = 'clients.crt'", "SELECT pg_reload_conf()", database="postgres")
+    try:
+        yield
+    finally:
+        _give(database, rules.name, before)
+        database.execute("ALTER SYSTEM RESET ssl_ca_file", "SELECT pg_reload_conf()", database="postgres")
+
+
+def _folder_of(postgres: PostgreSQL) -> Path:
+    [(data,)] = postgres.execute("SHOW data_directory", database="postgres")
+    return Path(data)
+
+
+def _give(postgres: PostgreSQL, name: str, content: bytes) -> None:
+    """Write a file that is the server's own."""
+    file = _folder_of(postgres) / name
+    file.write_bytes(content)
+    file.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(file, UNPRIVILEGED, UNPRIVILEGED)

@@ -31,6 +31,7 @@ from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support.servers.java import compile_java, newer_java
 from tests.support.servers.process import Restartable, restartable
+from tests.support.servers.tls_proxy import linger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,18 +208,22 @@ class Gate:
 
 
 @contextmanager
-def gate(server: SearchServer, *, certificate: Path | None = None) -> Iterator[Gate]:
+def gate(server: SearchServer, *, certificate: Path | None = None, clients: Path | None = None) -> Iterator[Gate]:
     """A gate before a server until the block ends.
 
     Args:
         server: behind it.
         certificate: speak https with this certificate, whose key is in the same file.
+        clients: serve only those with a certificate of this authority.
     """
     made = Gate(certificate=certificate)
     http_server = _Server((LOOPBACK, 0), type("Handler", (_Handler,), {"gate": made, "behind": server}))
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
+        if clients is not None:
+            context.load_verify_locations(clients)
+            context.verify_mode = ssl.CERT_REQUIRED
         # The handshake is the thread's that serves the connection, not the one's that accepts all.
         http_server.socket = context.wrap_socket(http_server.socket, server_side=True, do_handshake_on_connect=False)
     made.port = http_server.server_address[1]
@@ -253,7 +258,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that does not trust the certificate, or was killed."""
+        """Nothing is printed: a client that was killed, does not trust the certificate, or has none."""
+        linger(request)
 
 
 class _Handler(BaseHTTPRequestHandler):

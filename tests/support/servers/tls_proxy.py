@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import socket
 import ssl
@@ -56,7 +57,8 @@ def _serve(proxy: TlsProxy, client: socket.socket, context: ssl.SSLContext, behi
     with contextlib.suppress(OSError), client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with (
-            context.wrap_socket(client, server_side=True) as tls,
+            context.wrap_socket(client, server_side=True, do_handshake_on_connect=False) as tls,
+            shaken_hands(tls),
             socket.create_connection((LOOPBACK, behind)) as server,
         ):
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -75,6 +77,26 @@ def _serve(proxy: TlsProxy, client: socket.socket, context: ssl.SSLContext, behi
             back.start()
             _copy(tls, server)
             back.join()
+
+
+@contextmanager
+def shaken_hands(tls: ssl.SSLSocket) -> Iterator[None]:
+    """Do the handshake; after a refusal wait for the client's end, so that it gets the alert."""
+    try:
+        tls.do_handshake()
+    except ssl.SSLError:
+        linger(tls)
+        raise
+    yield
+
+
+def linger(connection: socket.socket) -> None:
+    """Read what still comes: a socket that is closed before resets the connection, and an alert is lost."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as plain:
+        plain.settimeout(5)
+        plain.shutdown(socket.SHUT_WR)
+        while plain.recv(1 << 16):
+            pass
 
 
 def _head(tls: ssl.SSLSocket) -> bytes:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients import postgresql
 from lakefeed.clients.environment import default_connections
 from lakefeed.config import trust
+from lakefeed.config.connections import S3, Connections
 from lakefeed.config.connections import Catalog as Settings
-from lakefeed.config.connections import Connections
 from lakefeed.errors import AccessDenied, ConfigError, MissingExtra, ResourceMissing, Unreachable
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PLAIN_IO = "pyiceberg.io.pyarrow.PyArrowFileIO"
 _TRUSTING_IO = "lakefeed.clients.iceberg.file_io.TrustingFileIO"
+_CERTIFIED_IO = "lakefeed.clients.iceberg.certified_io.CertifiedFileIO"
 
 
 def open_catalog(name: str, *, connections: Connections) -> Catalog:
@@ -38,7 +39,7 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
         "s3.endpoint": s3.endpoint,
         "s3.region": s3.region,
         "s3.force-virtual-addressing": str(not s3.uses_path_style).lower(),
-        "py-io-impl": _PLAIN_IO if trust.authorities_file() is None else _TRUSTING_IO,
+        "py-io-impl": _file_io(s3),
     }
     if not catalog.vended_credentials:
         keys = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "session-token": s3.session_token}
@@ -91,6 +92,13 @@ def _reached(catalog: Settings, *, region: str) -> dict[str, Any]:
         presumed["oauth2-server-uri"] = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
     secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
     return {**presumed, **_tls_of(catalog), **catalog.settings(), **secrets}
+
+
+def _file_io(s3: S3) -> str:
+    """Return pyiceberg's access to the store: with a certificate to show, with private authorities, or as it is."""
+    if trust.own_files() is not None and (s3.endpoint or "").startswith("https://"):
+        return _CERTIFIED_IO
+    return _PLAIN_IO if trust.authorities_file() is None else _TRUSTING_IO
 
 
 def _tls_of(catalog: Settings) -> dict[str, Any]:

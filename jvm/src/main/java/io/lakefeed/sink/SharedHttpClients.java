@@ -1,8 +1,6 @@
 package io.lakefeed.sink;
 
-import io.lakefeed.tls.Trust;
 import java.util.Map;
-import javax.net.ssl.KeyManager;
 import org.apache.iceberg.aws.AwsClientProperties;
 import org.apache.iceberg.aws.s3.S3FileIOAwsClientFactory;
 import org.apache.iceberg.aws.s3.S3FileIOProperties;
@@ -28,14 +26,8 @@ public final class SharedHttpClients implements S3FileIOAwsClientFactory {
 
     /** The pool, created with the first client. A closed client leaves it open, as the SDK does with shared ones. */
     private static final class Pool {
-        static final SdkHttpClient CLIENT = created();
-
-        private static SdkHttpClient created() {
-            ApacheHttpClient.Builder client = ApacheHttpClient.builder().maxConnections(100);
-            // The SDK takes certificates to show from files alone, unless it is given them.
-            KeyManager[] own = Trust.keyManagers();
-            return (own == null ? client : client.tlsKeyManagersProvider(() -> own)).build();
-        }
+        static final SdkHttpClient CLIENT =
+                ApacheHttpClient.builder().maxConnections(100).build();
     }
 
     /** Iceberg creates it. */

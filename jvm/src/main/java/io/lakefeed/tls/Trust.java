@@ -32,8 +32,8 @@ import javax.net.ssl.X509TrustManager;
  * Makes this JVM trust authorities besides Java's own, and show a certificate to servers that ask for one.
  *
  * <p>The clients in a JVM are many: Kafka's, the AWS SDK's, Iceberg's, the JDBC drivers, Java's own. Some ask for the
- * default {@link SSLContext}, others for a trust manager of the default store, which is a system property that names a
- * file. Both are set here, before any of them is opened. The key stays in memory.
+ * default {@link SSLContext}, others for managers of the default stores, which are system properties that name files.
+ * All are set here, before any of them is opened. The key stays in memory: see {@link OwnKeyStore}.
  */
 public final class Trust {
     private static final Pattern KEY =
@@ -46,7 +46,7 @@ public final class Trust {
     /** What was installed last: authorities, certificate and key in PEM; empty where there is none. */
     private static List<String> installed = List.of("", "", "");
 
-    private static KeyManager[] keyManagers;
+    private static KeyStore ownStore;
 
     private Trust() {}
 
@@ -63,7 +63,7 @@ public final class Trust {
         if (requested.equals(installed)) {
             return;
         }
-        KeyManager[] own = certificate.isEmpty() ? keyManagers : keyManagers(certificate, key);
+        KeyStore own = certificate.isEmpty() ? ownStore : ownStore(certificate, key);
         if (AUTHORITIES.isEmpty()) {
             AUTHORITIES.addAll(List.of(defaultTrust().getAcceptedIssuers()));
         }
@@ -77,8 +77,14 @@ public final class Trust {
         System.setProperty("javax.net.ssl.trustStore", file.toString());
         System.setProperty("javax.net.ssl.trustStoreType", "PKCS12");
         System.setProperty("javax.net.ssl.trustStorePassword", STORE_PASSWORD);
+        ownStore = own;
+        if (own != null) {
+            OwnKeyStore.register();
+            System.setProperty("javax.net.ssl.keyStore", file.toString());
+            System.setProperty("javax.net.ssl.keyStoreType", OwnKeyStore.KIND);
+            System.setProperty("javax.net.ssl.keyStorePassword", "");
+        }
         SSLContext.setDefault(context(own, trusted));
-        keyManagers = own;
         installed = requested;
     }
 
@@ -87,9 +93,9 @@ public final class Trust {
         return installed.toArray(new String[0]);
     }
 
-    /** Returns the managers of the certificate that this JVM shows; null if it has none. */
-    public static synchronized KeyManager[] keyManagers() {
-        return keyManagers == null ? null : keyManagers.clone();
+    /** Returns the certificate that this JVM shows, with its key; null if it has none. */
+    static synchronized KeyStore ownStore() {
+        return ownStore;
     }
 
     /**
@@ -98,13 +104,19 @@ public final class Trust {
      * @throws GeneralSecurityException if the text has no certificates
      */
     public static SSLContext only(String authorities) throws GeneralSecurityException, IOException {
-        return context(keyManagers(), storeOf(certificates(authorities)));
+        return context(ownStore(), storeOf(certificates(authorities)));
     }
 
-    private static SSLContext context(KeyManager[] own, KeyStore trusted) throws GeneralSecurityException {
+    private static SSLContext context(KeyStore own, KeyStore trusted) throws GeneralSecurityException {
         SSLContext context = SSLContext.getInstance("TLS");
-        context.init(own, trustManagers(trusted), null);
+        context.init(own == null ? null : keyManagers(own), trustManagers(trusted), null);
         return context;
+    }
+
+    private static KeyManager[] keyManagers(KeyStore own) throws GeneralSecurityException {
+        KeyManagerFactory managers = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        managers.init(own, new char[0]);
+        return managers.getKeyManagers();
     }
 
     /** Returns the managers for a store, or for null those of Java's default one. */
@@ -137,14 +149,11 @@ public final class Trust {
         return store;
     }
 
-    private static KeyManager[] keyManagers(String certificate, String key)
-            throws GeneralSecurityException, IOException {
+    private static KeyStore ownStore(String certificate, String key) throws GeneralSecurityException, IOException {
         KeyStore store = emptyStore();
-        char[] none = new char[0];
-        store.setKeyEntry("own", privateKey(key), none, certificates(certificate).toArray(new Certificate[0]));
-        KeyManagerFactory managers = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        managers.init(store, none);
-        return managers.getKeyManagers();
+        Certificate[] chain = certificates(certificate).toArray(new Certificate[0]);
+        store.setKeyEntry("own", privateKey(key), new char[0], chain);
+        return store;
     }
 
     private static PrivateKey privateKey(String text) throws GeneralSecurityException {

@@ -35,8 +35,13 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Handshakes of two sockets; each test has certificates of its own, since what is installed stays trusted. */
 class TrustTest {
-    private static final List<String> PROPERTIES =
-            List.of("javax.net.ssl.trustStore", "javax.net.ssl.trustStoreType", "javax.net.ssl.trustStorePassword");
+    private static final List<String> PROPERTIES = List.of(
+            "javax.net.ssl.trustStore",
+            "javax.net.ssl.trustStoreType",
+            "javax.net.ssl.trustStorePassword",
+            "javax.net.ssl.keyStore",
+            "javax.net.ssl.keyStoreType",
+            "javax.net.ssl.keyStorePassword");
     private static final char[] PASSWORD = "changeit".toCharArray();
 
     @TempDir
@@ -192,6 +197,34 @@ class TrustTest {
             assertEquals("CN=feed-" + algorithm, connect(server, SSLContext.getDefault(), true, own));
             assertEquals("CN=feed-" + algorithm, connect(server, Trust.only(server.certificate()), true, own));
             assertEquals(List.of(server.certificate(), own.certificate(), own.key()), List.of(Trust.installed()));
+        }
+    }
+
+    @Test
+    void clientsThatReadTheKeyStoreOfTheSystemPropertiesShowTheCertificate() throws Exception {
+        Own server = make("server-for-stores", "EC");
+        for (String name : List.of("one", "another")) {
+            Own own = make(name, "EC");
+            Trust.install(server.certificate(), own.certificate(), own.key());
+            Path file = Path.of(System.getProperty("javax.net.ssl.keyStore"));
+            char[] password = System.getProperty("javax.net.ssl.keyStorePassword").toCharArray();
+            KeyStore store = KeyStore.getInstance(System.getProperty("javax.net.ssl.keyStoreType"));
+            try (InputStream in = Files.newInputStream(file)) {
+                store.load(in, password);
+            }
+            KeyManagerFactory managers = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+            managers.init(store, password);
+            SSLContext context = SSLContext.getInstance("TLS");
+            context.init(managers.getKeyManagers(), managersOf(server), null);
+            assertEquals("CN=" + name, connect(server, context, true, own));
+            // No key is in the file.
+            KeyStore stored = KeyStore.getInstance("PKCS12");
+            try (InputStream in = Files.newInputStream(file)) {
+                stored.load(in, PASSWORD);
+            }
+            for (String alias : Collections.list(stored.aliases())) {
+                assertTrue(stored.isCertificateEntry(alias), alias);
+            }
         }
     }
 

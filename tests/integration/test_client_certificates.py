@@ -1,0 +1,47 @@
+"""Servers that each ask their clients for a certificate: a whole feed has one, and each names one that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakefeed.config import trust
+from lakefeed.local import Endpoints
+from tests.support.secured import Secured, secured
+from tests.support.secured_feed import EACH_SERVER, land, problems, with_certificate
+from tests.support.servers.postgresql import PostgreSQL
+from tests.support.servers.search import SearchServer
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _trust_of_one_test() -> Iterator[None]:
+    yield
+    trust.forget()
+
+
+@pytest.fixture(scope="module")
+def asking(
+    stack: Endpoints, postgres: PostgreSQL, search: SearchServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("asking")
+    with secured(folder, stack=stack, postgres=postgres, search=search, mutual=True) as running:
+        yield running
+
+
+def test_a_whole_feed_with_a_certificate_of_its_own(asking: Secured) -> None:
+    own = asking.authority.sign("the-feed")
+    files = {"LAKEFEED_CLIENT_CERTIFICATE": str(own.certificate), "LAKEFEED_CLIENT_KEY": str(own.key)}
+    land(asking, with_certificate(own), environment=files)
+
+
+def test_a_certificate_that_is_missing_or_a_strangers_is_named_for_each_server(asking: Secured) -> None:
+    stranger = asking.stranger.sign("a-stranger")
+    for change in (lambda pipeline: None, with_certificate(stranger)):
+        found = problems(asking, change)
+        assert found.keys() == EACH_SERVER
+        for key, text in found.items():
+            assert "asks for a certificate" in text, (key, text)
+            assert "tls.certificate" in text, (key, text)

@@ -1,0 +1,78 @@
+"""A feed over the secured servers: the whole way, and what the check before a run says of one change."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.config.loading.load import load
+from lakefeed.operations.preflight.connect import preflight
+from lakefeed.pipeline import Pipeline
+from tests.support.cli import lakefeed
+from tests.support.secured import Secured
+from tests.support.servers.authority import Signed
+
+ROWS = 3_000
+Change = Callable[[dict[str, Any]], None]
+EACH_SERVER = {
+    "source.kafka.bootstrap_servers",
+    "decode.avro.registry",
+    "checkpoint",
+    "catalogs.lake.uri",
+    "sinks.base.jdbc.url",
+    "sinks.index.elasticsearch.url",
+}
+
+
+def land(servers: Secured, change: Change, *, environment: dict[str, str] | None = None) -> None:
+    """Produce, check, run on executors of their own, verify; the rows are in each sink."""
+    topic = name = f"trips_{uuid.uuid4().hex[:8]}"
+    # What travels between driver and executors is encrypted too, their certificates among it.
+    spark = {"spark.authenticate.secret": "${SPARK_SECRET}", "spark.network.crypto.enabled": "true"}
+    pipeline = {**servers.pipeline(topic, name), "spark": spark}
+    change(pipeline)
+    file = servers.write(pipeline)
+    given = {**servers.environment, **(environment or {}), "SPARK_SECRET": secrets.token_hex(16)}
+
+    def run(*arguments: str | Path) -> str:
+        done = lakefeed(*arguments, environment=given)
+        assert done.returncode == 0, done.stdout + done.stderr
+        hidden = [*servers.passwords.values(), given["SPARK_SECRET"]]
+        assert not [secret for secret in hidden if secret in done.stdout + done.stderr]
+        return done.stdout
+
+    run("topics", "create", topic, "--partitions", "2")
+    run("produce", topic, "--generate", "taxi", "--rows", str(ROWS))
+    run("check", file, "--connect")
+    # Executors of their own, which get authority, certificate and key from the driver.
+    master = "local-cluster[1,2,1024]"
+    report = json.loads(run("run", file, "--once", "--master", master, "--output", "json"))
+    assert report["rows"] == ROWS
+    assert json.loads(run("verify", file, "--output", "json"))["findings"] == []
+    connections = Pipeline.from_file(file, environment=given).connections
+    assert open_table(f"lake.secured.{name}", connections=connections).scan().to_arrow().num_rows == ROWS
+    assert servers.database.execute(f"SELECT count(*) FROM {name}") == [(ROWS,)]
+    assert len(servers.search.documents(name)) == ROWS
+
+
+def with_certificate(own: Signed) -> Change:
+    """Return the change that shows a certificate."""
+
+    def change(pipeline: dict[str, Any]) -> None:
+        pipeline["tls"] |= {"certificate": str(own.certificate), "key": str(own.key)}
+
+    return change
+
+
+def problems(servers: Secured, change: Change, *, environment: dict[str, str] | None = None) -> dict[str, str]:
+    """Return what the check before a run says of a pipeline with one change, by the setting that it names."""
+    name = f"wrong_{uuid.uuid4().hex[:8]}"
+    pipeline = servers.pipeline("no_such_topic", name)
+    change(pipeline)
+    config = load(servers.write(pipeline), environment={**servers.environment, **(environment or {})})
+    return {problem.key: f"{problem.what} next: {problem.hint}" for problem in preflight(config)}
