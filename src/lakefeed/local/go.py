@@ -21,11 +21,21 @@ _TAIL_LINES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class GoProgram:
-    """An executable, the import path of its main package, and the exact version of its module."""
+    """An executable of a Go module.
+
+    Attributes:
+        name: of the executable.
+        package: the import path of its main package; of a module of our own the pattern of all that is built.
+        version: the exact version of its module.
+        module: a folder with go.mod and go.sum, for a package that no published module builds alone.
+        flags: of the build.
+    """
 
     name: str
     package: str
     version: str
+    module: Path | None = None
+    flags: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -58,9 +68,9 @@ class GoProgram:
         environment = {**os.environ, **folders, "GOFLAGS": "-modcacherw", "CGO_ENABLED": "0"}
         with log.open("w") as output:
             done = subprocess.run(
-                [go, "install", f"{self.package}@{self.version}"],
+                [go, "install", *self.flags, self.package if self.module else f"{self.package}@{self.version}"],
                 env=environment,
-                cwd=root,
+                cwd=self.module or root,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -34,6 +34,16 @@ def test_builds_once(folder: Path) -> None:
     assert (folder / "calls").read_text() == "install example.org/tool@v1.2.3\n"
 
 
+def test_a_module_of_our_own_is_built_in_its_folder(folder: Path) -> None:
+    go_that(folder, f'echo "$PWD $@" > {folder}/calls; mkdir -p "$GOBIN"; echo made > "$GOBIN/tool"')
+    module = folder / "module"
+    module.mkdir()
+    GoProgram(name="tool", package="./...", version="v1.2.3", module=module, flags=("-trimpath",)).build(
+        log=folder / "log"
+    )
+    assert (folder / "calls").read_text() == f"{module} install -trimpath ./...\n"
+
+
 def test_failed_build(folder: Path) -> None:
     go_that(folder, 'mkdir -p "$GOBIN"; echo half > "$GOBIN/tool"; echo "no such module" >&2; exit 1')
     with pytest.raises(DownloadError, match=r"ends with:\n  \| no such module") as caught:
