@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 from datetime import UTC, date, datetime
@@ -163,6 +164,52 @@ def test_rows_without_a_transform_reach_the_writer_uncopied_and_unchanged(lake: 
     assert "Project" in partitioned
 
 
+def parquet_files(spark: SparkSession, feed: Feed, path: str) -> tuple[list[str], dict[str, list[Any]], int]:
+    """Land the topic in Parquet files on one path; the rows, what is in each directory's footers, files by columns."""
+    folder = f"s3a://{feed.stack.bucket}/{feed.name}/{path}"
+    sql = (
+        "SELECT *, named_struct('text', text, 'at', at) AS both, "
+        "transform(sequence(0, small % 4), n -> n * ratio) AS several, map(text, price) AS prices "
+        f"FROM {feed.name}_{path} WHERE small BETWEEN 0 AND 30 AND text IS NOT NULL"
+    )
+    pipeline = feed.pipeline(
+        name=f"{feed.name}_{path}",
+        decode=DECODE,
+        fast_path=path,
+        transform={"sql": sql},
+        sink={"parquet": {"path": folder, "partition_by": ["flag"]}},
+        checkpoint=f"{feed.checkpoint}-{path}",
+    )
+    pipeline.run(spark=spark, once=True)
+    rows = spark.read.parquet(folder).selectExpr("to_json(struct(*)) AS text").collect()
+    found: dict[str, list[Any]] = {}
+    ours = 0
+    for file in spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(folder).collect():
+        if "/_spark_metadata/" in file.path:
+            continue
+        footer = parquet.read_metadata(io.BytesIO(bytes(file.content)))
+        metadata = dict(footer.metadata)
+        ours += metadata.pop(b"lakefeed.encoder", None) is not None
+        directory, _, name = file.path.removeprefix(folder).rpartition("/")
+        # The first line has an address in memory.
+        schema = str(footer.schema).partition("\n")[2]
+        kept = (footer.num_rows, schema, sorted(metadata.items()))
+        found.setdefault(directory, []).append((name.partition(".c000")[2], *kept))
+    return sorted(row.text for row in rows), found, ours
+
+
+def test_parquet_files_are_sparks_but_for_the_encoder(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro(edges(2_000), schema=EDGES))
+    fast, general = parquet_files(lake, feed, "auto"), parquet_files(lake, feed, "off")
+    assert fast[:2] == general[:2]
+    assert {folder: files[0][0] for folder, files in fast[1].items()} == {
+        "/flag=true": ".zstd.parquet",
+        "/flag=false": ".zstd.parquet",
+    }
+    assert (fast[2], general[2]) == (2, 0)
+
+
 def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([b'{"id": 1, "tags": ["a"]}'])
@@ -181,3 +228,16 @@ def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lak
     monitor.show_path_by(shown.append)
     general.run(spark=lake, once=True, monitor=monitor)
     assert shown == [str(path)]
+    folder = f"s3a://{feed.stack.bucket}/{feed.name}/files"
+    for block, encoder in (
+        ({"parquet": {"path": folder}}, "lakefeed's, by columns"),
+        (
+            {"files": {"path": folder, "options": {"parquet.bloom.filter.enabled": "true"}}},
+            "the sink's own (the option parquet.bloom.filter.enabled)",
+        ),
+        ({"files": {"path": folder, "format": "orc"}}, "the sink's own (lakefeed's is for Parquet files)"),
+    ):
+        other = feed.pipeline(decode=schema, sink=block, fast_path="auto", checkpoint=f"{feed.checkpoint}-files")
+        [planned] = other.plan(spark=lake).tables
+        assert planned.path is not None
+        assert planned.path.encoder == encoder

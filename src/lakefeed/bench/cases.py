@@ -24,10 +24,15 @@ Way = Literal[
     "lakefeed-iceberg-encoder",
     "lakefeed-iceberg-reader",
     "lakefeed-iceberg-auto",
+    "lakefeed-parquet-off",
+    "lakefeed-parquet-encoder",
+    "lakefeed-parquet-reader",
+    "lakefeed-parquet-auto",
     "lakefeed-iceberg-ledger",
 ]
 """A way from a topic to a table that ``bench throughput`` times: lakefeed's, plain Spark's ``from_avro`` into Iceberg,
-the seeds' consumer, plain Spark into Parquet, lakefeed's with each value of ``fast_path``, and without a checkpoint."""
+the seeds' consumer, plain Spark into Parquet, both of lakefeed's with each value of ``fast_path``, and without a
+checkpoint."""
 
 WAYS: tuple[Way, ...] = get_args(Way)
 FAST_PATHS: Mapping[Way, FastPath] = {
@@ -35,6 +40,10 @@ FAST_PATHS: Mapping[Way, FastPath] = {
     "lakefeed-iceberg-encoder": "encoder",
     "lakefeed-iceberg-reader": "reader",
     "lakefeed-iceberg-auto": "auto",
+    "lakefeed-parquet-off": "off",
+    "lakefeed-parquet-encoder": "encoder",
+    "lakefeed-parquet-reader": "reader",
+    "lakefeed-parquet-auto": "auto",
 }
 """The ways that differ from each other by this option alone; the others have its default."""
 WITHOUT_CHECKPOINT: Way = "lakefeed-iceberg-ledger"

@@ -104,6 +104,10 @@ class Throughput:
     def way(self, name: Way) -> WayResult | None:
         return next((way for way in self.ways if way.way == name), None)
 
+    def ratio_to_off(self, way: WayResult) -> float | None:
+        """Compare a way with ``fast_path: off`` into the same sink."""
+        return way.ratio_to(self.way("lakefeed-parquet-off" if "parquet" in way.way else "lakefeed-iceberg-off"))
+
     def ratio_to_limit(self, way: WayResult) -> float | None:
         return way.rows_per_cpu_second / self.limits.rows_per_cpu_second if self.limits is not None else None
 
@@ -126,7 +130,7 @@ class Throughput:
             "ratio_to_spark": _rounded(way.ratio_to(self.way("spark-iceberg"))),
             "ratio_to_seed": _rounded(way.ratio_to(self.way("seed"))),
             "ratio_to_limit": _rounded(self.ratio_to_limit(way)),
-            "ratio_to_off": _rounded(way.ratio_to(self.way("lakefeed-iceberg-off"))),
+            "ratio_to_off": _rounded(self.ratio_to_off(way)),
             "peak_rss_mb": way.peak_rss_mb,
             "rows_equal": way.rows_equal,
             "stages": dict(way.stages) if way.stages is not None else None,
@@ -256,7 +260,7 @@ def _sections(found: Throughput) -> Iterator[str]:
             way.ratio_to(found.way("spark-iceberg")),
             way.ratio_to(found.way("seed")),
             found.ratio_to_limit(way),
-            way.ratio_to(found.way("lakefeed-iceberg-off")),
+            found.ratio_to_off(way),
         )
         requests = statistics.median(run.figures.s3_requests for run in way.runs)
         rows.append(

@@ -232,9 +232,9 @@ class PipelineBlocks(Model):
     elasticsearch. Not allowed where each topic has a table of its own. Into memory or the console, without it each run
     starts over."""
     fast_path: FastPath = "auto"
-    """auto: read topics and write Parquet files of Iceberg tables with lakefeed's own reader and encoder, where they
-    apply; off: with Spark's and Iceberg's; reader, encoder: only one of the two. Rows, the files' schemas and their
-    metrics are the same."""
+    """auto: read topics and write Parquet files with lakefeed's own reader and encoder, where they apply; off: with
+    Spark's and Iceberg's; reader, encoder: only one of the two. Rows, the files' schemas and their metrics are the
+    same."""
     budget: RequestBudget | None = Field(None, description="What a batch should use at most; more than that warns.")
     upkeep: Upkeep | None = None
     """Look after the tables while the feed runs. Default: lakefeed tables maintain does it."""

@@ -334,10 +334,12 @@ class Feed:
             return f"fast_path: {self.config.fast_path}"
         return DirectRows.refusal(spark, self.config.source.kafka, rows)
 
-    def path(self, spark: SparkSession, rows: RowBuilder, columns: StructType | None, *, stateful: bool) -> FeedPath:
+    def path(
+        self, spark: SparkSession, rows: RowBuilder, columns: Callable[[], StructType | None], *, stateful: bool
+    ) -> FeedPath:
         """Return who reads the records and who encodes the rows, and why where that is not lakefeed.
 
-        ``columns`` are the rows', where the table may not exist yet. A query with state decodes records with Spark.
+        ``columns`` returns the rows', where the table may not exist yet. A query with state decodes records with Spark.
         """
         config = self.config
         reason = "the transform keeps state" if stateful else self.general_path_reason(spark, rows)

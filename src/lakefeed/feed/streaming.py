@@ -152,7 +152,8 @@ class StreamRun:
             return writer.rows.counted(feed.source.reread(self.spark, ranges), self.spark)
 
         self.sink.begin(None if self.stateful else reread)
-        self.options.monitor.note_path(str(feed.path(self.spark, writer.rows, None, stateful=self.stateful)))
+        path = feed.path(self.spark, writer.rows, lambda: writer.rows.rows(records).schema, stateful=self.stateful)
+        self.options.monitor.note_path(str(path))
         kafka = feed.config.source.kafka
         if kafka is not None and kafka.monitoring_group is not None:
             self.group = GroupPublisher(MonitoringGroup(kafka, kafka.monitoring_group))

@@ -282,12 +282,12 @@ class SinkDefinition(ABC, Generic[Settings]):
         """
         return NotedSchema(noted, lambda rows: self.require_columns(spark, rows))
 
-    def encoder_refusal(self, spark: SparkSession, rows: StructType | None) -> str | None:
-        """Return why lakefeed's encoder of Parquet files does not write these rows; None if it does.
+    def encoder_refusal(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
+        """Return why lakefeed's encoder of Parquet files does not write the rows; None if it does.
 
-        ``rows`` are the columns of a table that may not exist yet; None after the start.
+        ``rows`` returns their columns, for a table that does not exist yet and for files.
         """
-        return "it is for Iceberg tables"
+        return "lakefeed's is for Parquet files"
 
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:
         """Refuse rows that lack a column which the settings name, by a ConfigError with the first of them."""

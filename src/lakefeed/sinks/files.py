@@ -8,8 +8,8 @@ has kept from it; its readers see what lies in the directories.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from lakefeed.clients.iceberg.sql import quoted
@@ -52,6 +52,19 @@ class FilesDefinition(SinkDefinition[PathSinkConfig]):
 
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:
         _require_partition_columns(self.settings, rows)
+
+    def encoder_refusal(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
+        from pyspark.sql.types import StructType
+
+        sink, session, columns = self.settings, cast(Any, spark)._jsparkSession, rows()
+        if sink.file_format != "parquet":
+            return super().encoder_refusal(spark, rows)
+        if columns is None:
+            return None
+        # Values of the others are in the names of directories.
+        inside = StructType([each for each in columns.fields if each.name not in sink.partition_by])
+        refusal = jvm.java(spark).parquet.ColumnarParquet.refusal(session, inside.json(), sink.writer_options())
+        return None if refusal is None else str(refusal)
 
 
 class FileStreamSink(NotedSink):

@@ -74,13 +74,20 @@ def test_rows_that_differ_show() -> None:
 
 
 def test_the_values_of_fast_path_are_compared_with_off_and_differ_by_nothing_else() -> None:
-    assert [*FAST_PATHS.values()] == ["off", "encoder", "reader", "auto"]
+    values = ["off", "encoder", "reader", "auto"]
+    assert [*FAST_PATHS.values()] == 2 * values
     assert set(WAYS) == {*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT}
     runs = [TimedRun.of(way, 0, bucket="b") for way in ("lakefeed-iceberg", *FAST_PATHS)]
-    assert {(run.sink, run.manager) for run in runs} == {("iceberg", "lakefeed")}
-    assert [run.fast_path for run in runs] == [None, "off", "encoder", "reader", "auto"]
-    bench = found(result("lakefeed-iceberg-off", 100.0, 50.0), result("lakefeed-iceberg-auto", 300.0, 150.0))
-    assert [way["ratio_to_off"] for way in bench.as_dict()["ways"]] == [1.0, 3.0]
+    assert [run.sink for run in runs] == [*5 * ["iceberg"], *4 * ["parquet"]]
+    assert {run.manager for run in runs} == {"lakefeed"}
+    assert [run.fast_path for run in runs] == [None, *2 * values]
+    bench = found(
+        result("lakefeed-iceberg-off", 100.0, 50.0),
+        result("lakefeed-iceberg-auto", 300.0, 150.0),
+        result("lakefeed-parquet-off", 50.0, 25.0),
+        result("lakefeed-parquet-auto", 100.0, 50.0),
+    )
+    assert [way["ratio_to_off"] for way in bench.as_dict()["ways"]] == [1.0, 3.0, 1.0, 2.0]
 
 
 def test_one_way_has_no_checkpoint() -> None:

@@ -385,7 +385,7 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
         writer.begin(feed.source.read_stream(spark), fenced=False)
         table.changes += sink.changes
         has_state = feed.plan(spark).stateful
-        table.path = feed.path(spark, writer.rows, sink.columns, stateful=has_state)
+        table.path = feed.path(spark, writer.rows, lambda: sink.columns, stateful=has_state)
         table.notes = (*writer.rows.notes(), *(note for change in sink.changes for note in change.notes))
         if letters is not None and feed.sink_definition.state().keeps_ledger:
             position = status.position

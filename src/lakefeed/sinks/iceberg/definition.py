@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.config.base import validated
@@ -53,7 +53,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
     def schema_planner(self, spark: SparkSession, noted: str | None) -> IcebergTable:
         return self.open_table(spark)
 
-    def encoder_refusal(self, spark: SparkSession, rows: StructType | None) -> str | None:
+    def encoder_refusal(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
         return self.open_table(spark).encoder_refusal(rows)
 
     def state(self) -> SinkState:

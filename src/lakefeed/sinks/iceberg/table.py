@@ -6,7 +6,7 @@ ranges continue where the feed's last commit ended and no newer driver has taken
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -221,15 +221,15 @@ class IcebergTable(LedgerBackedSink):
                 files += commit.files
         return files
 
-    def encoder_refusal(self, rows: StructType | None) -> str | None:
+    def encoder_refusal(self, rows: Callable[[], StructType | None]) -> str | None:
         """Return why Iceberg's own encoder writes the table's files; ``rows`` are those of a table to create."""
         from pyspark.sql.types import StructType
 
         model, refusal = java(self._spark).parquet.ColumnarModel, None
         if self._spark.catalog.tableExists(self.name):
             refusal = model.refusal(self.ledger.loaded())
-        elif rows is not None:
-            columns = StructType([field for field in rows.fields if carries_data(field.dataType)])
+        elif (new := rows()) is not None:
+            columns = StructType([field for field in new.fields if carries_data(field.dataType)])
             refusal = model.refusal(columns.json(), dict(self._sink.properties))
         return None if refusal is None else str(refusal)
 

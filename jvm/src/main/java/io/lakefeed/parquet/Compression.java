@@ -20,7 +20,7 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
             CompressionCodecName.LZ4_RAW,
             CompressionCodecName.UNCOMPRESSED);
     /** The name under which Hadoop's codec looks up the level of gzip. */
-    private static final String GZIP_LEVEL = "zlib.compress.level";
+    static final String GZIP_LEVEL = "zlib.compress.level";
 
     /** Returns the codec of this name; empty if it is none that files are written with here. */
     static Optional<CompressionCodecName> named(String name) {

@@ -1,6 +1,7 @@
 package io.lakefeed.sink;
 
 import io.lakefeed.commit.CheckedFileCommit;
+import io.lakefeed.parquet.ColumnarParquet;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.List;
@@ -17,7 +18,6 @@ import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.csv.CSVFileFormat;
 import org.apache.spark.sql.execution.datasources.json.JsonFileFormat;
 import org.apache.spark.sql.execution.datasources.orc.OrcFileFormat;
-import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink;
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog;
 import org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus;
@@ -104,7 +104,7 @@ public final class LoggedFiles {
 
     private static FileFormat fileFormat(String name) {
         return switch (name) {
-            case "parquet" -> new ParquetFileFormat();
+            case "parquet" -> new ColumnarParquet();
             case "orc" -> new OrcFileFormat();
             case "json" -> new JsonFileFormat();
             case "csv" -> new CSVFileFormat();
