@@ -11,6 +11,7 @@ from tools.guards.of_a_database import IN_A_DATABASE
 from tools.guards.of_a_pause import IN_A_PAUSE
 from tools.guards.of_a_topic import IN_A_TOPIC
 from tools.guards.of_an_index import IN_AN_INDEX
+from tools.guards.of_the_fast_path import ON_THE_FAST_PATH
 
 __all__ = ["GUARDS", "Guard"]
 
@@ -25,4 +26,5 @@ GUARDS = (
     *IN_A_DATABASE,
     *IN_A_TOPIC,
     *IN_AN_INDEX,
+    *ON_THE_FAST_PATH,
 )

@@ -1,0 +1,122 @@
+"""lakefeed's reader gives the records of each range, whatever it has read before, and refuses one that is gone."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.config.sources import KafkaSource
+from lakefeed.feed.direct_rows import DirectRows
+from lakefeed.ledger.outcomes import BatchOutcomes, Counts
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.decode.verdict import RecordPolicy
+from lakefeed.records.sources.kafka import FORMAT, client_options
+from lakefeed.records.spec import Json
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOST = "is not in the topic any more; some data may have been lost"
+COMMITTED = [*range(10), *range(22, 32)]
+"""The offsets of records, where offset 10 ends a transaction, 11 to 20 are aborted, and 21 and 32 end two more."""
+
+
+def source_of(feed: Feed) -> KafkaSource:
+    return KafkaSource.model_validate({"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]})
+
+
+def direct_rows(feed: Feed, **policy: Any) -> DirectRows:
+    """A reader of the topic's values, of a run of its own."""
+    schema = SimpleNamespace(spec=Json(schema="id BIGINT"), refused_ids={})
+    rows: Any = SimpleNamespace(
+        schema=schema, policy=RecordPolicy(**policy), keep=("offset",), from_decoded=lambda it: it
+    )
+    return DirectRows(source=source_of(feed), rows=rows, most=1_000)
+
+
+def read(
+    spark: SparkSession, feed: Feed, rows: DirectRows, start: int, end: int
+) -> tuple[dict[int, int | None], Counts]:
+    """The rows of a range, by offset, and what was counted."""
+    ranges = OffsetRanges((OffsetRange(feed.topic, 0, start, end),))
+    with BatchOutcomes(spark) as outcomes:
+        found = rows.read(spark, ranges, outcomes).collect()
+        return {row.kafka_offset: row.id for row in found}, outcomes.counts
+
+
+def send_numbers(feed: Feed, count: int, *, first: int = 0) -> None:
+    feed.send([json.dumps({"id": first + number}).encode() for number in range(count)])
+
+
+def send_transactions(feed: Feed) -> None:
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        for number in range(10):
+            producer.produce(feed.topic, json.dumps({"id": number}).encode(), partition=0)
+        producer.flush(30)
+        end(30)
+
+
+def test_a_range_gives_its_records_whatever_was_read_before(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    send_transactions(feed)
+    rows = direct_rows(feed)
+    for start, end in [(0, 5), (5, 15), (15, 33), (3, 12), (11, 21), (10, 25), (0, 33), (24, 30), (32, 33), (30, 32)]:
+        found, counts = read(lake, feed, rows, start, end)
+        expected = [offset for offset in COMMITTED if start <= offset < end]
+        assert list(found) == expected, (start, end)
+        assert counts == Counts(records=len(expected)), (start, end)
+
+
+def test_a_record_that_is_no_row_is_counted_and_left_out(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([b'{"id": 0}', b"{", None, b'{"id": 3}'])
+    found, counts = read(lake, feed, direct_rows(feed, on_error="dead_letter", on_null="skip"), 0, 4)
+    assert found == {0: 0, 3: 3}
+    assert counts == Counts(records=4, dead_letters=1, skipped=1)
+
+
+def test_a_range_whose_records_are_removed_is_refused(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    send_numbers(feed, 10)
+    admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
+    for removed in admin.delete_records([TopicPartition(feed.topic, 0, 4)]).values():
+        removed.result(30)
+    with pytest.raises(Exception, match=f"offset 0 {LOST}"):
+        read(lake, feed, direct_rows(feed), 0, 10)
+    assert list(read(lake, feed, direct_rows(feed), 4, 10)[0]) == list(range(4, 10))
+
+
+def test_a_range_beyond_the_end_of_the_topic_is_refused(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    send_numbers(feed, 10)
+    ends = {"startingOffsets": {feed.topic: {"0": 5}}, "endingOffsets": {feed.topic: {"0": 20}}}
+    options = {"assign": json.dumps({feed.topic: [0]}), **{name: json.dumps(ends[name]) for name in ends}}
+    reader = lake.read.format(FORMAT).options(**client_options(source_of(feed)), **options)
+    beyond = reader.options(fastPath="true", **{"kafkaConsumer.pollTimeoutMs": "2000"}).load()
+    with pytest.raises(Exception, match=f"offset 10 {LOST}"):
+        beyond.collect()
+
+
+def test_a_run_has_no_records_of_a_topic_that_an_earlier_one_has_read(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    send_numbers(feed, 10)
+    # The consumer is kept, and has fetched the other records.
+    assert read(lake, feed, direct_rows(feed), 0, 5)[0] == {offset: offset for offset in range(5)}
+    topics = Topics(feed.stack.bootstrap_servers)
+    topics.delete(feed.topic)
+    while feed.topic in topics.list():
+        time.sleep(0.05)
+    feed.create_topic(partitions=1)
+    send_numbers(feed, 10, first=100)
+    assert read(lake, feed, direct_rows(feed), 5, 10)[0] == {offset: 100 + offset for offset in range(5, 10)}

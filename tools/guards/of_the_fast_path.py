@@ -1,0 +1,103 @@
+"""Guards of lakefeed's own reader of Kafka's records and its own encoder of Parquet files."""
+
+from __future__ import annotations
+
+from tools.guards.guard import java
+
+READER = "tests/integration/test_direct_reader.py::test_"
+ENCODER = "tests/spark/test_parquet_encoder.py::test_"
+SPARKS = f"{ENCODER}files_that_the_encoder_does_not_write_are_sparks"
+
+ON_THE_FAST_PATH = (
+    java(
+        "fast path: a range whose records are gone",
+        "kafka/DirectOptions",
+        'consumer.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");',
+        'consumer.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");',
+        f"{READER}a_range_whose_records_are_removed_is_refused",
+    ),
+    java(
+        "fast path: a range beyond the end of the topic",
+        "kafka/PartitionConsumer",
+        "throw late(patience);",
+        "next = until;\n                    return;",
+        f"{READER}a_range_beyond_the_end_of_the_topic_is_refused",
+    ),
+    java(
+        "fast path: a record behind the end of a range belongs to the next one",
+        "kafka/PartitionConsumer",
+        "ahead = record;",
+        "",
+        f"{READER}a_range_gives_its_records_whatever_was_read_before",
+    ),
+    java(
+        "fast path: a record behind the end of a range is none of it",
+        "kafka/PartitionConsumer",
+        "if (record.offset() >= until) {",
+        "if (false) {",
+        f"{READER}a_range_gives_its_records_whatever_was_read_before",
+    ),
+    java(
+        "fast path: a range that does not continue the last one",
+        "kafka/PartitionConsumer",
+        "if (offset != next) {",
+        "if (next < 0) {",
+        f"{READER}a_range_gives_its_records_whatever_was_read_before",
+    ),
+    java(
+        "fast path: what another run has fetched",
+        "kafka/PartitionConsumer",
+        "Key key = new Key(of, settings, partition);",
+        'Key key = new Key("", settings, partition);',
+        f"{READER}a_run_has_no_records_of_a_topic_that_an_earlier_one_has_read",
+    ),
+    java(
+        "fast path: a record that is no row",
+        "kafka/DecodedReader",
+        "if (!outcome.invoke(topic, range.partition(), record.offset(), verdict, why, schemaId)) {",
+        "outcome.invoke(topic, range.partition(), record.offset(), verdict, why, schemaId);\n        if (false) {",
+        f"{READER}a_record_that_is_no_row_is_counted_and_left_out",
+    ),
+    java(
+        "encoder: a setting of Spark's writer that it does not know",
+        "parquet/ColumnarParquet",
+        'if (!KNOWN_SETTINGS.contains("parquet." + name)) {',
+        "if (false) {",
+        SPARKS,
+    ),
+    java(
+        "encoder: pages of version 2",
+        "parquet/ColumnarParquet",
+        "if (version != WriterVersion.PARQUET_1_0) {",
+        "if (false) {",
+        SPARKS,
+    ),
+    java(
+        "encoder: dates and timestamps that are rebased",
+        "parquet/ColumnarParquet",
+        'if (!mode.equalsIgnoreCase("CORRECTED")) {',
+        "if (false) {",
+        SPARKS,
+    ),
+    java(
+        "encoder: many open files",
+        "parquet/ColumnarParquet",
+        "if (session.maxConcurrentOutputFileWriters() > 0) {",
+        "if (false) {",
+        SPARKS,
+    ),
+    java(
+        "encoder: a type that it does not know",
+        "parquet/ValueKind",
+        "case INT64 -> isMicros(logical, rows) || logical == null && rows instanceof LongType ? LONG : null;",
+        "case INT64 -> LONG;",
+        SPARKS,
+    ),
+    java(
+        "encoder: a property of a table that it does not know",
+        "parquet/ColumnarFile",
+        "boolean isUnknown = name.startsWith(WRITER_PROPERTIES) && !KNOWN_PROPERTIES.contains(name);",
+        "boolean isUnknown = false;",
+        f"{ENCODER}tables_with_a_property_that_the_encoder_does_not_know_are_icebergs",
+    ),
+)
