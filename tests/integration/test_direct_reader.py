@@ -120,3 +120,25 @@ def test_a_run_has_no_records_of_a_topic_that_an_earlier_one_has_read(lake: Spar
     feed.create_topic(partitions=1)
     send_numbers(feed, 10, first=100)
     assert read(lake, feed, direct_rows(feed), 5, 10)[0] == {offset: 100 + offset for offset in range(5, 10)}
+
+
+def kept_consumers(spark: SparkSession) -> int:
+    """How many consumers the JVM keeps for a next batch."""
+    java: Any = spark._jvm
+    kept = java.java.lang.Class.forName("io.lakefeed.kafka.PartitionConsumer").getDeclaredField("KEPT")
+    kept.setAccessible(True)
+    return len(kept.get(None))
+
+
+def test_a_run_that_has_ended_keeps_no_consumer(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    for partition in range(2):
+        feed.send([b'{"id": 1}'] * 50, partition=partition)
+    before, kept = kept_consumers(lake), set[int]()
+    summary = feed.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}, fast_path="auto").run(
+        spark=lake, once=True, on_batch=lambda batch: kept.add(kept_consumers(lake))
+    )
+    assert summary.rows == 100
+    # A batch keeps one for each of its partitions.
+    assert max(kept) >= before + 2
+    assert kept_consumers(lake) <= before

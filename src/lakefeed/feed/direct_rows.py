@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heapreplace
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, UNKNOWN_SCHEMA
+from lakefeed.clients.spark.jvm import java
 from lakefeed.config.sources import KafkaSource
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes
@@ -68,6 +70,11 @@ class DirectRows:
         tasks = [[_range(each) for each in task] for task in self._tasks(spark, ranges)]
         reader = self._reader(spark).option("tasks", json.dumps(tasks)).option("commit-id", outcomes.commit_id)
         return self.rows.from_decoded(reader.load())
+
+    def close(self, spark: SparkSession) -> None:
+        """End the run: the consumers that this JVM has kept for its next batch, with all that they have fetched."""
+        with suppress(Exception):  # A JVM that has ended keeps none.
+            java(spark).kafka.DecodedRecords.endRun(self._run)
 
     def _reader(self, spark: SparkSession) -> DataFrameReader:
         """Return a reader that lacks only the options of one batch; kept while the others stay as they are."""

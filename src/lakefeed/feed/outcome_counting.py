@@ -66,7 +66,9 @@ class CountPerAttempt:
         """Reset the counter: the next record belongs to the next batch. Here each attempt has ended its own."""
 
     def close(self) -> None:
-        """End the counting of the query that has stopped. Here no counter outlives an attempt."""
+        """End the counting of the query or run that has stopped. Here no counter outlives an attempt."""
+        if self.direct is not None:
+            self.direct.close(self.spark)
 
 
 @dataclass

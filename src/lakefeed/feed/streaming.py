@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -70,12 +70,11 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
             upkeep_beside_feed(feed, spark, monitor=options.monitor) as add_notes,
         ):
             began = time.monotonic()
-            with publishing(run.group, options.on_note):
+            with publishing(run.group, options.on_note), closing(writer.counting):
                 run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
             if (published := writer.end()) is not None:
                 options.on_note(published)
             seconds = time.monotonic() - began
-            writer.counting.close()
             startup, total = requests.of_startup(), requests.total()
     return run.summary(seconds, all_requests=s3_requests(spark) - before, requests=total, startup=startup)
 

@@ -57,7 +57,11 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
         tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values()))),
         monitor=options.monitor,
     ) as add_notes:
-        scheduler.run(on_batch=add_notes(options.on_batch))
+        try:
+            scheduler.run(on_batch=add_notes(options.on_batch))
+        finally:
+            for task in scheduler.tables.values():
+                task.close()
     tables = tuple(task.summary() for task in scheduler.tables.values())
     requests = s3_requests(spark) - before
     counts = sum((table.counts for table in tables), ZERO)

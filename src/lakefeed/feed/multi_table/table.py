@@ -202,6 +202,11 @@ class TableTask:
         self.on_failure = "stop"
         self.failure = error
 
+    def close(self) -> None:
+        """End the run of this table."""
+        if self._writer is not None:
+            self._writer.counting.close()
+
     def has_landed(self) -> bool:
         """Check that the table has rows of this topic; False if it is unavailable."""
         return is_begun(self.feed, self.spark)
@@ -281,6 +286,7 @@ class TableTask:
             raise error
         is_known = self.failure is not None and self.failure.what == error.what
         self.failure = error
+        self.close()
         # The columns or the position that were read of the table may be the cause: open it again.
         self._writer, self._reached = None, NOTHING
         self._retry_at = time.monotonic() + self.retry_seconds

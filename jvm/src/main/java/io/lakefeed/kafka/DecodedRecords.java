@@ -29,6 +29,11 @@ public final class DecodedRecords implements TableProvider {
     /** Spark creates it. */
     public DecodedRecords() {}
 
+    /** Closes what this JVM has kept for the next batch of a run, which has ended. Executors close theirs when they are old. */
+    public static void endRun(String run) {
+        PartitionConsumer.closeKept(run);
+    }
+
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {
         return new DirectOptions(options).columns();

@@ -86,6 +86,15 @@ final class PartitionConsumer implements AutoCloseable {
         old.forEach(PartitionConsumer::close);
     }
 
+    /** Closes the consumers that were kept for a query or run, which has ended. */
+    static void closeKept(String of) {
+        List<PartitionConsumer> kept = new ArrayList<>();
+        synchronized (KEPT) {
+            KEPT.values().removeIf(each -> each.key.of().equals(of) && kept.add(each));
+        }
+        kept.forEach(PartitionConsumer::close);
+    }
+
     /** Ends the consumer without waiting for the broker: it belongs to no group, so nothing is left to say. */
     @Override
     public void close() {
