@@ -22,7 +22,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
+from lakefeed.errors import ConfigError, JobFailed, ResourceMissing, Unreachable
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.sources import read_rows
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
@@ -129,6 +129,63 @@ def test_files_in_the_store(lake: SparkSession, stack: Endpoints, topic: str, fo
     got = [json.loads(message.value() or b"") for message in read(stack, topic)]
     required = [row.asDict() for row in rows.drop(KEY).collect()]
     assert sorted(got, key=str) == sorted(required, key=str)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("headers", [None, {"source": "test"}])
+def test_columns_of_a_file_become_records_in_another_order(
+    lake: SparkSession, stack: Endpoints, topic: str, headers: dict[str, str] | None
+) -> None:
+    rows = lake.sql(
+        """
+        SELECT id, concat('k', id % 5) AS name, cast(id / 3 AS decimal(9, 2)) AS price,
+            if(id % 3 = 0, NULL, id * 0.5D) AS ratio, cast(timestamp_micros(id * 1000001) AS timestamp_ntz) AS seen,
+            array(id, NULL, -id) AS numbers, struct(id AS number, concat('ä', id) AS text) AS nested
+        FROM range(0, 3000, 1, 2)
+        """
+    )
+    folder = f"s3a://{stack.bucket}/{topic}.parquet"
+    rows.write.parquet(folder)
+    again = read_rows(lake, folder).select("nested", "ratio", "name", "id", "numbers", "seen", "price")
+    encoding = settle(again, topic=topic, format="avro", key="name")
+    records = to_records(again, topic=topic, format="avro", key="name", headers=headers)
+    assert produce(records, topic, bootstrap_servers=stack.bootstrap_servers).records == 3000
+
+    schema = fastavro.parse_schema(json.loads(encoding.schema or ""))
+    expected = {row.id: row.asDict(recursive=True) for row in rows.collect()}
+    partitions: dict[bytes, set[int]] = {}
+    for message in read(stack, topic):
+        row: Any = fastavro.schemaless_reader(io.BytesIO(message.value() or b""), schema, None)
+        assert expected.pop(row["id"]) == row
+        key = message.key()
+        assert isinstance(key, bytes)
+        assert key.decode() == row["name"]
+        assert message.headers() == ([("source", b"test")] if headers else None)
+        partitions.setdefault(key, set()).add(message.partition() or 0)
+    assert not expected
+    assert [len(found) for found in partitions.values()] == [1] * 5
+
+
+def test_records_before_a_row_that_does_not_fit_are_in_the_topic(
+    lake: SparkSession, stack: Endpoints, topic: str, tmp_path: Path
+) -> None:
+    header, *lines = TRIPS.read_text().splitlines()
+    bad = next(line.replace(",48,236,", ",,236,") for line in lines if ",48,236," in line)
+    file = tmp_path / "trips.csv"
+    file.write_text("\n".join([header, *lines * 100, bad, *lines]))
+    rows = read_rows(lake, str(file), schema=taxi_schema())
+    records = to_records(rows, topic=topic, registry=stack.schema_registry_url, schema=taxi_schema())
+    with pytest.raises(ConfigError, match="no value for the field 'PULocationID'"):
+        produce(records, topic, bootstrap_servers=stack.bootstrap_servers)
+    assert Topics(stack.bootstrap_servers).describe(topic).records == 100 * len(lines)
+
+
+def test_a_record_that_the_broker_refuses_stops_the_job(lake: SparkSession, stack: Endpoints, topic: str) -> None:
+    rows = lake.sql("SELECT id, repeat('x', if(id = 700, 2000000, 10)) AS text FROM range(1000)")
+    records = to_records(rows, topic=topic, format="avro")
+    with pytest.raises(JobFailed, match="Spark stopped the job") as raised:
+        produce(records, topic, bootstrap_servers=stack.bootstrap_servers)
+    assert "RecordTooLargeException" in str(raised.value.where)
 
 
 @pytest.mark.quick

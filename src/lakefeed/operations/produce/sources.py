@@ -18,6 +18,8 @@ FileFormat = Literal["csv", "json", "parquet"]
 _JSON: dict[str, FileFormat] = {".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _SUFFIXES: dict[str, FileFormat] = {".csv": "csv", ".parquet": "parquet", **_JSON}
 _FILES_A_BATCH = 100
+_CSV = "io.lakefeed.produce.CsvFiles"
+"""Spark's CSV format, with a shorter way for plain lines."""
 
 
 def read_rows(
@@ -49,7 +51,8 @@ def read_rows(
     try:
         columns = _columns(spark, where, format, schema)
         if not stream:
-            reader = spark.read.format(format).options(**_options(format, infer=columns is None))
+            reader = spark.read.format(_CSV if format == "csv" else format)
+            reader = reader.options(**_options(format, infer=columns is None))
             return (reader.schema(columns) if columns is not None else reader).load(where)
         if columns is None:
             columns = read_rows(spark, path, format=format).schema

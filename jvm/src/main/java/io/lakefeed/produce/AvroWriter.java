@@ -75,6 +75,21 @@ final class AvroWriter {
         record = struct(schema, type);
     }
 
+    /**
+     * Creates a writer of rows that have more columns than the type.
+     *
+     * @param places where each field of the type stands in the row
+     */
+    AvroWriter(Schema schema, StructType type, int[] places) {
+        Struct whole = struct(schema, type);
+        int[] columns = new int[whole.columns.length];
+        for (int number = 0; number < columns.length; number++) {
+            // The writer of an absent field does not look at its column.
+            columns[number] = places.length == 0 ? 0 : places[whole.columns[number]];
+        }
+        record = new Struct(whole.values, columns);
+    }
+
     /** Writes one row. */
     void write(SpecializedGetters row, WireOutput out) {
         record.write(row, out);
