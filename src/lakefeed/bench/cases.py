@@ -36,14 +36,7 @@ checkpoint."""
 
 WAYS: tuple[Way, ...] = get_args(Way)
 FAST_PATHS: Mapping[Way, FastPath] = {
-    "lakefeed-iceberg-off": "off",
-    "lakefeed-iceberg-encoder": "encoder",
-    "lakefeed-iceberg-reader": "reader",
-    "lakefeed-iceberg-auto": "auto",
-    "lakefeed-parquet-off": "off",
-    "lakefeed-parquet-encoder": "encoder",
-    "lakefeed-parquet-reader": "reader",
-    "lakefeed-parquet-auto": "auto",
+    way: value for way in WAYS for value in get_args(FastPath) if way.endswith(f"-{value}")
 }
 """The ways that differ from each other by this option alone; the others have its default."""
 WITHOUT_CHECKPOINT: Way = "lakefeed-iceberg-ledger"
