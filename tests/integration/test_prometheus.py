@@ -38,6 +38,7 @@ HEALTHY = {
     "lakefeed_lag_seconds": "0",
     "lakefeed_errors_total": "0",
     "lakefeed_records_read_total": "0+100",
+    "lakefeed_failed_audits_total": "0",
     "lakefeed_dead_letters_total": "0",
     "lakefeed_batches_over_s3_budget_total": "0",
 }
@@ -51,6 +52,7 @@ FIRING: dict[str, tuple[dict[str, str], int]] = {
     "LakefeedNoCommit": ({"lakefeed_lag_offsets": "5x60"}, 30),
     "LakefeedLag": ({"lakefeed_lag_seconds": "400x60"}, 15),
     "LakefeedErrors": ({"lakefeed_errors_total": "0x5 1x60"}, 10),
+    "LakefeedAuditFailed": ({"lakefeed_failed_audits_total": "0x5 1x60"}, 10),
     "LakefeedDeadLetters": ({"lakefeed_dead_letters_total": "0+2x60"}, 15),
     "LakefeedPaused": ({"lakefeed_feed_paused": "1x90"}, 65),
     "LakefeedSinkWaits": ({'lakefeed_sink_paused{sink="archive"}': "1x60"}, 15),

@@ -29,11 +29,15 @@ class RunCounters:
         durations: batches by the first of ``DURATION_BOUNDS`` that they fit in; the last entry is for longer ones.
         requests: S3 requests by class of keys.
         reasons: dead letters by reason; those of further reasons are under ``OTHER``.
+        published: how often the branch of a table became what readers see.
+        audits_failed: how often it did not, and the feed continued.
     """
 
     totals: RunTotals = field(default_factory=RunTotals)
     replayed: int = 0
     errors: int = 0
+    published: int = 0
+    audits_failed: int = 0
     over_budget: int = 0
     late_rows: int = 0
     data_files: int = 0

@@ -191,6 +191,12 @@ class FeedMonitor:
 
     def audited(self, message: str, *, is_published: bool) -> None:
         """Note that the branch of a table was published, or that it was not and the feed continues."""
+        with self._lock:
+            counted = self._counters
+            if is_published:
+                self._counters = replace(counted, published=counted.published + 1)
+            else:
+                self._counters = replace(counted, audits_failed=counted.audits_failed + 1)
         self.events.add("published" if is_published else "audit_failed", message)
 
     def committed(self, ranges: Iterable[OffsetRange]) -> None:

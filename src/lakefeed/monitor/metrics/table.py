@@ -116,6 +116,16 @@ _FEED = (
         "Restarts of the query within the run, as for a new schema.",
         one(lambda r: r.progress.restarts),
     ),
+    _counter(
+        "lakefeed_publications_total",
+        "Publications of the table's branch, each after its audit.",
+        one(lambda r: r.counters.published),
+    ),
+    _counter(
+        "lakefeed_failed_audits_total",
+        "Audits that have kept the table's branch from being published while the feed continued.",
+        one(lambda r: r.counters.audits_failed),
+    ),
     _gauge("lakefeed_sinks_paused", "Sinks that wait after a failure.", one(lambda r: len(r.progress.paused_sinks))),
     _gauge(
         "lakefeed_sink_paused",

@@ -68,6 +68,9 @@ def monitor_of(feed: str = "taxi", *, topic: str = "trips", partitions: int = 2)
         ),
         ends=ends,
     )
+    monitor.audited("branch staging of lake.ns.t is published", is_published=True)
+    monitor.audited("branch staging of lake.ns.t is not published: id is not unique", is_published=False)
+    monitor.audited("branch staging of lake.ns.t is not published: id is not unique", is_published=False)
     return monitor
 
 
@@ -97,6 +100,8 @@ def test_the_text_says_what_the_model_says(accept: str) -> None:
     assert value(found, "lakefeed_s3_requests_total", **{"class": "data"}) == 4
     assert value(found, "lakefeed_s3_requests_total", **{"class": "unknown"}) == 5
     assert value(found, "lakefeed_batches_over_s3_budget_total") == 1
+    assert value(found, "lakefeed_publications_total") == 1
+    assert value(found, "lakefeed_failed_audits_total") == 2
     assert value(found, "lakefeed_batch_phase_seconds_total", phase="write sink") == 1.5
     assert value(found, "lakefeed_batch_duration_seconds_bucket", le="1.0") == 0
     assert value(found, "lakefeed_batch_duration_seconds_bucket", le="2.5") == 1
