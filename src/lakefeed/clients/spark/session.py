@@ -55,9 +55,10 @@ COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 -XX:Tier4CompileThreshold=75000 "
     "-XX:Tier4BackEdgeThreshold=200000"
 )
-# Records live for milliseconds, and no one waits for a pause: it takes less time and less memory than Java's default
+# Records live for milliseconds, and no one waits for a pause: it takes less time and less memory than Java's default.
+# What lives longer may have three times its size of heap, so that a long run does not fill all of it
 # (docs/decisions/0378-the-jvm-of-a-local-run.md).
-COLLECTOR = "-XX:+UseParallelGC"
+COLLECTOR = "-XX:+UseParallelGC -XX:MaxHeapFreeRatio=65"
 _ANY_COLLECTOR = re.compile(r"-XX:[+]Use\w+GC\b")
 
 
