@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import unescape
+from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from pydantic import SecretStr
@@ -22,6 +24,8 @@ from lakefeed.clients.aws_chain import keys_of_the_chain
 from lakefeed.clients.http import TIMEOUT_SECONDS, ask
 from lakefeed.config.connections import AWS_KEYS, S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+
+_ENTRY = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +88,23 @@ def object_url(bucket: str, key: str, *, s3: S3) -> str:
 def prefix_url(bucket: str, prefix: str, *, s3: S3) -> str:
     """Return the URL that lists the first thousand objects below a prefix."""
     return f"{_bucket_base(bucket, s3=s3)}?list-type=2&prefix={quote(prefix, safe='-_.~')}"
+
+
+class Listing(NamedTuple):
+    """The answer to ``prefix_url``: sizes in bytes by key, in the order of the keys."""
+
+    sizes: dict[str, int]
+    is_truncated: bool
+
+
+def read_listing(body: bytes) -> Listing:
+    """Read the answer to a listing: https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html"""
+    text, sizes = body.decode("utf-8", "replace"), dict[str, int]()
+    for entry in _ENTRY.findall(text):
+        key, size = re.search(r"<Key>([^<]*)</Key>", entry), re.search(r"<Size>(\d+)</Size>", entry)
+        if key and size:
+            sizes[unescape(key[1])] = int(size[1])
+    return Listing(sizes, is_truncated="<IsTruncated>true</IsTruncated>" in text)
 
 
 def _bucket_base(bucket: str, *, s3: S3) -> str:

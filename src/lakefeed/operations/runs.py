@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
-from xml.sax.saxutils import unescape
 
 from lakefeed.clients.http import Response, exchange
-from lakefeed.clients.s3 import configured_keys, object_url, prefix_url, signed_headers
+from lakefeed.clients.s3 import configured_keys, object_url, prefix_url, read_listing, signed_headers
 from lakefeed.config.connections import S3, Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.storage import is_local, local_folder
@@ -99,9 +97,9 @@ class StoredRuns:
         base = prefix_url(self._bucket, self._prefix, s3=self._s3)
         url, found = base, list[str]()
         for _ in range(MOST_LISTS):
-            listed = self._ask("GET", url, seconds=READ_SECONDS).body.decode("utf-8", "replace")
-            found += [unescape(key) for key in re.findall(r"<Key>([^<]*)</Key>", listed)]
-            if "<IsTruncated>true</IsTruncated>" not in listed or not found:
+            listing = read_listing(self._ask("GET", url, seconds=READ_SECONDS).body)
+            found += listing.sizes
+            if not listing.is_truncated or not found:
                 break
             url = f"{base}&start-after={quote(found[-1], safe='-_.~')}"
         return found

@@ -3,11 +3,14 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from lakefeed.clients.s3 import Keys, _verdict, bucket_url, require_bucket, signed_headers
+from lakefeed.clients.s3 import Keys, Listing, _verdict, bucket_url, read_listing, require_bucket, signed_headers
 from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
@@ -110,3 +113,18 @@ def test_a_bad_moment_of_the_store_is_no_answer_yet(bad_moment: str) -> None:
             server.shutdown()
             thread.join()
     assert len(asked) == 2
+
+
+@given(
+    st.dictionaries(st.text(st.characters(exclude_categories=["C"]), min_size=1), st.integers(0, 2**62)), st.booleans()
+)
+def test_a_listing_is_read_as_the_store_has_written_it(sizes: dict[str, int], more: bool) -> None:
+    root = Element("ListBucketResult", xmlns="http://s3.amazonaws.com/doc/2006-03-01/")
+    SubElement(root, "Prefix").text = "runs/"
+    for key, size in sizes.items():
+        entry = SubElement(root, "Contents")
+        SubElement(entry, "Key").text = key
+        SubElement(entry, "Size").text = str(size)
+        SubElement(SubElement(entry, "Owner"), "ID").text = "<Key>"
+    SubElement(root, "IsTruncated").text = str(more).lower()
+    assert read_listing(tostring(root)) == Listing(sizes, is_truncated=more)

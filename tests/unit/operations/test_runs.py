@@ -40,7 +40,7 @@ def store() -> Iterator[tuple[S3, list[str]]]:
             if "list-type" in query:
                 prefix, after = query["prefix"][0], query.get("start-after", [""])[0]
                 names = [f"{prefix}{run}.json" for run in IDS if f"{prefix}{run}.json" > after]
-                keys = "".join(f"<Contents><Key>{name}</Key></Contents>" for name in names[:PAGE])
+                keys = "".join(f"<Contents><Key>{name}</Key><Size>20</Size></Contents>" for name in names[:PAGE])
                 more = str(len(names) > PAGE).lower()
                 body = f"<ListBucketResult><IsTruncated>{more}</IsTruncated>{keys}</ListBucketResult>"
             else:

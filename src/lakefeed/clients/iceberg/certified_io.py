@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable
 from typing import Any
-from xml.sax.saxutils import unescape
 
 from pyarrow import PythonFile
 from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, PyFileSystem
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakefeed.clients.http import MOST_BYTES, ask
-from lakefeed.clients.s3 import configured_keys, object_url, prefix_url, signed_headers
+from lakefeed.clients.s3 import configured_keys, object_url, prefix_url, read_listing, signed_headers
 from lakefeed.config.connections import S3
 
 _SECONDS = 60.0
 """For each megabyte."""
-_LISTED = re.compile(rb"<Contents>.*?</Contents>", re.DOTALL)
 
 
 class CertifiedFileIO(PyArrowFileIO):
@@ -70,11 +67,8 @@ class _Objects(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
         bucket, _, key = path.partition("/")
         listed = self._get(f"{prefix_url(bucket, key, s3=self._s3)}&max-keys=1", path)
         # The key itself is the first one that begins with it.
-        for entry in _LISTED.findall(listed):
-            name, size = re.search(rb"<Key>([^<]*)</Key>", entry), re.search(rb"<Size>(\d+)</Size>", entry)
-            if name and size and unescape(name[1].decode()) == key:
-                return FileInfo(path, FileType.File, size=int(size[1]))
-        return FileInfo(path, FileType.NotFound)
+        size = read_listing(listed).sizes.get(key)
+        return FileInfo(path, FileType.NotFound) if size is None else FileInfo(path, FileType.File, size=size)
 
     def _get(self, url: str, path: str, headers: dict[str, str] | None = None) -> bytes:
         keys = configured_keys(self._s3)
