@@ -17,12 +17,12 @@ MOST_SECONDS = 600
 ORDERS = ["id,customer,amount,placed_at", *(f"{n},c{n % 7},{n}.5,2026-11-{n % 28 + 1:02} 10:00:00" for n in range(200))]
 WITH_COUNTRY = {
     "type": "record",
-    "name": "Order",
+    "name": "orders",
     "fields": [
         {"name": "id", "type": ["null", "long"], "default": None},
         {"name": "customer", "type": ["null", "string"], "default": None},
         {"name": "amount", "type": ["null", "double"], "default": None},
-        {"name": "placed_at", "type": ["null", "string"], "default": None},
+        {"name": "placed_at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}], "default": None},
         {"name": "country", "type": ["null", "string"], "default": None},
     ],
 }
@@ -72,15 +72,16 @@ def test_the_first_hour(shell: Shell) -> None:
     file.write_text(good)
 
     # A record that cannot be read stops the feed, and says how to keep it apart.
-    (shell.folder / "poison.jsonl").write_text('"not avro"\n')
     (shell.folder / "poison.csv").write_text("value\nnot avro\n")
     shell("lakefeed", "produce", "orders", "--file", "poison.csv", "--encode", "string")
-    stopped = shell("lakefeed", "run", "--once", status=1)
+    stopped = shell("lakefeed", "run", "--once", status=2)
     assert "dead_letters" in stopped
     assert "offset" in stopped
     file.write_text(f"{good}\ndead_letters: {{table: lake.landing.orders_dead}}\n")
     shell("lakefeed", "run", "--once")
-    assert "orders-" in shell("lakefeed", "dead-letters", "list")
+    letters = shell("lakefeed", "dead-letters", "list")
+    assert "orders:" in letters
+    assert "wrong magic byte" in letters
     good = file.read_text()
 
     # The schema gets a column, and the table follows.
