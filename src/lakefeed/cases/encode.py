@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.spark.errors import quietly, translating
+from lakefeed.cases.defaults import with_defaults
+from lakefeed.clients.spark.errors import quietly, translate
 from lakefeed.config.decoding import Encoded
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaText
-from lakefeed.records.encode.avro import struct_of
+from lakefeed.records.encode.avro import null_error, struct_of
 from lakefeed.records.encode.encode import Encoding, Format, header, value_of
+from lakefeed.records.schema.parse import parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,10 +141,12 @@ class CaseEncoder:
                 raise ConfigError(f"the value is {type(each.value).__name__}, and its schema is a record")
             if unknown := next(_unknown_fields(each.value, columns, ""), None):
                 raise ConfigError(f"the schema has no field {unknown}", hint=f"it has {', '.join(columns.names)}")
-        texts = [(number, json.dumps(each.value, default=_json_text)) for number, each in enumerate(given)]
+        schema = parse(encoding.schema or "")
+        values = [with_defaults(each.value, schema) for each in given]
+        texts = [(number, json.dumps(value, default=_json_text)) for number, value in enumerate(values)]
         parsed = StructType([*columns.fields, StructField(CORRUPT, StringType())])
         options = {"columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
-        with translating(), quietly():
+        with _translating(), quietly():
             rows = self._spark.createDataFrame(texts, "number INT, text STRING").coalesce(1)
             read = rows.select(sf.from_json("text", parsed, options).alias("row")).select("row.*").cache()
             try:
@@ -151,6 +156,18 @@ class CaseEncoder:
                 return [bytes(row["value"]) for row in encoded.collect()]
             finally:
                 read.unpersist()
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    """Raise PySpark's errors as lakefeed's; a null where the schema allows none is named by its field."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise null_error(str(error)) or translate(error) from error
 
 
 def _unknown_fields(value: Any, type_: DataType, path: str) -> Iterator[str]:
