@@ -27,6 +27,7 @@ from lakefeed.cli.output import echo, emit
 from lakefeed.clients.spark.session import log_path
 from lakefeed.errors import ResourceMissing
 from lakefeed.messages.printable import printable
+from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
     from lakefeed.sinks.dead_letters.store import DeadLetterFilter
@@ -154,12 +155,12 @@ def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | No
     found = [(part, len(letters)) for part, letters in _find(declared, chosen) if letters]
     count = sum(letters for _, letters in found)
     if count and not yes:
-        click.confirm(f"Delete {count:,} dead letters of feed {declared.config.name}?", abort=True, err=True)
+        click.confirm(f"Delete {counted(count, 'dead letter')} of feed {declared.config.name}?", abort=True, err=True)
     dropped = 0
     if count:
         spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-drop"))
         dropped = sum(part.feed.dead_letter_store(spark).drop(_filter(part, chosen)) for part, _ in found)
-    emit({"dropped": dropped}, f"{dropped:,} dead letters dropped")
+    emit({"dropped": dropped}, f"{counted(dropped, 'dead letter')} dropped")
 
 
 def _find(declared: lakefeed.Pipeline, chosen: dict[str, Any]) -> list[tuple[lakefeed.Pipeline, Letters]]:
@@ -190,7 +191,7 @@ def _print_letters(document: dict[str, Any]) -> None:
     from lakefeed.sinks.dead_letters.store import position_of
 
     (kind, name), *_ = document.items()
-    echo(f"{kind} {name}: {document['count']:,} dead letters of feed {document['feed']}")
+    echo(f"{kind} {name}: {counted(document['count'], 'dead letter')} of feed {document['feed']}")
     for alike in document["reasons"]:
         echo(f"{alike['count']:>10,}  {printable(alike['reason'])}")
     if shown := document["dead_letters"]:

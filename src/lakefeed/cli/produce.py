@@ -23,6 +23,7 @@ from lakefeed.cli.output import echo, emit
 from lakefeed.clients.spark.session import is_running, log_path, session
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,7 +105,7 @@ def produce(**options: Any) -> None:
     }
     schema = f", schema id {encoding.schema_id} ({encoding.subject})" if encoding.subject else ""
     rate = f"{produced.records_per_second:,.0f}/s"
-    text = f"{produced.topic}: {produced.records:,} records in {produced.seconds:.1f} s ({rate}){schema}"
+    text = f"{produced.topic}: {counted(produced.records, 'record')} in {produced.seconds:.1f} s ({rate}){schema}"
     emit(document, text)
 
 

@@ -194,8 +194,8 @@ def _exit(status: int) -> None:
 
 def _print(name: str, summary: lakefeed.RunSummary) -> None:
     echo(
-        f"{name}: {counted(summary.batches, 'batch', 'batches')}, {summary.records:,} records, "
-        f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s)"
+        f"{name}: {counted(summary.batches, 'batch', 'batches')}, {counted(summary.records, 'record')}, "
+        f"{counted(summary.rows, 'row')} in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s)"
         + (f", {requests:,} S3 requests" if (requests := sum(summary.s3_requests.values())) else "")
         + (f"; {summary.repeated:,} of the rows may be there twice" if summary.repeated else "")
         + (
@@ -214,5 +214,6 @@ def _print(name: str, summary: lakefeed.RunSummary) -> None:
 
 
 def _batch_text(name: str, landed: BatchSummary) -> str:
-    rows = "" if landed.rows is None else f", {landed.rows:,} rows"
-    return f"{name}: {landed.records:,} records{rows}, {landed.dead_letters:,} dead letters in {landed.seconds:.1f} s"
+    rows = "" if landed.rows is None else f", {counted(landed.rows, 'row')}"
+    records, letters = counted(landed.records, "record"), counted(landed.dead_letters, "dead letter")
+    return f"{name}: {records}{rows}, {letters} in {landed.seconds:.1f} s"

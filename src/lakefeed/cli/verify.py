@@ -11,6 +11,7 @@ from click.exceptions import Exit
 import lakefeed
 from lakefeed.cli.options import output_option, parts_of, pipeline_argument, topic_option
 from lakefeed.cli.output import echo, echo_columns, echo_first, emit, figure, span
+from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
     from lakefeed.operations.verify.verify import Verification
@@ -90,7 +91,8 @@ def _print_sums(done: Verification) -> None:
     again = f", {done.offsets_again:,} read again after a rewind" if done.offsets_again else ""
     echo(f"  offsets  {done.offsets:,}{again}{hold}")
     rest = done.records - done.dead_letters - done.skipped
-    echo(f"  records  {done.records:,} = {rest:,} good + {done.dead_letters:,} dead letters + {done.skipped:,} skipped")
+    letters = counted(done.dead_letters, "dead letter")
+    echo(f"  records  {done.records:,} = {rest:,} good + {letters} + {done.skipped:,} skipped")
     if (upserts := done.upserts) is not None:
         echo(
             f"  changes  {upserts.changes:,} = {upserts.inserted:,} inserted + {upserts.updated:,} updated + "

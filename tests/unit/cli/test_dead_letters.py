@@ -107,7 +107,7 @@ def test_what_a_letter_holds_cannot_act_on_the_terminal(
 def test_a_reason_as_listed_chooses_its_letters(run: Run) -> None:
     listed = run("list").output
     printed = next(line.partition("1  ")[2] for line in listed.splitlines() if line.strip().startswith("1  "))
-    assert "1 dead letters" in run("list", "--reason", printed).output
+    assert "1 dead letter of feed" in run("list", "--reason", printed).output
     assert "0 dead letters" in run("list", "--reason", "something else").output
 
 
