@@ -150,7 +150,9 @@ class Reader:
             timeout=300,
             check=False,
         )
-        assert ran.returncode == expected, f"status {ran.returncode}: {command}\n{ran.stdout}"
+        # The shell becomes its last command; of one that a signal ended, a user's shell shows 128 and the signal.
+        status = ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
+        assert status == expected, f"status {status}: {command}\n{ran.stdout}"
         return ran.stdout
 
     def _until_stopped(self, words: list[str]) -> str:
