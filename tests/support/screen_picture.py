@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import groupby
 
 import pyte
 from pyte.screens import Char
@@ -30,9 +31,10 @@ def screen_svg(screen: pyte.Screen, *, title: str) -> str:
 
 def _line(screen: pyte.Screen, row: int) -> Text:
     text = Text()
-    for column in range(screen.columns):
-        shown = screen.buffer[row][column]
-        text.append(shown.data, _style(shown))
+    # Characters of one style together: the picture has an element for each piece.
+    cells = (screen.buffer[row][column] for column in range(screen.columns))
+    for style, alike in groupby(cells, key=_style):
+        text.append("".join(shown.data for shown in alike), style)
     text.rstrip()
     return text
 
