@@ -63,6 +63,11 @@ KNOWN: dict[str, LakefeedError] = {
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two cannot share a checkpoint",
     ),
+    # Of Spark's log of offsets, at a start and after each batch.
+    r"batch \d+ doesn't exist": CheckpointMismatch(
+        "an entry of the checkpoint is gone: another driver works on the same checkpoint, or files of it were deleted",
+        hint="stop the other run of this pipeline, if there is one, and start this one again",
+    ),
     r"STREAMING_REAL_TIME_MODE": ConfigError(
         "Spark cannot run this in real time", hint="trigger: 1 second runs it in batches; the log names the operator"
     ),

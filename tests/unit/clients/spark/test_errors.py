@@ -1,0 +1,27 @@
+"""Errors of Spark that are known are told as lakefeed's, with what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakefeed.clients.spark.errors import translate
+from lakefeed.errors import CheckpointMismatch
+
+STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST"
+
+
+@pytest.mark.parametrize(
+    ("spark", "what"),
+    [
+        ("batch 1 doesn't exist", "an entry of the checkpoint is gone: another driver works on the same checkpoint"),
+        (
+            "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 3.",
+            "another driver works on the same checkpoint",
+        ),
+    ],
+)
+def test_a_checkpoint_that_another_driver_changes(spark: str, what: str) -> None:
+    found = translate(RuntimeError(STREAM_FAILED.format(spark)))
+    assert type(found) is CheckpointMismatch
+    assert found.what.startswith(what)
+    assert "stop the other run of this pipeline" in (found.hint or "")
