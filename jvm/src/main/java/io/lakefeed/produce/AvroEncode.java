@@ -3,15 +3,12 @@ package io.lakefeed.produce;
 import io.lakefeed.protobuf.WireOutput;
 import java.io.IOException;
 import java.io.ObjectInputStream;
-import java.io.Serializable;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.Map;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -19,22 +16,18 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>Options of its catalog ({@link EncodeCatalog}): {@code avro} (the schema), {@code schema-id}.
  */
-public final class AvroEncode implements ScalarFunction<byte[]>, Serializable {
+public final class AvroEncode extends StructEncode {
     private static final long serialVersionUID = 1L;
     /** One for each thread: it has room for the largest record so far. */
     private static final ThreadLocal<WireOutput> OUTPUT = ThreadLocal.withInitial(WireOutput::new);
 
-    private final StructType type;
     private final String schema;
     private final byte[] header;
     private transient AvroWriter writer;
 
     /** Creates the encoder of the one argument in {@code arguments}. */
     AvroEncode(Map<String, String> options, StructType arguments) {
-        if (arguments.size() != 1 || !(arguments.fields()[0].dataType() instanceof StructType struct)) {
-            throw new UnsupportedOperationException("encode() takes one struct");
-        }
-        type = struct;
+        super(arguments);
         schema = options.get("avro");
         String id = options.get("schema-id");
         header = id == null ? new byte[0] : ByteBuffer.allocate(5).put((byte) 0).putInt(Integer.parseInt(id)).array();
@@ -81,27 +74,7 @@ public final class AvroEncode implements ScalarFunction<byte[]>, Serializable {
     }
 
     @Override
-    public DataType[] inputTypes() {
-        return new DataType[] {type};
-    }
-
-    @Override
-    public DataType resultType() {
-        return DataTypes.BinaryType;
-    }
-
-    @Override
-    public String name() {
-        return "encode";
-    }
-
-    @Override
     public String canonicalName() {
         return "io.lakefeed.encode." + Integer.toHexString((schema + Arrays.toString(header)).hashCode());
-    }
-
-    @Override
-    public String toString() {
-        return "lakefeed.encode";
     }
 }

@@ -4,15 +4,11 @@ import io.lakefeed.decode.ProtobufSchemas;
 import io.lakefeed.protobuf.ProtoMessage;
 import io.lakefeed.protobuf.ProtoTypes;
 import io.lakefeed.protobuf.WireOutput;
-import java.io.Serializable;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -21,10 +17,9 @@ import org.apache.spark.sql.types.StructType;
  * <p>Options of its catalog ({@link EncodeCatalog}): {@code schema} (text, or a descriptor in Base64), {@code message},
  * {@code references.0}, {@code references.1}, … (texts of imported files), {@code schema-id}.
  */
-public final class ProtobufEncode implements ScalarFunction<byte[]>, Serializable {
+public final class ProtobufEncode extends StructEncode {
     private static final long serialVersionUID = 1L;
 
-    private final StructType type;
     private final String schema;
     private final String[] references;
     private final String message;
@@ -34,10 +29,7 @@ public final class ProtobufEncode implements ScalarFunction<byte[]>, Serializabl
 
     /** Creates the encoder of the one argument in {@code arguments}. */
     ProtobufEncode(Map<String, String> options, StructType arguments) {
-        if (arguments.size() != 1 || !(arguments.fields()[0].dataType() instanceof StructType struct)) {
-            throw new UnsupportedOperationException("encode() takes one struct");
-        }
-        type = struct;
+        super(arguments);
         schema = options.get("schema");
         message = options.get("message");
         schemaId = options.containsKey("schema-id") ? Integer.valueOf(options.get("schema-id")) : null;
@@ -84,27 +76,7 @@ public final class ProtobufEncode implements ScalarFunction<byte[]>, Serializabl
     }
 
     @Override
-    public DataType[] inputTypes() {
-        return new DataType[] {type};
-    }
-
-    @Override
-    public DataType resultType() {
-        return DataTypes.BinaryType;
-    }
-
-    @Override
-    public String name() {
-        return "encode";
-    }
-
-    @Override
     public String canonicalName() {
         return "io.lakefeed.encode." + Integer.toHexString((schema + message + schemaId).hashCode());
-    }
-
-    @Override
-    public String toString() {
-        return "lakefeed.encode";
     }
 }
