@@ -63,6 +63,11 @@ KNOWN: dict[str, LakefeedError] = {
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two cannot share a checkpoint",
     ),
+    # A first batch that finds another driver's entries.
+    r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY": CheckpointMismatch(
+        "another driver works on the same checkpoint, or its folder has files of another query",
+        hint="stop the other run of this pipeline; if there is none, name a new location for the checkpoint",
+    ),
     # Of Spark's log of offsets, at a start and after each batch.
     r"batch \d+ doesn't exist": CheckpointMismatch(
         "an entry of the checkpoint is gone: another driver works on the same checkpoint, or files of it were deleted",

@@ -15,6 +15,10 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with excep
     [
         ("batch 1 doesn't exist", "an entry of the checkpoint is gone: another driver works on the same checkpoint"),
         (
+            "[STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The checkpoint location s3a://lake/c/state should be empty on batch 0",
+            "another driver works on the same checkpoint, or its folder has files of another query",
+        ),
+        (
             "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 3.",
             "another driver works on the same checkpoint",
         ),
