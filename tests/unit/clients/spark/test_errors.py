@@ -15,7 +15,7 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with excep
     [
         ("batch 1 doesn't exist", "an entry of the checkpoint is gone: another driver works on the same checkpoint"),
         (
-            "[STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The checkpoint location s3a://lake/c/state should be empty on batch 0",
+            "[STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The location s3a://lake/c should be empty on batch 0",
             "another driver works on the same checkpoint, or its folder has files of another query",
         ),
         (
