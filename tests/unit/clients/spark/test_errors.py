@@ -1,4 +1,4 @@
-"""Errors of Spark that are known are told as lakefeed's, with what to do."""
+"""Errors of Spark that are known become lakefeed's, with what to do."""
 
 from __future__ import annotations
 
