@@ -18,6 +18,27 @@ from tests.support.groups import assert_gone, members
 
 CHILD = str(Path(__file__).parents[1] / "support" / "stop_child.py")
 LONG = "1.5"
+# Ctrl-C comes while the JVM makes the session, in a call that takes as long as on a busy machine.
+INTERRUPTED_START = """
+import os, signal, threading
+from pyspark.sql import SparkSession
+import lakefeed as lf
+from lakefeed.clients.spark.signals import end_on_signals
+
+make = SparkSession.__init__
+
+def make_slowly(self, context, *arguments, **options):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    context._jvm.java.lang.Thread.sleep(30_000)
+    make(self, context, *arguments, **options)
+
+SparkSession.__init__ = make_slowly
+end_on_signals()
+try:
+    lf.session("interrupted", master="local[1]", conf={"spark.driver.memory": "512m"})
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
 SUBMITTED = ("spark-submit", "spark-submit, its JVM alone")
 
 
@@ -107,6 +128,14 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)
         process.communicate(timeout=30)
         assert process.returncode != 0
+        assert_gone(process.pid)
+
+
+def test_ctrl_c_while_the_session_is_made_interrupts_and_is_no_error_of_spark(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with child([sys.executable, "-c", INTERRUPTED_START], log) as process:
+        said = process.communicate(timeout=120)[0]
+        assert (process.returncode, said.strip()) == (0, "interrupted"), log.read_text()[-3000:]
         assert_gone(process.pid)
 
 

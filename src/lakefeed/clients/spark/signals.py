@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 _ASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -90,17 +91,22 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 
 @contextmanager
 def python_keeps_its_handler() -> Iterator[None]:
-    """Undo the SIGINT handler of a SparkContext that starts inside, if this process has one of its own.
+    """Keep a SparkContext that starts inside from replacing this process's own SIGINT handler, if it has one.
 
-    PySpark's asks the JVM to cancel all jobs, on the connection on which the interrupted call waits for an answer.
+    PySpark's asks the JVM to cancel all jobs, on the connection on which the interrupted call waits for an answer. The
+    session is not finished when it is installed: a Ctrl-C from there on would break that call with an error of Py4J.
     """
     before = signal.getsignal(signal.SIGINT)
+    own = before not in (signal.default_int_handler, signal.SIG_DFL, None)
+    if not own or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    context: Any = importlib.import_module("pyspark.core.context")
+    context.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda number, handler: None)
     try:
         yield
     finally:
-        own = before not in (signal.default_int_handler, signal.SIG_DFL, None)
-        if own and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
+        context.signal = signal
 
 
 def _heard() -> list[signal.Signals]:
