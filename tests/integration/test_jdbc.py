@@ -162,13 +162,15 @@ def test_what_is_wrong_is_found_before_a_run(feed: Feed, server: Server) -> None
     assert "keys" in (misspelt := problem(lambda sink: sink.update(mode="upsert", kyes=["id"]))).replace("kyes", "")
     assert "kyes" in misspelt
     assert "requires keys" in problem(lambda sink: sink.update(mode="upsert"))
+    joined = "&" if "?" in server.jdbc_url else "?"
     assert "credentials do not belong in a URL" in problem(
-        lambda sink: sink.update(url=f"{server.jdbc_url}?password=x")
+        lambda sink: sink.update(url=f"{server.jdbc_url}{joined}password=x")
     )
     assert "refuses the user or the password" in problem(lambda sink: None, connect=True, password="wrong")
     away = server.jdbc_url.replace(f":{server.port}", ":1")
     assert "does not answer" in problem(lambda sink: sink.update(url=away), connect=True)
-    assert "no such database" in problem(lambda sink: sink.update(url=f"{server.jdbc_url}_not"), connect=True)
+    other = server.jdbc_url.replace(f"/{server.database}", f"/{server.database}_not")
+    assert "no such database" in problem(lambda sink: sink.update(url=other), connect=True)
     misfits = problem(lambda sink: None, connect=True)
     assert "column id is bigint" in misfits
     assert "column zone is string" in misfits
