@@ -142,3 +142,35 @@ def test_a_run_that_has_ended_keeps_no_consumer(lake: SparkSession, feed: Feed) 
     # A batch keeps one for each of its partitions.
     assert max(kept) >= before + 2
     assert kept_consumers(lake) <= before
+
+
+def made_consumers(spark: SparkSession) -> int:
+    """How many consumers without a name of their own this JVM has made so far."""
+    java: Any = spark._jvm
+    config = java.java.lang.Class.forName("org.apache.kafka.clients.consumer.ConsumerConfig")
+    sequence = config.getDeclaredField("CONSUMER_CLIENT_ID_SEQUENCE")
+    sequence.setAccessible(True)
+    return int(sequence.get(None))
+
+
+def test_a_consumer_reads_one_partition_after_another_where_there_are_many(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=140)
+    for partition in range(140):
+        feed.send([json.dumps({"id": partition}).encode(), b'{"id": -1}'], partition=partition)
+    rows = direct_rows(feed)
+
+    def read_of(partitions: range) -> set[tuple[int, int | None]]:
+        ranges = OffsetRanges(tuple(OffsetRange(feed.topic, partition, 0, 1) for partition in partitions))
+        with BatchOutcomes(lake) as outcomes:
+            return {(row.kafka_offset, row.id) for row in rows.read(lake, ranges, outcomes).collect()}
+
+    before = made_consumers(lake)
+    assert read_of(range(70)) == {(0, number) for number in range(70)}
+    assert made_consumers(lake) > before
+    time.sleep(0.6)  # The broker has answered all that they have asked ahead.
+    before = made_consumers(lake)
+    assert read_of(range(80, 100)) == {(0, number) for number in range(80, 100)}
+    assert made_consumers(lake) == before
+    # Those that have changed their partition can take the first ones again.
+    time.sleep(0.6)
+    assert read_of(range(140)) == {(0, number) for number in range(140)}

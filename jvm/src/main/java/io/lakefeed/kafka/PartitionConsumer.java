@@ -15,8 +15,10 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Reads one partition of a topic, with one consumer, which fetches ahead.
  *
- * <p>A consumer is kept for the next batch, with what it has fetched: a stream resumes where it ended. Not thread safe;
- * {@link #take} gives each one to one task.
+ * <p>A consumer is kept for the next batch, with what it has fetched: a stream resumes where it ended. Where a topic has
+ * more partitions than consumers are kept, one reads a partition after the other: a new consumer asks the broker for all
+ * partitions of the topic, so that the work of a batch would grow with their square. Not thread safe; {@link #take} gives
+ * each one to one task.
  */
 final class PartitionConsumer implements AutoCloseable {
     /** As many as Spark keeps: {@code spark.kafka.consumer.cache.capacity}. */
@@ -26,7 +28,15 @@ final class PartitionConsumer implements AutoCloseable {
 
     private static final long LONGEST_KEPT_NANOS = 300_000_000_000L;
 
+    /**
+     * Kafka's default of {@code fetch.max.wait.ms}: so long the broker may hold back the answer to the last fetch, and the
+     * consumer waits for it before it fetches of another partition.
+     */
+    private static final long LAST_FETCH_NANOS = 500_000_000L;
+
     private static final LinkedHashMap<Key, PartitionConsumer> KEPT = new LinkedHashMap<>();
+    /** How many consumers tasks have now. */
+    private static int taken;
 
     private final Key key;
     private final TopicPartition partition;
@@ -39,12 +49,18 @@ final class PartitionConsumer implements AutoCloseable {
 
     private long keptAt;
 
-    private record Key(String of, Map<String, Object> settings, TopicPartition partition) {}
+    private record Key(String of, Map<String, Object> settings, TopicPartition partition) {
+        boolean readsSameTopic(Key other) {
+            return of.equals(other.of)
+                    && partition.topic().equals(other.partition.topic())
+                    && settings.equals(other.settings);
+        }
+    }
 
-    private PartitionConsumer(Key key) {
+    private PartitionConsumer(Key key, KafkaConsumer<byte[], byte[]> consumer) {
         this.key = key;
         this.partition = key.partition();
-        this.consumer = new KafkaConsumer<>(key.settings());
+        this.consumer = consumer;
         consumer.assign(List.of(partition));
     }
 
@@ -55,13 +71,27 @@ final class PartitionConsumer implements AutoCloseable {
      */
     static PartitionConsumer take(String of, Map<String, Object> settings, TopicPartition partition) {
         Key key = new Key(of, settings, partition);
+        PartitionConsumer longest;
         synchronized (KEPT) {
             PartitionConsumer kept = KEPT.remove(key);
+            longest = kept == null && KEPT.size() + taken >= MOST_KEPT ? removeLongest(key) : null;
+            taken++;
             if (kept != null) {
                 return kept;
             }
         }
-        return new PartitionConsumer(key);
+        return new PartitionConsumer(key, longest == null ? new KafkaConsumer<>(settings) : longest.consumer);
+    }
+
+    /** Removes the consumer of the topic that was kept for the longest time; null if none can begin another partition. */
+    private static PartitionConsumer removeLongest(Key key) {
+        long latest = System.nanoTime() - LAST_FETCH_NANOS;
+        for (PartitionConsumer each : KEPT.values()) {
+            if (each.key.readsSameTopic(key)) {
+                return each.keptAt - latest <= 0 ? KEPT.remove(each.key) : null;
+            }
+        }
+        return null;
     }
 
     /** Keeps the consumer for another task, and closes those that no task has used for long. */
@@ -69,6 +99,7 @@ final class PartitionConsumer implements AutoCloseable {
         keptAt = System.nanoTime();
         List<PartitionConsumer> old = new ArrayList<>();
         synchronized (KEPT) {
+            taken--;
             PartitionConsumer other = KEPT.put(key, this);
             if (other != null) {
                 old.add(other);
@@ -83,7 +114,7 @@ final class PartitionConsumer implements AutoCloseable {
                 old.add(each);
             }
         }
-        old.forEach(PartitionConsumer::close);
+        old.forEach(PartitionConsumer::end);
     }
 
     /** Closes the consumers that were kept for a query or run, which has ended. */
@@ -92,12 +123,20 @@ final class PartitionConsumer implements AutoCloseable {
         synchronized (KEPT) {
             KEPT.values().removeIf(each -> each.key.of().equals(of) && kept.add(each));
         }
-        kept.forEach(PartitionConsumer::close);
+        kept.forEach(PartitionConsumer::end);
+    }
+
+    /** Ends the consumer of a task, which does not keep it. */
+    @Override
+    public void close() {
+        synchronized (KEPT) {
+            taken--;
+        }
+        end();
     }
 
     /** Ends the consumer without waiting for the broker: it belongs to no group, so nothing is left to say. */
-    @Override
-    public void close() {
+    private void end() {
         consumer.close(Duration.ZERO);
     }
 
