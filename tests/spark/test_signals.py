@@ -136,6 +136,7 @@ def test_ctrl_c_while_the_session_is_made_interrupts_and_is_no_error_of_spark(tm
     with child([sys.executable, "-c", INTERRUPTED_START], log) as process:
         said = process.communicate(timeout=120)[0]
         assert (process.returncode, said.strip()) == (0, "interrupted"), log.read_text()[-3000:]
+        assert "KeyboardInterrupt" not in log.read_text()  # Py4J's stack trace of the call.
         assert_gone(process.pid)
 
 

@@ -119,7 +119,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     _note(number)
     # 'timeout' sends SIGTERM twice, and what ends at the first must not be cut off by the second.
     if number == signal.SIGINT or not repeated:
+        if (logging := sys.modules.get("logging")) is not None:
+            logging.getLogger().addFilter(_is_no_interrupted_call)
         raise KeyboardInterrupt
+
+
+def _is_no_interrupted_call(record: Any) -> bool:
+    """Keep Py4J from writing the stack trace of the call that is interrupted: the command says how it ends."""
+    return bool(record.msg != "KeyboardInterrupt while sending command.")
 
 
 def _note(number: int) -> None:
