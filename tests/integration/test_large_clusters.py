@@ -1,4 +1,4 @@
-"""A thousand topics are planned on a real broker.
+"""A thousand topics are planned, and a topic of ten thousand partitions is landed: on a real broker, with real tables.
 
 ``-s`` prints what it takes. docs/size-a-feed.md has the arithmetic for more than one machine.
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.ledger.snapshot_summary import Commit
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
@@ -21,6 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 TOPICS = 1000
 RECORDS = 5
+PARTITIONS = 10_000
 # A broker reserves 20 MB of address space for each partition else.
 SMALL = {"segment.index.bytes": "65536"}
 DECODE = {"json": {"schema_ddl": "id BIGINT"}}
@@ -85,3 +89,73 @@ def test_a_thousand_topics_are_planned(feed: Feed, admin: AdminClient) -> None:
     # Ten times the topics are not much more than ten times the work.
     assert longer < 15 * seconds
     assert longer < 600
+
+
+def test_a_topic_of_ten_thousand_partitions_lands(feed: Feed, admin: AdminClient) -> None:
+    # The controller takes fewer records than that at once.
+    half = NewTopic(feed.topic, num_partitions=PARTITIONS // 2, replication_factor=1, config=SMALL)
+    for made in admin.create_topics([half], request_timeout=300).values():
+        made.result()
+    for made in admin.create_partitions([NewPartitions(feed.topic, PARTITIONS)], request_timeout=300).values():
+        made.result()
+    wait_for_partitions(feed, admin)
+    file = feed.write_file(decode=DECODE)
+    for batch in range(2):
+        send_to_each_partition(feed, batch)
+        report, seconds = run(feed, file)
+        assert (report["records"], report["batches"]) == (PARTITIONS, 1)
+        print(
+            f"{PARTITIONS:,} partitions: {seconds:.1f} s the run, {report['seconds']:.1f} s of them its batch, "
+            f"{report['files']:,} files",
+            flush=True,
+        )
+    assert sorted(row["id"] for row in feed.rows()) == list(range(2 * PARTITIONS))
+
+    table = open_table(feed.table, connections=feed.connections)
+    metadata = table.metadata
+    (newest,) = (each for each in metadata.snapshots if each.snapshot_id == metadata.current_snapshot_id)
+    assert newest.summary is not None
+    summary = dict(newest.summary.additional_properties)
+    ranges = Commit.of(newest.snapshot_id, summary).ranges
+    assert (len(ranges.ranges), ranges.records) == (PARTITIONS, PARTITIONS)
+    ledger = sum(len(key) + len(value) for key, value in summary.items() if key.startswith("lakefeed."))
+    size = len(table.io.new_input(table.metadata_location))
+    print(f"the ledger of a commit: {ledger:,} bytes; the metadata file: {size:,} bytes", flush=True)
+    assert ledger < 400_000
+    began = time.monotonic()
+    proved = lakefeed("verify", file, "--output", "json", environment=feed.environment, timeout=900)
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+    print(f"verify: {time.monotonic() - began:.1f} s", flush=True)
+
+
+def wait_for_partitions(feed: Feed, admin: AdminClient) -> None:
+    """Wait until the broker lists all of them: a producer refuses a partition that it has not heard of."""
+    deadline = time.monotonic() + 300
+    while len(admin.list_topics(feed.topic, timeout=60).topics[feed.topic].partitions) < PARTITIONS:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+
+
+def send_to_each_partition(feed: Feed, batch: int) -> None:
+    # It warns of each partition whose leader it does not know yet.
+    quiet = {"log_level": 3}
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 50, **quiet})
+    failed: list[Any] = []
+    for partition in range(PARTITIONS):
+        producer.produce(
+            feed.topic,
+            json.dumps({"id": batch * PARTITIONS + partition}).encode(),
+            partition=partition,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+        producer.poll(0)
+    assert producer.flush(300) == 0
+    assert not failed
+
+
+def run(feed: Feed, file: Path) -> tuple[dict[str, Any], float]:
+    began = time.monotonic()
+    done = lakefeed("run", file, "--once", "--output", "json", environment=feed.environment, timeout=1800)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report, time.monotonic() - began
