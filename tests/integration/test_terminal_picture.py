@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 FOLDER = "LAKEFEED_SCREENSHOTS"
 TRIPS, A_BATCH = 900_000, 100_000
-WIDTH, HEIGHT = 112, 22
+WIDTH, HEIGHT = 140, 22
 
 
 @pytest.mark.slow
-def test_a_picture_of_a_run(stack: Endpoints, lake: SparkSession, feed: Feed, tmp_path: Path) -> None:
+def test_a_picture_of_a_run(
+    stack: Endpoints, lake: SparkSession, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     feed.name = "taxi"
     topic = "taxi-rides"
     Topics(stack.bootstrap_servers).create(topic, partitions=4)
@@ -42,7 +44,9 @@ def test_a_picture_of_a_run(stack: Endpoints, lake: SparkSession, feed: Feed, tm
         dead_letters={"table": "lake.nyc.taxi_rides_dead_letters"},
     )
     environment = {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home"), "COLORTERM": "truecolor"}
-    arguments = ["run", str(file), "--log-file", str(tmp_path / "spark.log")]
+    # What a reader sees names no folder of this machine.
+    monkeypatch.chdir(tmp_path)
+    arguments = ["run", str(file), "--log-file", "taxi.log"]
     with terminal(arguments, environment=environment, width=WIDTH, height=HEIGHT) as shown:
         screen = shown.until(lambda text: "batch 5 ·" in text and "has run for" in text, seconds=240)
         picture = screen_svg(shown.screen, title="lakefeed run taxi.yaml")
@@ -50,6 +54,7 @@ def test_a_picture_of_a_run(stack: Endpoints, lake: SparkSession, feed: Feed, tm
         shown.process.wait(120)
     assert "records/s" in screen
     assert "taxi" in picture
+    assert str(tmp_path) not in picture
     assert "http" not in picture.replace("http://www.w3.org", "")
     target = Path(os.environ.get(FOLDER, tmp_path)) / "terminal-run.svg"
     target.write_text(picture, "utf-8")
