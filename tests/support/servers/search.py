@@ -285,6 +285,8 @@ class _Handler(BaseHTTPRequestHandler):
                 headers = {"content-type": self.headers.get("content-type") or "application/json"}
                 try:
                     answer = _sent(self.behind.port, self.command, self.path, headers, body or None)
+                    if (self.command, self.path, answer[0]) == ("GET", "/", 405):
+                        answer = _root_page(self.behind.port)
                     answer = self.gate.after(self.command, self.path, answer)
                 except (OSError, http.client.HTTPException):
                     # The server is away: so is the gate.
@@ -299,6 +301,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(text)
+
+
+def _root_page(port: int) -> Answer:
+    """Return the page at ``/``, made of what the node says of itself: its own module is not in Maven Central."""
+    status, text = _sent(port, "GET", "/_nodes/_local?filter_path=nodes.*.version", {}, None)
+    assert status == 200, (status, text)
+    [node] = json.loads(text)["nodes"].values()
+    return 200, json.dumps({"version": {"number": node["version"]}}).encode()
 
 
 def _sent(port: int, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
