@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # What a pandas function or a transformWithState needs beside PySpark; the longer names first.
 PANDAS = ("pyarrow", "protobuf", "google.protobuf", "numpy", "pandas")
+_imported: dict[str, Path] = {}
+"""The file of each module that came from a pipeline's folder: those of two pipelines may have one name."""
 
 
 class TransformSteps:
@@ -98,6 +100,11 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
     module_name, _, name = path.partition(":")
     where = f"{where}: {path}"
     added = [str(folder.absolute())] if folder else []
+    own = find_imports(folder.absolute(), [module_name]).files if folder else set[Path]()
+    for file in own:
+        name_here = ".".join(file.relative_to(added[0]).with_suffix("").parts).removesuffix(".__init__")
+        if _imported.get(name_here, file) != file:
+            sys.modules.pop(name_here, None)
     sys.path[:0] = added
     try:
         module = importlib.import_module(module_name)
@@ -117,11 +124,10 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
         names = [key for key, value in vars(module).items() if not key.startswith("_") and callable(value)]
         hint = f"it has {', '.join(names) or 'nothing to call'}"
         raise ConfigError(f"the module {module_name} has no {name}", where=where, hint=hint)
-    if folder is not None:
-        own = find_imports(folder.absolute(), [module_name]).files
-        for imported in list(sys.modules.values()):
-            if (file := getattr(imported, "__file__", None)) is not None and Path(file) in own:
-                cloudpickle.register_pickle_by_value(imported)  # type: ignore[no-untyped-call]
+    for imported in list(sys.modules.values()) if own else ():
+        if (origin := getattr(imported, "__file__", None)) is not None and Path(origin) in own:
+            _imported[imported.__name__] = Path(origin)
+            cloudpickle.register_pickle_by_value(imported)  # type: ignore[no-untyped-call]
     return found
 
 

@@ -1,0 +1,47 @@
+"""Python of a pipeline's folder is that folder's, whatever another pipeline of the process has imported."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakefeed.records.transform.steps import load
+
+
+@pytest.fixture(autouse=True)
+def modules() -> Iterator[None]:
+    yield
+    for name in ("steps", "prices", "prices.rates"):
+        sys.modules.pop(name, None)
+
+
+def pipeline(folder: Path, says: str) -> Path:
+    (folder / "prices").mkdir(parents=True)
+    (folder / "prices" / "__init__.py").write_text("")
+    (folder / "prices" / "rates.py").write_text(f"SAYS = {says!r}")
+    (folder / "steps.py").write_text("from prices import rates\ndef say():\n    return rates.SAYS\n")
+    return folder
+
+
+def test_two_folders_may_have_modules_of_one_name(tmp_path: Path) -> None:
+    one, other = pipeline(tmp_path / "one", "one"), pipeline(tmp_path / "other", "other")
+    first = load("steps:say", where="transform", folder=one)
+    assert first() == "one"
+    assert load("steps:say", where="transform", folder=other)() == "other"
+    assert first() == "one"
+    assert load("prices.rates:SAYS", where="transform", folder=one) == "one"
+
+
+def test_a_folder_is_imported_once(tmp_path: Path) -> None:
+    folder = pipeline(tmp_path / "one", "one")
+    assert load("steps:say", where="transform", folder=folder) is load("steps:say", where="transform", folder=folder)
+
+
+def test_a_module_that_no_pipeline_has_brought_stays(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("dumps = None")
+    assert load("json:dumps", where="transform", folder=tmp_path) is json.dumps
+    assert sys.modules["json"] is json
