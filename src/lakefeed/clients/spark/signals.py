@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import Any
 
+# Of Py4J: the call that Ctrl-C interrupts, and the JVM that has ended by the same Ctrl-C.
+_INTERRUPTED = ("KeyboardInterrupt while sending command.", "Exception occurred while shutting down connection")
 _ASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _TERMINALS = [number for number in (0, 1, 2) if os.isatty(number)]
 _received: list[signal.Signals] = []
@@ -120,13 +122,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     # 'timeout' sends SIGTERM twice, and what ends at the first must not be cut off by the second.
     if number == signal.SIGINT or not repeated:
         if (logging := sys.modules.get("logging")) is not None:
-            logging.getLogger().addFilter(_is_no_interrupted_call)
+            for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
+                logger.addFilter(_is_no_interrupted_call)
         raise KeyboardInterrupt
 
 
 def _is_no_interrupted_call(record: Any) -> bool:
-    """Keep Py4J from writing the stack trace of the call that is interrupted: the command says how it ends."""
-    return bool(record.msg != "KeyboardInterrupt while sending command.")
+    """Keep Py4J from writing the stack traces of the call that is interrupted: the command says how it ends."""
+    return record.msg not in _INTERRUPTED
 
 
 def _note(number: int) -> None:
