@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.cases.defaults import with_defaults
-from lakefeed.clients.spark.errors import quietly, translate
+from lakefeed.clients.spark.errors import quietly, translating
 from lakefeed.config.decoding import Encoded
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
@@ -146,7 +145,7 @@ class CaseEncoder:
         texts = [(number, json.dumps(value, default=_json_text)) for number, value in enumerate(values)]
         parsed = StructType([*columns.fields, StructField(CORRUPT, StringType())])
         options = {"columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
-        with _translating(), quietly():
+        with translating(null_error), quietly():
             rows = self._spark.createDataFrame(texts, "number INT, text STRING").coalesce(1)
             read = rows.select(sf.from_json("text", parsed, options).alias("row")).select("row.*").cache()
             try:
@@ -156,18 +155,6 @@ class CaseEncoder:
                 return [bytes(row["value"]) for row in encoded.collect()]
             finally:
                 read.unpersist()
-
-
-@contextmanager
-def _translating() -> Iterator[None]:
-    """Raise PySpark's errors as lakefeed's; a null where the schema allows none is named by its field."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (Py4JError, PySparkException) as error:
-        raise null_error(str(error)) or translate(error) from error
 
 
 def _unknown_fields(value: Any, type_: DataType, path: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lakefeed.errors import (
@@ -156,15 +156,15 @@ def translate(error: BaseException) -> LakefeedError:
 
 
 @contextmanager
-def translating() -> Iterator[None]:
-    """Raise PySpark's errors inside as lakefeed's."""
+def translating(known: Callable[[str], LakefeedError | None] = lambda text: None) -> Iterator[None]:
+    """Raise PySpark's errors inside as lakefeed's; ``known`` is asked first, with the text of the error."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (Py4JError, PySparkException) as error:
-        raise translate(error) from error
+        raise known(str(error)) or translate(error) from error
 
 
 @contextmanager
