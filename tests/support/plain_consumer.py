@@ -11,8 +11,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
-from tests.support.faults.drivers import ROOT
+from tests.support import plain_process
 
 COLUMNS = "id BIGINT, part INT, at BIGINT"
 
@@ -70,27 +70,9 @@ class PlainConsumer:
         positions = [TopicPartition(self.topic, number, at) for number, at in offsets.items()]
         consumer.commit(offsets=positions, asynchronous=False)
 
-    @contextmanager
-    def running(self, environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    def running(self, environment: Mapping[str, str], log: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """Run it as a process, which is killed when the block ends."""
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.plain_consumer"],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                cwd=ROOT,
-                env={**os.environ, **environment},
-            )
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(asdict(self)).encode() + b"\n")
-        process.stdin.flush()
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait(30)
-            process.stdin.close()
+        return plain_process.running("tests.support.plain_consumer", asdict(self), environment, log)
 
 
 def main() -> None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from lakefeed.clients.spark import jars
-from tests.support.faults.drivers import ROOT, SHORT_LIVED
+from tests.support import plain_process
+from tests.support.faults.drivers import SHORT_LIVED
 
 Writer = Literal["stream", "batches"]
 
@@ -45,27 +45,10 @@ class PlainJob:
     records: int = 100
     once: bool = False
 
-    @contextmanager
-    def running(self, environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-        """Run it in a process group of its own, which is killed when the block ends."""
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.plain_job"],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                cwd=ROOT,
-                env={**os.environ, **SHORT_LIVED, **environment, "SPARK_LOCAL_IP": "127.0.0.1"},
-                start_new_session=True,
-            )
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(asdict(self)).encode() + b"\n")
-        process.stdin.flush()
-        try:
-            yield process
-        finally:
-            kill(process)
-            process.stdin.close()
+    def running(self, environment: Mapping[str, str], log: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """Run it as a process, which is killed with its JVM when the block ends."""
+        variables = {**SHORT_LIVED, **environment, "SPARK_LOCAL_IP": "127.0.0.1"}
+        return plain_process.running("tests.support.plain_job", asdict(self), variables, log)
 
     def batches(self) -> int:
         """Count the batches that it has planned; for a checkpoint in a local directory."""
@@ -80,14 +63,7 @@ class PlainJob:
             assert time.monotonic() < deadline, log.read_text()[-4000:]
             time.sleep(0.02)
         time.sleep(then)
-        kill(process)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL for the job and its JVM at the same moment."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+        plain_process.kill(process)
 
 
 def main() -> None:
@@ -101,6 +77,9 @@ def main() -> None:
         "spark.master": "local[2]",
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["spark"]))),
         "spark.driver.memory": "700m",
+        # The JDK's client sends a body over a connection that the server has closed, and fails if the next ones that it
+        # keeps are closed too. The job must die by the test alone.
+        "spark.driver.extraJavaOptions": "-Dhttp.keepAlive=false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",

@@ -1,0 +1,54 @@
+"""A module of the tests as a process that knows nothing of lakefeed's commands, for a writer that is to be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.faults.drivers import ROOT
+
+
+@contextmanager
+def running(
+    module: str, given: Mapping[str, Any], environment: Mapping[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``python -m module`` in a process group of its own, which is killed when the block ends.
+
+    Args:
+        module: reads a JSON object from a line of its stdin.
+        given: that object.
+        environment: variables besides ours.
+        log: where its output goes.
+    """
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(given).encode() + b"\n")
+    process.stdin.flush()
+    try:
+        yield process
+    finally:
+        kill(process)
+        process.stdin.close()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL for the process and its JVM at the same moment."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
