@@ -74,13 +74,19 @@ final class PartitionConsumer implements AutoCloseable {
         PartitionConsumer longest;
         synchronized (KEPT) {
             PartitionConsumer kept = KEPT.remove(key);
-            longest = kept == null && KEPT.size() + taken >= MOST_KEPT ? removeLongest(key) : null;
-            taken++;
             if (kept != null) {
+                taken++;
                 return kept;
             }
+            longest = KEPT.size() + taken >= MOST_KEPT ? removeLongest(key) : null;
         }
-        return new PartitionConsumer(key, longest == null ? new KafkaConsumer<>(settings) : longest.consumer);
+        PartitionConsumer created =
+                new PartitionConsumer(key, longest == null ? new KafkaConsumer<>(settings) : longest.consumer);
+        // Counted only now: no task gives back a consumer that could not be created.
+        synchronized (KEPT) {
+            taken++;
+        }
+        return created;
     }
 
     /** Removes the consumer of the topic that was kept for the longest time; null if none can begin another partition. */
