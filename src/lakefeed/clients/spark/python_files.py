@@ -32,10 +32,14 @@ _FOLDER = "lakefeed-python"
 
 @dataclass
 class Imports:
-    """The files below a folder that modules of it import, and the installed packages by their top-level names."""
+    """The modules below a folder that modules of it import, and the installed packages by their top-level names."""
 
-    files: set[Path] = field(default_factory=set)
+    modules: dict[str, Path] = field(default_factory=dict)
     packages: set[str] = field(default_factory=set)
+
+    @property
+    def files(self) -> set[Path]:
+        return set(self.modules.values())
 
 
 def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
@@ -59,7 +63,7 @@ def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
             elif parts[0] not in sys.stdlib_module_names | _OF_SPARK and not base.is_dir():
                 found.packages.add(parts[0])
             continue
-        found.files.add(own)
+        found.modules[module] = own
         waiting += [".".join(parts[:count]) for count in range(1, len(parts))]
         text = own.read_bytes()
         if _NEEDS_PANDAS.search(text.decode("utf-8", "replace")):
@@ -152,7 +156,7 @@ def executor_settings(folder: Path | None, modules: Iterable[str]) -> dict[str, 
 
     An archive, not ``spark.submit.pyFiles``: Python cannot load native libraries out of a zip file.
     """
-    if folder is None or not (imports := find_imports(folder, modules)).files:
+    if folder is None or not (imports := find_imports(folder, modules)).modules:
         return {}
     entries = {file.relative_to(folder).as_posix(): file for file in imports.files}
     for distribution in with_requirements(distributions_of(imports.packages)).values():

@@ -100,11 +100,10 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
     module_name, _, name = path.partition(":")
     where = f"{where}: {path}"
     added = [str(folder.absolute())] if folder else []
-    own = find_imports(folder.absolute(), [module_name]).files if folder else set[Path]()
-    for file in own:
-        name_here = ".".join(file.relative_to(added[0]).with_suffix("").parts).removesuffix(".__init__")
-        if _imported.get(name_here, file) != file:
-            sys.modules.pop(name_here, None)
+    own = find_imports(folder.absolute(), [module_name]).modules if folder else {}
+    for module_here, file in own.items():
+        if _imported.get(module_here, file) != file:
+            sys.modules.pop(module_here, None)
     sys.path[:0] = added
     try:
         module = importlib.import_module(module_name)
@@ -124,9 +123,11 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
         names = [key for key, value in vars(module).items() if not key.startswith("_") and callable(value)]
         hint = f"it has {', '.join(names) or 'nothing to call'}"
         raise ConfigError(f"the module {module_name} has no {name}", where=where, hint=hint)
-    for imported in list(sys.modules.values()) if own else ():
-        if (origin := getattr(imported, "__file__", None)) is not None and Path(origin) in own:
-            _imported[imported.__name__] = Path(origin)
+    for module_here, file in own.items():
+        # A module that is imported in a function, for one, is not loaded yet; one of this name can be another's.
+        imported = sys.modules.get(module_here)
+        if imported is not None and getattr(imported, "__file__", None) == str(file):
+            _imported[module_here] = file
             cloudpickle.register_pickle_by_value(imported)  # type: ignore[no-untyped-call]
     return found
 
