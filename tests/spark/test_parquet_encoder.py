@@ -47,7 +47,7 @@ SPARKS, OURS = "parquet", "io.lakefeed.parquet.ColumnarParquet"
 METRICS = ("record_count", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 ENCODER = b"lakefeed.encoder"
 FEW = [range(8)]
-MANY = [range(first, first + 200) for first in range(1_000, 2_000, 200)]
+MANY = [range(first, first + 50) for first in range(1_000, 2_000, 50)]
 SEEDS = [
     *(pytest.param(seeds, id="few") for seeds in FEW),
     *(pytest.param(seeds, id=f"from-{seeds.start}", marks=pytest.mark.slow) for seeds in MANY),
