@@ -13,30 +13,18 @@ from typing import Any
 import pytest
 
 from tests.support.cli import Running, lakefeed
+from tests.support.cluster_feeds import (
+    SLOW_BATCH,
+    SLOW_ROWS,
+    assert_each_row_once,
+    marked,
+    send_slow_rows,
+    slow_file,
+)
 from tests.support.feed import Feed
 from tests.support.servers.standalone import SECRET, Standalone, standalone
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-ROWS = 1200
-BATCH = 300
-# Each row takes a while and leaves a mark, so that a test knows when a batch is at work on the executors.
-SLOW = """
-import time
-
-import pyspark.sql.functions as sf
-from pyspark.sql import DataFrame
-
-
-def slowly(rows: DataFrame, marks: str) -> DataFrame:
-    def wait(number):
-        time.sleep(0.02)
-        with open(marks, "a") as file:
-            file.write(".")
-        return number
-
-    return rows.withColumn("id", sf.udf(wait, "long")("id"))
-"""
 
 
 @pytest.fixture
@@ -47,32 +35,14 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
         yield running
 
 
-def slow_file(feed: Feed, marks: Path, python: Path) -> Path:
-    (feed.folder / "slow.py").write_text(SLOW)
-    source = {
-        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-        "topics": [feed.topic],
-        "start": "earliest",
-        "max_records_per_batch": BATCH,
+def on_cluster(cluster: Standalone) -> dict[str, str]:
+    return {
+        "spark.driver.memory": "700m",
+        "spark.executor.memory": "700m",
+        "spark.cores.max": "2",
+        "spark.pyspark.python": str(cluster.python),
+        "spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}",
     }
-    return feed.write_file(
-        source={"kafka": source},
-        transform={"steps": {"slow": {"python": "slow:slowly", "options": {"marks": str(marks)}}}},
-        spark={
-            "spark.driver.memory": "700m",
-            "spark.executor.memory": "700m",
-            "spark.cores.max": "2",
-            "spark.pyspark.python": str(python),
-            "spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}",
-        },
-    )
-
-
-def send(feed: Feed) -> list[dict[str, Any]]:
-    feed.create_topic(partitions=4)
-    rows = [{"id": number, "zone": f"zone {number % 7}"} for number in range(ROWS)]
-    feed.send(feed.avro(rows))
-    return rows
 
 
 def executors(cluster: Standalone) -> dict[str, list[int]]:
@@ -84,45 +54,35 @@ def executors(cluster: Standalone) -> dict[str, list[int]]:
     return found
 
 
-def marked(marks: Path) -> int:
-    return marks.stat().st_size if marks.exists() else 0
-
-
-def assert_each_row_once(feed: Feed, file: Path, rows: list[dict[str, Any]], environment: dict[str, str]) -> None:
-    assert sorted(feed.rows(), key=lambda row: row["id"]) == rows
-    proved = lakefeed("verify", file, environment=environment)
-    assert proved.returncode == 0, proved.stdout + proved.stderr
-
-
 def test_a_worker_is_lost_in_mid_batch(feed: Feed, cluster: Standalone) -> None:
-    rows = send(feed)
+    rows = send_slow_rows(feed)
     marks = feed.folder / "marks"
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
-    file = slow_file(feed, marks, cluster.python)
+    file = slow_file(feed, marks, spark=on_cluster(cluster))
     running = Running(["run", file, "--once", "--master", cluster.master], environment, feed.folder / "run.log")
     # In the second batch: the first one is committed.
-    cluster.wait_for("the second batch", lambda: marked(marks) > BATCH + BATCH // 3)
+    cluster.wait_for("the second batch", lambda: marked(marks) > SLOW_BATCH + SLOW_BATCH // 3)
     before = executors(cluster)
     assert len(before) == 2
     cluster.kill_worker(min(before))
     assert running.process.wait(300) == 0, running.said()
-    assert marked(marks) > ROWS  # Rows of the lost executor were computed again.
+    assert marked(marks) > SLOW_ROWS  # Rows of the lost executor were computed again.
     assert_each_row_once(feed, file, rows, environment)
 
 
 def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster: Standalone) -> None:
-    rows = send(feed)
+    rows = send_slow_rows(feed)
     marks, stage = feed.folder / "marks", feed.folder / "stage"
     stage.mkdir()
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
-    file = slow_file(feed, marks, cluster.python)
+    file = slow_file(feed, marks, spark=on_cluster(cluster))
     mode = ("--deploy-mode", "cluster", "--supervise", "--stage", stage)
     sent = lakefeed("submit", file, "--master", cluster.master, *mode, "--output", "json", environment=environment)
     assert sent.returncode == 0, sent.stderr + cluster.logs()
     first = json.loads(sent.stdout)["driver"]
 
     # The JVM alone: its Python is left without it, and has to end too.
-    cluster.wait_for("the first batch", lambda: marked(marks) > BATCH // 3)
+    cluster.wait_for("the first batch", lambda: marked(marks) > SLOW_BATCH // 3)
     (jvm,) = cluster.pids_of("DriverWrapper")
     (python,) = cluster.pids_of("main.py")
     os.kill(jvm, signal.SIGKILL)
@@ -131,12 +91,12 @@ def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster:
 
     # The machine of the second one: the master starts the driver again on another worker.
     so_far = marked(marks)
-    cluster.wait_for("the second driver's batch", lambda: marked(marks) > so_far + BATCH // 3)
+    cluster.wait_for("the second driver's batch", lambda: marked(marks) > so_far + SLOW_BATCH // 3)
     (jvm,) = cluster.pids_of("DriverWrapper")
     lost = next(name for name, process in cluster.processes.items() if process.pid == os.getpgid(jvm))
     cluster.kill_worker(lost)
     cluster.start_worker("replacement")
-    cluster.wait_for("all rows", lambda: len(rows_so_far(feed)) >= ROWS, seconds=400)
+    cluster.wait_for("all rows", lambda: len(rows_so_far(feed)) >= SLOW_ROWS, seconds=400)
 
     # A stop ends the last batch, and no driver is started for it again.
     (jvm,) = cluster.pids_of("DriverWrapper")

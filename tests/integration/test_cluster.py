@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,31 +19,11 @@ import pytest
 
 from lakefeed.operations.submit.submit import spark_submit
 from tests.support.cli import lakefeed
+from tests.support.cluster_feeds import TAXI_ROWS, pretend_version, rows_of, taxi_file
 from tests.support.feed import Feed
 from tests.support.servers.standalone import SECRET, Standalone, standalone
 from tests.support.shop import Shop
 
-ROWS = 3000
-# One module of the folder imports another one, and an installed package that Spark does not bring.
-FUNCTIONS = {
-    "trips.py": """
-import pyspark.sql.functions as sf
-from pyspark.sql import DataFrame
-
-from zones import borough
-
-
-def with_borough(trips: DataFrame) -> DataFrame:
-    return trips.withColumn("borough", sf.udf(borough)("PULocationID"))
-""",
-    "zones.py": """
-from packaging.version import Version
-
-
-def borough(zone):
-    return None if zone is None else f"{Version(str(zone))} of {7 * int(zone) % 5}"
-""",
-}
 SHOP: dict[str, list[dict[str, Any]]] = {
     "orders": [{"id": number, "total": number / 2} for number in range(50)],
     "users": [{"name": f"u{number}"} for number in range(3)],
@@ -57,48 +36,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         yield running
 
 
-def taxi_file(feed: Feed, name: str, **blocks: Any) -> Path:
-    """The taxi feed into a table of its own, with a transform in Python."""
-    for module, text in FUNCTIONS.items():
-        (feed.folder / module).write_text(text)
-    other = Feed(feed.stack, feed.folder, name=f"{feed.name}{name}")
-    return other.write_file(
-        **{
-            "source": {
-                "kafka": {
-                    "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                    "topics": [feed.topic],
-                    "start": "earliest",
-                    "max_records_per_batch": 1000,
-                }
-            },
-            "transform": {"steps": {"boroughs": {"python": "trips:with_borough"}}},
-            **blocks,
-        }
-    )
-
-
 def on_cluster(**settings: str) -> dict[str, str]:
     secret = {"spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}"}
     return {"spark.executor.memory": "700m", "spark.sql.shuffle.partitions": "2", **secret, **settings}
-
-
-def rows_of(feed: Feed, name: str) -> list[dict[str, Any]]:
-    found = feed.rows(f"lake.{feed.name}{name}.rows")
-    return sorted(found, key=str)
 
 
 @pytest.mark.slow
 def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
     feed.create_topic(partitions=4)
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
-    sent = lakefeed("produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS), environment=environment)
+    sent = lakefeed("produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment)
     assert sent.returncode == 0, sent.stderr
 
     local = lakefeed("run", taxi_file(feed, "a"), "--once", environment=environment)
     assert local.returncode == 0, local.stderr
     expected = rows_of(feed, "a")
-    assert len(expected) == ROWS
+    assert len(expected) == TAXI_ROWS
     assert len({row["borough"] for row in expected}) > 5
 
     # Client mode: the driver is this machine's lakefeed, and the executors get jars, keys and functions from it.
@@ -106,7 +59,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed
     ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
     assert ran.returncode == 0, ran.stderr + cluster.logs()
     summary = json.loads(ran.stdout)
-    assert summary["rows"] == ROWS
+    assert summary["rows"] == TAXI_ROWS
     # Data files are written by the executors alone, one request each; the driver has heard of all of them.
     assert summary["requests"]["calls"]["data"] == {"PutObject": summary["files"]}
     assert rows_of(feed, "b") == expected
@@ -281,16 +234,6 @@ def test_each_topic_lands_in_a_table_of_its_own_on_a_cluster(feed: Feed, cluster
     assert {row["name"] for row in shop.rows("users")} == {"u0", "u1", "u2"}
     proved = lakefeed("verify", file, environment=environment)
     assert proved.returncode == 0, proved.stdout + proved.stderr
-
-
-def pretend_version(folder: Path) -> Path:
-    """A Python that says that it is 3.9."""
-    venv.create(folder)
-    (site,) = folder.glob("lib/python3*/site-packages")
-    version = 'namedtuple("version_info", "major minor micro releaselevel serial")(3, 9, 0, "final", 0)'
-    lines = ("import sys", "from collections import namedtuple", f"sys.version_info = {version}", "")
-    (site / "sitecustomize.py").write_text("\n".join(lines))
-    return folder / "bin" / "python3"
 
 
 @pytest.mark.slow
