@@ -42,6 +42,8 @@ OPENSEARCH_2 = "2.19.6"  # The last line that runs on Java 17, and its last vers
 OPENSEARCH_3 = "3.8.0"
 ELASTICSEARCH_9 = "9.5.3"
 ICEBERG_CONNECT = "1.12.0"
+HADOOP = "3.4.2"  # PySpark's own, which has the rest of what YARN's daemons need.
+BOUNCY_CASTLE = "1.87"
 ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which has the server.
 
 
@@ -74,7 +76,7 @@ RECIPES = {
             "org.apache.commons:commons-pool2:2.12.1",
             LZ4,  # Stands before Spark's own 1.8.0 on the class path: docs/security.md.
             f"org.apache.spark:spark-avro_2.13:{SPARK}",
-            "org.apache.hadoop:hadoop-aws:3.4.2",
+            f"org.apache.hadoop:hadoop-aws:{HADOOP}",
             "org.xerial:sqlite-jdbc:3.54.1.0",
             POSTGRESQL_DRIVER,
             MARIADB_DRIVER,
@@ -176,6 +178,18 @@ RECIPES = {
         ),
         exclude=("org.apache.hadoop:*", "org.apache.commons:commons-lang3"),
         boms=(JACKSON,),
+    ),
+    # YARN's daemons: on top of PySpark's Hadoop, what the shaded jar leaves out, and what Java has no more since 11.
+    "test-yarn": Recipe(
+        exact=(
+            f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",
+            f"org.bouncycastle:bcprov-jdk18on:{BOUNCY_CASTLE}",
+            f"org.bouncycastle:bcpkix-jdk18on:{BOUNCY_CASTLE}",
+            f"org.bouncycastle:bcutil-jdk18on:{BOUNCY_CASTLE}",
+            "javax.xml.bind:jaxb-api:2.3.1",
+            "javax.activation:javax.activation-api:1.2.0",
+            "com.sun.xml.bind:jaxb-impl:2.3.9",
+        ),
     ),
 }
 

@@ -1,13 +1,15 @@
-"""Checks and settings of a session on a cluster: a shared secret, executors that start, and the driver's Python."""
+"""Checks and settings of a session on a cluster: its address, a secret, executors that start, the driver's Python."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, WorldError
@@ -20,10 +22,31 @@ AUTHENTICATION_SECRET = "spark.authenticate.secret"  # noqa: S105 (a name)
 PYTHON = "spark.pyspark.python"
 # Between driver and executors go S3 keys, Kafka logins and records.
 _SECURED = {AUTHENTICATE: "true", "spark.network.crypto.enabled": "true"}
+# Spark takes these from the environment, and on YARN writes them into a file on the disk of each node. The session
+# gives the keys to the driver's running JVM, which sends them to executors; until then S3A asks the environment itself.
+NO_KEYS_ON_NODES = dict.fromkeys(
+    (
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.session.token",
+        "spark.hadoop.fs.s3.awsSecretAccessKey",
+        "spark.hadoop.fs.s3n.awsSecretAccessKey",
+    ),
+    "",
+)
+_TOO_LARGE = re.compile(
+    r"Required (executor|AM) memory \((\d+) MB\).*is above the max threshold \((\d+) MB\)", re.DOTALL
+)
 _CHOOSE = (
     "put the secret that the master and the workers have into the pipeline file, spark: {spark.authenticate.secret: "
     "${SPARK_AUTHENTICATE_SECRET}}; or spark: {spark.authenticate: false} in a network that you trust"
 )
+HADOOP_CONFIGURATION = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+"""Environment variables: folders with the configuration of YARN's clients."""
+_YARN_SITE = "yarn-site.xml"
+RESOURCE_MANAGER_PORT = 8032
+# A ResourceManager that stands by takes over in this time.
+RESOURCE_MANAGER_SECONDS = 20
 EXECUTOR_SECONDS = 90
 _PYTHON_HINT = (
     f"set {PYTHON} in the block spark: to a Python {sys.version_info[0]}.{sys.version_info[1]} that all workers have"
@@ -59,8 +82,10 @@ def submitted_settings() -> dict[str, str]:
 
 
 def secured(master: str) -> dict[str, str]:
-    """Return settings by which driver and executors of a cluster know each other, and encrypt what they send."""
-    return {} if is_local(master) else dict(_SECURED)
+    """Return settings by which driver and executors of a cluster know each other, and keep secrets from others."""
+    if is_local(master):
+        return {}
+    return _SECURED | NO_KEYS_ON_NODES if master == "yarn" else dict(_SECURED)
 
 
 def require_secret(settings: Mapping[str, str]) -> dict[str, str]:
@@ -76,6 +101,75 @@ def require_secret(settings: Mapping[str, str]) -> dict[str, str]:
         what = f"{master} would get S3 keys and records over connections without authentication and encryption"
         raise ConfigError(what, where=AUTHENTICATION_SECRET, hint=_CHOOSE)
     return found
+
+
+def require_hadoop_configuration(master: str) -> None:
+    """Refuse to start on YARN without its address: Spark's own message names no setting of the pipeline's user."""
+    if master != "yarn":
+        return
+    folders = {name: os.environ[name] for name in HADOOP_CONFIGURATION if os.environ.get(name)}
+    hint = f"set {HADOOP_CONFIGURATION[0]} to the folder of the cluster's client configuration, which has {_YARN_SITE}"
+    if not folders:
+        what = "nothing says where YARN is"
+        raise ConfigError(what, where=" or ".join(HADOOP_CONFIGURATION), hint=hint)
+    if not any((Path(folder) / _YARN_SITE).is_file() for folder in folders.values()):
+        # Without it Hadoop takes 0.0.0.0 for the address, and tries that for 15 minutes.
+        name, folder = next(iter(folders.items()))
+        raise ConfigError(f"{name} names a folder without {_YARN_SITE}", where=folder, hint=hint)
+
+
+def require_resource_manager(settings: Mapping[str, str]) -> None:
+    """Ask YARN's ResourceManager for a connection: Hadoop would try for 15 minutes, and say so only in its log."""
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()
+    java: Any = SparkContext._jvm
+    found = java.org.apache.hadoop.yarn.conf.YarnConfiguration()
+    for key, value in settings.items():
+        if key.startswith("spark.hadoop.yarn."):
+            found.set(key.removeprefix("spark.hadoop."), value)
+    addresses = _resource_managers(found)
+    deadline = time.monotonic() + RESOURCE_MANAGER_SECONDS
+    while not any(_listens(host, port) for host, port in addresses):
+        if time.monotonic() > deadline:
+            where = ", ".join(f"{host}:{port}" for host, port in addresses)
+            hint = f"compare {_YARN_SITE} in the folder of {HADOOP_CONFIGURATION[0]} with the cluster's"
+            raise WorldError("YARN's ResourceManager does not answer", where=where, hint=hint)
+        time.sleep(1)
+
+
+def _resource_managers(configuration: Any) -> list[tuple[str, int]]:
+    """Return where the ResourceManager is, or each of them where one stands by."""
+    names = [""]
+    if configuration.getBoolean("yarn.resourcemanager.ha.enabled", False):
+        names = [f".{each}" for each in configuration.getTrimmedStrings("yarn.resourcemanager.ha.rm-ids")] or names
+    found = []
+    for name in names:
+        host = configuration.get(f"yarn.resourcemanager.hostname{name}") or "0.0.0.0"  # noqa: S104 (Hadoop's default)
+        address = configuration.get(f"yarn.resourcemanager.address{name}") or f"{host}:{RESOURCE_MANAGER_PORT}"
+        host, _, port = address.rpartition(":") if ":" in address else (address, "", str(RESOURCE_MANAGER_PORT))
+        found.append((host, int(port)))
+    return found
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def refusal(text: str) -> ConfigError | None:
+    """Return YARN's refusal of an application, by the text of Spark's error; None if it is about something else."""
+    if (match := _TOO_LARGE.search(text)) is None:
+        return None
+    role, megabytes, largest = match.groups()
+    executor = role == "executor"
+    what = f"a container of this YARN has at most {largest} MB, and {'an executor' if executor else 'the master'} of "
+    what += f"{megabytes} MB with its overhead needs more"
+    setting = "spark.executor.memory" if executor else "spark.yarn.am.memory"
+    return ConfigError(what, where=setting, hint=f"lower {setting} in the block spark:, or raise the cluster's limit")
 
 
 def require_executors(spark: SparkSession) -> None:

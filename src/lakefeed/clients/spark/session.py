@@ -201,6 +201,7 @@ def session(
         cluster.require_one_machine(whole["spark.master"], on_disk or {})
         if not cluster.is_submitted():
             whole = cluster.require_secret(whole)
+            cluster.require_hadoop_configuration(whole["spark.master"])
             if cluster.is_local(whole["spark.master"]):
                 # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -216,8 +217,10 @@ def session(
             log_file = log_path(name)
         driver_jvm.start(secrets.shown(whole), log_file=log_file, environment=environment, checks=checks)
         numpy_values.skip_test_modules()
-        with python_keeps_its_handler(), translating():
+        with python_keeps_its_handler(), translating(cluster.refusal):
             _install_trust()
+            if whole["spark.master"] == "yarn":
+                cluster.require_resource_manager(whole)
             running = builder.getOrCreate()
         if not cluster.is_local(whole["spark.master"]):
             try:

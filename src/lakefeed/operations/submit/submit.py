@@ -136,6 +136,7 @@ def submission(
         ConfigError: this master cannot do that, or the secret of the cluster is missing.
     """
     _require_possible(config, master, cluster_mode=cluster_mode, supervise=supervise)
+    cluster.require_hadoop_configuration(master)
     own = {key: _text(value) for key, value in config.spark.items()}
     whole = cluster.require_secret({"spark.master": master, **cluster.secured(master), **own})
     properties = {key: value for key, value in secrets.shown(whole).items() if key != "spark.master"}
@@ -144,6 +145,11 @@ def submission(
     if not cluster_mode:
         # The packages of the application jar are this Python's; spark.pyspark.python is that of the workers.
         properties.setdefault("spark.pyspark.driver.python", sys.executable)
+    if master == "yarn":
+        # The main class is Java's, so that Spark would not bring PySpark to the executors.
+        properties.setdefault("spark.yarn.isPython", "true")
+        # Left out above, since their names are those of secrets.
+        properties |= cluster.NO_KEYS_ON_NODES
     sent = variables.found()
     if secret := whole.get(cluster.AUTHENTICATION_SECRET):
         sent[_SECRET_VARIABLE] = secret

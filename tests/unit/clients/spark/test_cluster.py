@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from lakefeed.clients.spark.cluster import _python_problem, require_secret, secured
+from lakefeed.clients.spark.cluster import (
+    _python_problem,
+    _resource_managers,
+    refusal,
+    require_hadoop_configuration,
+    require_secret,
+    secured,
+)
 from lakefeed.clients.spark.session import settings
 from lakefeed.errors import ConfigError
 
@@ -18,6 +27,12 @@ def test_a_cluster_has_authentication_and_encryption(master: str) -> None:
     assert "spark.authenticate" not in settings(master="local[2]")
 
 
+def test_keys_of_the_environment_are_not_written_to_the_nodes_of_yarn() -> None:
+    found = settings(master="yarn")
+    assert found["spark.hadoop.fs.s3a.secret.key"] == found["spark.hadoop.fs.s3a.session.token"] == ""
+    assert "spark.hadoop.fs.s3a.secret.key" not in settings(master="spark://host:7077")
+
+
 def test_a_standalone_cluster_without_a_secret_is_refused() -> None:
     with pytest.raises(ConfigError, match="without authentication and encryption") as refused:
         require_secret({**STANDALONE, **secured("spark://host:7077")})
@@ -29,10 +44,73 @@ def test_yarn_makes_a_secret_of_its_own() -> None:
     assert require_secret(given) == given
 
 
+def test_yarn_without_a_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    require_hadoop_configuration("spark://host:7077")
+    with pytest.raises(ConfigError, match="nothing says where YARN is") as refused:
+        require_hadoop_configuration("yarn")
+    assert "set HADOOP_CONF_DIR to the folder" in str(refused.value)
+    # Hadoop would take 0.0.0.0 for the address.
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"HADOOP_CONF_DIR names a folder without yarn-site.xml"):
+        require_hadoop_configuration("yarn")
+    (tmp_path / "yarn").mkdir()
+    (tmp_path / "yarn" / "yarn-site.xml").write_text("<configuration/>")
+    monkeypatch.setenv("YARN_CONF_DIR", str(tmp_path / "yarn"))
+    require_hadoop_configuration("yarn")
+
+
+class Configuration(dict[str, str]):
+    """Hadoop's, as it is asked from Python."""
+
+    def getBoolean(self, key: str, default: bool) -> bool:  # noqa: N802 (Java's)
+        return self.get(key, str(default)).lower() == "true"
+
+    def getTrimmedStrings(self, key: str) -> list[str]:  # noqa: N802 (Java's)
+        return self.get(key, "").split(",")
+
+
+RM = "yarn.resourcemanager"
+
+
+@pytest.mark.parametrize(
+    ("properties", "addresses"),
+    [
+        ({f"{RM}.address": "host:18032", f"{RM}.hostname": "other"}, [("host", 18032)]),
+        ({f"{RM}.hostname": "host"}, [("host", 8032)]),
+        (
+            {
+                f"{RM}.ha.enabled": "true",
+                f"{RM}.ha.rm-ids": "rm1,rm2",
+                f"{RM}.hostname.rm1": "one",
+                f"{RM}.address.rm2": "two:9032",
+            },
+            [("one", 8032), ("two", 9032)],
+        ),
+    ],
+)
+def test_the_address_of_yarns_resource_managers(properties: dict[str, str], addresses: list[tuple[str, int]]) -> None:
+    assert _resource_managers(Configuration(properties)) == addresses
+
+
 @pytest.mark.parametrize("no", ["false", "False"])
 def test_a_user_can_do_without(no: str) -> None:
     given = {**STANDALONE, **secured("spark://host:7077"), "spark.authenticate": no}
     assert require_secret(given) == {**STANDALONE, "spark.authenticate": no}
+
+
+TOO_LARGE = """java.lang.IllegalArgumentException: Required executor memory (102400 MB), offHeap memory (0) MB, overhead
+(10240 MB), and PySpark memory (0 MB) is above the max threshold (4096 MB) of this cluster! Please check the values."""
+
+
+def test_yarns_refusal_of_large_containers_names_the_setting() -> None:
+    found = refusal(TOO_LARGE)
+    assert found is not None
+    assert "at most 4096 MB, and an executor of 102400 MB" in str(found)
+    assert "lower spark.executor.memory" in str(found)
+    assert "spark.yarn.am.memory" in str(refusal(TOO_LARGE.replace("executor", "AM")))
+    assert refusal("Connection refused") is None
 
 
 TOO_OLD = """Error from python worker:

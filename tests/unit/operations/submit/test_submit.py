@@ -83,11 +83,38 @@ def test_a_word_that_is_no_master_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://host"])
-def test_no_variables_are_shown_to_other_clusters(tmp_path: Path, master: str) -> None:
+def test_no_variables_are_shown_to_other_clusters(tmp_path: Path, master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hadoop_configuration(tmp_path)))
     with pytest.raises(ConfigError, match="without showing them"):
         planned(path, master=master, cluster_mode=True)
     assert planned(path, master=master).properties["spark.authenticate"] == "true"
+
+
+def hadoop_configuration(folder: Path) -> Path:
+    """A folder as YARN's clients have it."""
+    (folder / "yarn-site.xml").write_text("<configuration/>")
+    return folder
+
+
+def test_executors_of_yarn_get_pyspark_and_no_keys_on_their_disks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path)
+    monkeypatch.setenv("YARN_CONF_DIR", str(hadoop_configuration(tmp_path)))
+    found = planned(path, master="yarn").properties
+    assert found["spark.yarn.isPython"] == "true"
+    # Spark would write those of the environment to the nodes' disks.
+    assert found["spark.hadoop.fs.s3a.secret.key"] == ""
+    assert "spark.yarn.isPython" not in planned(path).properties
+
+
+def test_submit_to_yarn_without_its_address_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path)
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match="nothing says where YARN is"):
+        planned(path, master="yarn")
 
 
 def test_only_a_driver_on_a_standalone_cluster_is_supervised(tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""The same pipeline file on YARN, whose nodes have Java and a Python without packages: YARN brings Spark to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.local.ports import choose_free
+from tests.support.cli import lakefeed
+from tests.support.cluster_feeds import TAXI_ROWS, pretend_version, rows_of, taxi_file
+from tests.support.feed import Feed
+from tests.support.servers.yarn import Yarn, yarn
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+    with yarn(tmp_path_factory.mktemp("yarn")) as running:
+        yield running
+
+
+def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_yarn(feed: Feed, cluster: Yarn) -> None:
+    feed.create_topic(partitions=4)
+    environment = {**feed.environment, **cluster.environment}
+    sent = lakefeed("produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment)
+    assert sent.returncode == 0, sent.stderr
+
+    local = lakefeed("run", taxi_file(feed, "a"), "--once", environment=environment)
+    assert local.returncode == 0, local.stderr
+    expected = rows_of(feed, "a")
+    assert len(expected) == TAXI_ROWS
+    assert len({row["borough"] for row in expected}) > 5
+
+    # The driver is this machine's lakefeed, and the executors get jars, keys and functions from it.
+    file = taxi_file(feed, "b", spark=cluster.settings())
+    ran = lakefeed("run", file, "--once", "--master", "yarn", "--output", "json", environment=environment)
+    assert ran.returncode == 0, ran.stderr + cluster.logs()
+    summary = json.loads(ran.stdout)
+    assert summary["rows"] == TAXI_ROWS
+    assert summary["requests"]["calls"]["data"] == {"PutObject": summary["files"]}
+    assert rows_of(feed, "b") == expected
+    cluster.wait_for_success(f"{feed.name}b")
+
+    # The same by spark-submit, out of the application jar.
+    file = taxi_file(feed, "c", spark=cluster.settings())
+    submitted = ("submit", file, "--master", "yarn")
+    shown = lakefeed(*submitted, "--print", "--", "--once", environment=environment)
+    assert shown.returncode == 0, shown.stderr
+    ran = lakefeed(*submitted, "--", "--once", environment=environment)
+    assert ran.returncode == 0, ran.stderr + cluster.logs()
+    assert rows_of(feed, "c") == expected
+    cluster.wait_for_success(f"{feed.name}c")
+
+    secret = feed.environment["AWS_SECRET_ACCESS_KEY"]
+    assert not [text for text in (shown.stdout, ran.stdout, ran.stderr) if secret in text]
+    read = [*cluster.log_files(), *given_to_containers(cluster)]
+    assert not [path for path in read if secret.encode() in path.read_bytes()]
+
+
+def given_to_containers(cluster: Yarn) -> list[Path]:
+    """Settings, scripts and other small files that YARN has laid on the node's disk."""
+    found = [path for path in cluster.local.rglob("*") if path.is_file() and path.suffix not in (".jar", ".zip")]
+    assert any(path.name == "__spark_conf__.properties" for path in found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"spark.executor.memory": "100g"},
+            "has at most 4096 MB, and an executor of 102400 MB with its overhead needs more",
+        ),
+        ({"spark.pyspark.python": "/nowhere/python3"}, "the executors have no /nowhere/python3"),
+        ({"spark.pyspark.python": "OTHER"}, "the executors have Python 3.9, and the driver has Python 3."),
+    ],
+)
+def test_yarn_that_cannot_run_the_feed_is_refused_at_the_start(
+    feed: Feed, cluster: Yarn, settings: dict[str, str], message: str
+) -> None:
+    if settings.get("spark.pyspark.python") == "OTHER":
+        settings = {"spark.pyspark.python": str(pretend_version(feed.folder / "other"))}
+    assert message in refused(feed, {**cluster.settings(), **settings}, {**feed.environment, **cluster.environment})
+
+
+def test_yarn_whose_address_is_not_known_is_refused(feed: Feed, cluster: Yarn) -> None:
+    environment = {**feed.environment, "HADOOP_CONF_DIR": "", "YARN_CONF_DIR": ""}
+    assert "nothing says where YARN is" in refused(feed, cluster.settings(), environment)
+    empty = feed.folder / "empty"
+    empty.mkdir()
+    environment["HADOOP_CONF_DIR"] = str(empty)
+    assert "a folder without yarn-site.xml" in refused(feed, cluster.settings(), environment)
+
+
+def test_a_resource_manager_that_does_not_answer_is_reported(feed: Feed, cluster: Yarn) -> None:
+    port = choose_free(avoid=())
+    environment = {**feed.environment, **cluster.environment}
+    settings = cluster.settings(**{"spark.hadoop.yarn.resourcemanager.address": f"127.0.0.1:{port}"})
+    said = refused(feed, settings, environment, status=1)
+    assert "YARN's ResourceManager does not answer" in said
+    assert f"127.0.0.1:{port}" in said
+
+
+def test_a_driver_in_cluster_mode_is_refused(feed: Feed, cluster: Yarn) -> None:
+    feed.create_topic(partitions=1)
+    stage = ("--deploy-mode", "cluster", "--stage", feed.folder)
+    file = taxi_file(feed, "d", spark=cluster.settings())
+    done = lakefeed("submit", file, "--master", "yarn", *stage, environment={**feed.environment, **cluster.environment})
+    assert done.returncode == 2
+    assert "nothing carries the pipeline's variables to a driver in cluster mode" in done.stderr
+    assert "on YARN use client mode" in done.stderr
+
+
+def refused(feed: Feed, settings: dict[str, str], environment: dict[str, str], *, status: int = 2) -> str:
+    """What a run that ends at its start says."""
+    Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=1, exist_ok=True)
+    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # Its schema is what a run looks for first.
+    file = taxi_file(feed, "d", spark=settings)
+    done = lakefeed("run", file, "--once", "--master", "yarn", environment=environment)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stderr

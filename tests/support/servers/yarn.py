@@ -1,0 +1,240 @@
+"""A YARN of processes: the ResourceManager, and a NodeManager whose containers have Spark and an empty Python alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+import venv
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pyspark
+
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.driver_jvm import require_java
+from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support import guardian
+
+SERVER = "org.apache.hadoop.yarn.server"
+SPARK_JARS = Path(pyspark.__file__).parent / "jars"
+EXECUTOR = "YarnCoarseGrainedExecutorBackend"
+# The largest container.
+MEMORY_MB = 4096
+LOGGING = """
+rootLogger = info, out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %c{1}: %m%n
+"""
+
+
+@dataclass
+class Yarn:
+    """A cluster with one node, and what can happen to its containers."""
+
+    folder: Path
+    web_port: int = field(default_factory=lambda: choose_free(avoid=()))
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def configuration(self) -> Path:
+        """The folder that clients name in ``HADOOP_CONF_DIR``."""
+        return self.folder / "conf"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For clients."""
+        return {"HADOOP_CONF_DIR": str(self.configuration)}
+
+    def settings(self, **own: str) -> dict[str, str]:
+        """The block ``spark`` of a pipeline file, for containers of which four fit."""
+        return {
+            "spark.yarn.am.memory": "512m",
+            "spark.driver.memory": "700m",
+            "spark.executor.memory": "700m",
+            "spark.executor.instances": "2",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.pyspark.python": str(self.python),
+            # Else each application copies 400 MB of Spark's jars to the node.
+            "spark.yarn.jars": f"local:{SPARK_JARS}/*",
+            **own,
+        }
+
+    @property
+    def python(self) -> Path:
+        """The only Python of the node: without any package."""
+        return self.folder / "python" / "bin" / "python3"
+
+    @property
+    def local(self) -> Path:
+        """The node's folder for files of its containers; each has its working directory here."""
+        return self.folder / "local"
+
+    @property
+    def staging(self) -> Path:
+        """The folder for files of applications, which the node copies."""
+        return self.folder / "staging"
+
+    def has_node(self) -> bool:
+        """Ask the ResourceManager; beside PySpark's jars the keys of its JSON are those of its Java classes."""
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.web_port}/ws/v1/cluster/nodes", timeout=5) as answer:
+            return [node["state"] for node in json.load(answer)["nodes"]] == ["RUNNING"]
+
+    def outcome(self, name: str) -> tuple[str, str] | None:
+        """The last and the final state of an application, by the ResourceManager's summary; None while it runs."""
+        log = (self.folder / "resourcemanager.log").read_text()
+        found = re.search(rf"\bappId=\w+,name={re.escape(name)},.*\bstate=(\w+),.*\bfinalStatus=(\w+)", log)
+        return None if found is None else (found[1], found[2])
+
+    def pids_of(self, text: str) -> list[int]:
+        """Java processes of containers whose command line has the text."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                program = Path(os.readlink(entry / "exe")).name
+                in_container = Path(os.readlink(entry / "cwd")).is_relative_to(self.local)
+                if in_container and program == "java" and text in (entry / "cmdline").read_text(errors="replace"):
+                    found.append(int(entry.name))
+        return found
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {path}\n{path.read_text(errors='replace')[-4000:]}" for path in self.log_files())
+
+    def log_files(self) -> list[Path]:
+        """Logs of the daemons, and of containers."""
+        return [*self.folder.glob("*.log"), *sorted((self.folder / "logs").rglob("std*"))]
+
+    def wait_for(self, what: str, holds: Callable[[], object], *, seconds: float = 120) -> None:
+        deadline = time.monotonic() + seconds
+        while True:
+            with suppress(OSError):  # It is not up yet.
+                if holds():
+                    return
+            assert time.monotonic() < deadline, f"{what}: not within {seconds} s\n{self.logs()}"
+            time.sleep(0.2)
+
+    def wait_for_success(self, name: str) -> None:
+        """Wait until YARN calls an application successful."""
+        self.wait_for("the application's end", lambda: self.outcome(name))
+        assert self.outcome(name) == ("FINISHED", "SUCCEEDED"), self.logs()
+
+    def configure(self) -> None:
+        """Writes the configuration, for the daemons and their clients."""
+        taken: set[int] = {self.web_port}
+        addresses = {}
+        for name in ("", ".scheduler", ".resource-tracker", ".admin"):
+            port = choose_free(avoid=taken)
+            taken.add(port)
+            addresses[f"yarn.resourcemanager{name}.address"] = f"{LOOPBACK}:{port}"
+        site = {
+            **addresses,
+            "yarn.resourcemanager.hostname": LOOPBACK,
+            "yarn.resourcemanager.webapp.address": f"{LOOPBACK}:{self.web_port}",
+            "yarn.nodemanager.hostname": LOOPBACK,
+            "yarn.nodemanager.address": f"{LOOPBACK}:0",
+            "yarn.nodemanager.localizer.address": f"{LOOPBACK}:0",
+            "yarn.nodemanager.webapp.address": f"{LOOPBACK}:0",
+            "yarn.nodemanager.local-dirs": str(self.local),
+            "yarn.nodemanager.log-dirs": str(self.folder / "logs"),
+            "yarn.nodemanager.resource.memory-mb": str(MEMORY_MB),
+            "yarn.nodemanager.resource.cpu-vcores": "4",
+            "yarn.scheduler.minimum-allocation-mb": "128",
+            "yarn.scheduler.maximum-allocation-mb": str(MEMORY_MB),
+            # The memory and the disk of the machine that runs the tests are not this cluster's alone.
+            "yarn.nodemanager.vmem-check-enabled": "false",
+            "yarn.nodemanager.pmem-check-enabled": "false",
+            "yarn.nodemanager.disk-health-checker.enable": "false",
+            # A test looks at what the containers were given.
+            "yarn.nodemanager.delete.debug-delay-sec": "3600",
+        }
+        queues = {
+            "yarn.scheduler.capacity.root.queues": "default",
+            "yarn.scheduler.capacity.root.default.capacity": "100",
+            # One queue on a small node: the first application's master may have all of it.
+            "yarn.scheduler.capacity.maximum-am-resource-percent": "1",
+        }
+        self.configuration.mkdir()
+        (self.folder / "log4j2.properties").write_text(LOGGING)
+        _write(self.configuration / "core-site.xml", {"fs.defaultFS": self.staging.as_uri()})
+        _write(self.configuration / "yarn-site.xml", site)
+        _write(self.configuration / "capacity-scheduler.xml", queues)
+
+    def start(self, name: str, main: str) -> None:
+        """Starts a daemon with nothing of the test's environment: no keys, no packages, no lakefeed."""
+        java = require_java().resolve()
+        own = [*jars.fetch(["test-yarn"]), SPARK_JARS / "*"]
+        command: list[str | Path] = [
+            java,
+            "-Xmx384m",
+            "-XX:TieredStopAtLevel=1",
+            "-Djava.net.preferIPv4Stack=true",
+            # Guice makes its classes by reflection.
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            "-cp",
+            os.pathsep.join([str(self.configuration), *map(str, own)]),
+            f"{SERVER}.{main}",
+        ]
+        environment = {
+            "PATH": os.pathsep.join([str(self.python.parent), "/usr/bin", "/bin"]),
+            # Containers start {{JAVA_HOME}}/bin/java.
+            "JAVA_HOME": str(java.parent.parent),
+            **guardian.mark(),
+        }
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                list(map(str, command)),
+                env=environment,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def end(self) -> None:
+        """Ends the daemons, which would start containers again, and then the containers: sessions of their own."""
+        for process in self.processes.values():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
+        for pid in self.pids_of(""):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def yarn(folder: Path) -> Iterator[Yarn]:
+    """A YARN of Hadoop's version that PySpark has, with a folder of this machine in place of HDFS."""
+    venv.create(folder / "python")
+    cluster = Yarn(folder)
+    alone = subprocess.run([cluster.python, "-c", "import lakefeed"], capture_output=True, text=True, check=False)
+    assert "No module named 'lakefeed'" in alone.stderr
+    assert str(sys.prefix) not in str(cluster.python)
+    cluster.configure()
+    try:
+        cluster.start("resourcemanager", "resourcemanager.ResourceManager")
+        cluster.start("nodemanager", "nodemanager.NodeManager")
+        cluster.wait_for("the node", cluster.has_node)
+        yield cluster
+    finally:
+        cluster.end()
+
+
+def _write(file: Path, properties: Mapping[str, str]) -> None:
+    """Writes properties in Hadoop's form."""
+    lines = [
+        f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>"
+        for key, value in properties.items()
+    ]
+    file.write_text("\n".join(["<configuration>", *lines, "</configuration>", ""]))
