@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
+from tests.support.blocks import ROOT, blocks_of
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
@@ -89,6 +90,20 @@ def test_transforms_of_a_stream_of_kinesis_are_looked_at(shell: None, tmp_path: 
     assert said(tmp_path / "pipeline.yaml", stream)[0] == 0
     status, text = said(tmp_path / "pipeline.yaml", stream.replace("SELECT zip", "SELECT zipp"))
     assert (status, "zipp" in text, "pipeline.yaml:5:" in text) == (2, True, True)
+
+
+def test_streams_that_are_joined_are_looked_at(shell: None, tmp_path: Path) -> None:
+    joined = blocks_of(ROOT / "docs" / "stateful.md")
+    [text] = [block.text for block in joined if block.language == "yaml" and "LEFT JOIN" in block.text]
+    file = f"name: bought\ncheckpoint: s3a://lake/checkpoints/bought\n{text}".replace(
+        "${KAFKA_BOOTSTRAP_SERVERS}", "127.0.0.1:1"
+    )
+    assert said(tmp_path / "pipeline.yaml", file) == (0, f"{tmp_path / 'pipeline.yaml'}: no mistakes\n")
+    status, found = said(tmp_path / "pipeline.yaml", file.replace("orders.price", "orders.prize"))
+    assert (status, "prize" in found) == (2, True)
+    twice = file.replace("FROM clicks LEFT JOIN orders", "FROM clicks LEFT JOIN clicks AS orders")
+    status, found = said(tmp_path / "pipeline.yaml", twice)
+    assert (status, "reads a stream more than once, or not at all" in found) == (2, True)
 
 
 def test_transforms_of_many_topics_are_looked_at_also_those_of_one_alone(shell: None, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from lakefeed.cases.load import load_cases
 from lakefeed.cases.run import TestReport, run_files
@@ -355,6 +356,93 @@ cases:
     assert messages(report) == {"joined": []}
 
 
+def test_streams_of_two_topics_are_joined_and_a_row_without_a_match_waits_for_the_watermark(run: Run) -> None:
+    report = run(
+        """
+name: bought
+source: {kafka: {bootstrap_servers: localhost:9092, topics: [clicks, orders]}}
+decode: {json: {schema_ddl: "id BIGINT, at TIMESTAMP, price BIGINT"}}
+dead_letters: {table: lake.shop.bought_dead}
+transform:
+  streams:
+    clicks: {topic: clicks, watermark: {column: at, delay: 10 minutes}}
+    orders: {topic: orders, watermark: {column: at, delay: 10 minutes}}
+  sql: >
+    SELECT clicks.id, orders.price FROM clicks LEFT JOIN orders
+    ON clicks.id = orders.id AND orders.at BETWEEN clicks.at AND clicks.at + INTERVAL 1 HOUR
+sink: {iceberg: {table: lake.shop.bought}}
+checkpoint: s3a://lake/checkpoints/bought
+tests:
+  cases:
+    an order comes, one comes late and one never:
+      records:
+        - {topic: clicks, value: {id: 1, at: "2026-01-01T12:00:00Z"}}
+        - {topic: clicks, value: {id: 2, at: "2026-01-01T12:01:00Z"}}
+        - {topic: clicks, value: {id: 3, at: "2026-01-01T12:02:00Z"}}
+        - {topic: orders, text: '{"id": '}
+        - {topic: orders, value: {id: 1, at: "2026-01-01T12:30:00Z", price: 10}, batch: 2}
+        - {topic: orders, value: {id: 2, at: "2026-01-01T13:10:00Z", price: 20}}
+        - {topic: clicks, value: {id: 4, at: "2026-01-01T15:00:00Z"}, batch: 3}
+        - {topic: orders, value: {id: 4, at: "2026-01-01T15:05:00Z", price: 40}}
+      rows: [{id: 1, price: 10}, {id: 2, price: null}, {id: 3, price: null}, {id: 4, price: 40}]
+      dead_letters: [{topic: orders, offset: 0}]
+    a click that an order can still come for:
+      records: [{topic: clicks, value: {id: 1, at: "2026-01-01T12:00:00Z"}}]
+      rows: []
+"""
+    )
+    assert messages(report) == {
+        "an order comes, one comes late and one never": [],
+        "a click that an order can still come for": [],
+    }
+
+
+def test_records_of_kinesis_are_in_shards_and_have_sequence_numbers(run: Run) -> None:
+    report = run(
+        """
+name: hits
+source: {kinesis: {stream: web-hits}}
+decode:
+  json: {schema_ddl: "zip STRING"}
+  metadata: [topic, partition, offset, key, sequence_number]
+dead_letters: {table: lake.web.hits_dead}
+sink: {iceberg: {table: lake.web.hits}}
+checkpoint: s3a://lake/checkpoints/hits
+tests:
+  cases:
+    two shards:
+      records:
+        - {key: visitor-7, value: {zip: "94105"}}
+        - {key: visitor-8, value: {zip: "10001"}, partition: 1}
+        - {text: '{"zip": '}
+        - {value: {zip: "60601"}, batch: 2}
+      columns: exact
+      rows:
+        - {zip: "94105", kafka_topic: web-hits, kafka_partition: 0, kafka_offset: 0, kafka_key: visitor-7,
+           kafka_sequence_number: "0"}
+        - {zip: "10001", kafka_topic: web-hits, kafka_partition: 1, kafka_offset: 0, kafka_key: visitor-8,
+           kafka_sequence_number: "0"}
+        - {zip: "60601", kafka_topic: web-hits, kafka_partition: 0, kafka_offset: 2, kafka_key: null,
+           kafka_sequence_number: "2"}
+      dead_letters: [{partition: 0, offset: 1}]
+"""
+    )
+    assert messages(report) == {"two shards": []}
+
+
+def test_a_source_of_rows_is_refused_with_the_sources_that_cases_are_for(run: Run) -> None:
+    with pytest.raises(ConfigError, match=r"cases are records of Kafka or Kinesis, and the pipeline reads files"):
+        run(
+            """
+name: hits
+source: {files: {path: "s3a://lake/in", format: json, schema_ddl: "zip STRING"}}
+sink: {iceberg: {table: lake.web.hits}}
+checkpoint: s3a://lake/checkpoints/hits
+tests: {cases: {one: {records: [{value: {zip: a}}], rows: []}}}
+"""
+        )
+
+
 def test_protobuf_messages_are_encoded_with_the_schema_that_a_record_names(run: Run) -> None:
     report = run(
         PROTOBUF
@@ -576,3 +664,19 @@ def test_the_test_that_the_page_shows_passes(
     monkeypatch.chdir(tmp_path)
     Path("pipeline.yaml").write_text(next(block.text for block in blocks if block.language == "yaml"))
     names["test_a_negative_fare_is_a_dead_letter"](lakefeed_topic, lakefeed_registry, lakefeed_table)
+
+
+def test_the_cases_that_the_page_shows_pass(run: Run) -> None:
+    """Of docs/test-a-pipeline.md; a fragment is completed with the file that stands on its top."""
+    shown = [
+        yaml.safe_load(block.text)
+        for block in blocks_of(ROOT / "docs" / "test-a-pipeline.md")
+        if block.language == "yaml"
+    ]
+    whole = {key: shown[0][key] for key in ("name", "source", "sink", "checkpoint")}
+    passed: list[str] = []
+    for fragment in shown:
+        report = run(yaml.safe_dump({**whole, **fragment}))
+        assert messages(report) == {case: [] for case in fragment["tests"]["cases"]}
+        passed.extend(messages(report))
+    assert len(passed) == 4
