@@ -119,14 +119,14 @@ def settings(spark: SparkSession, given: Mapping[str, Any]) -> Iterator[None]:
 
 def texts(table: pa.Table) -> list[str]:
     """The rows, with moments as numbers: Python's dates do not reach as far."""
-    columns = [each.cast(_number(each.type)).to_pylist() for each in table.columns]
-    return [repr(row) for row in zip(*columns, strict=True)]
+    return [repr(row) for row in zip(*(_numbers(each).to_pylist() for each in table.columns), strict=True)]
 
 
-def _number(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    return pa.int32() if pa.types.is_date(kind) else kind
+def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    # Arrow cannot cast some types to themselves: structs in which a list is never null.
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.int64())
+    return column.cast(pa.int32()) if pa.types.is_date(column.type) else column
 
 
 def read_by_arrow(file: Path) -> list[str]:

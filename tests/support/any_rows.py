@@ -170,6 +170,8 @@ class AnyRows:
         """The rows in one partition, so that each writer gets them in the same order."""
         fields = [StructField(each.name, _as_number(each.dataType), each.nullable) for each in self.schema.fields]
         numbers = spark.createDataFrame(self.rows(count), StructType(fields), verifySchema=False).coalesce(1)
+        # Python makes them once, and not for each job that reads them.
+        numbers = numbers.localCheckpoint()
         return numbers.selectExpr(*(_convert(each, MOMENTS) for each in self.schema.fields))
 
     def texts(self, frame: DataFrame) -> list[str]:
