@@ -91,7 +91,7 @@ def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster:
 
     # The machine of the second one: the master starts the driver again on another worker.
     so_far = marked(marks)
-    cluster.wait_for("the second driver's batch", lambda: marked(marks) > so_far + SLOW_BATCH // 3)
+    cluster.wait_for("the second driver's batch", lambda: marked(marks) > so_far + SLOW_BATCH // 3, seconds=300)
     (jvm,) = cluster.pids_of("DriverWrapper")
     lost = next(name for name, process in cluster.processes.items() if process.pid == os.getpgid(jvm))
     cluster.kill_worker(lost)
@@ -143,7 +143,9 @@ def test_a_supervised_driver_that_fails_is_started_again_ever_later(feed: Feed, 
     sent = lakefeed("submit", file, "--master", cluster.master, *mode, environment=environment)
     assert sent.returncode == 0, sent.stderr + cluster.logs()
 
-    cluster.wait_for("the second failure", lambda: "has failed 2 times in a row: it ends in 20 s" in cluster.logs())
+    cluster.wait_for(
+        "the second failure", lambda: "has failed 2 times in a row: it ends in 20 s" in cluster.logs(), seconds=300
+    )
     assert marked(mistake) == 2
     time.sleep(15)
     assert marked(mistake) == 2
