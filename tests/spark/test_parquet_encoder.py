@@ -47,7 +47,8 @@ SPARKS, OURS = "parquet", "io.lakefeed.parquet.ColumnarParquet"
 METRICS = ("record_count", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 ENCODER = b"lakefeed.encoder"
 FEW = [range(8)]
-MANY = [range(first, first + 50) for first in range(1_000, 2_000, 50)]
+ALL = range(1_000, 2_000)
+MANY = [ALL[at : at + 50] for at in range(0, len(ALL), 50)]
 SEEDS = [
     *(pytest.param(seeds, id="few") for seeds in FEW),
     *(pytest.param(seeds, id=f"from-{seeds.start}", marks=pytest.mark.slow) for seeds in MANY),
@@ -272,7 +273,9 @@ def parts(kind: DataType, value: Any, *, nested: bool = False) -> Iterator[tuple
 
 def test_the_random_rows_have_what_an_encoder_can_get_wrong() -> None:
     missing = {(case, nested) for case in CASES for nested in (False, True)}
-    for seed in MANY[0]:
+    for seed in ALL:
+        if not missing:
+            break
         drawn = AnyRows(seed)
         for row in drawn.rows(60):
             for field, value in zip(drawn.schema.fields, row, strict=True):
