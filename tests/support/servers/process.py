@@ -7,13 +7,24 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import guardian
 
 START_SECONDS = 120
+
+
+def wait_for(what: str, holds: Callable[[], object], *, logs: Callable[[], str], seconds: float) -> None:
+    """Return when it holds; fail with the logs if it does not in time. A server that does not answer is not up yet."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(OSError):
+            if holds():
+                return
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s\n{logs()}"
+        time.sleep(0.2)
 
 
 @contextmanager

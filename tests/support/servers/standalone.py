@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 import venv
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ import pyspark
 
 from lakefeed.local.ports import choose_free
 from tests.support import guardian
+from tests.support.servers.process import wait_for
 
 SECRET = "the-secret-of-the-cluster"
 DEPLOY = "org.apache.spark.deploy"
@@ -78,13 +78,7 @@ class Standalone:
         return "\n".join(f"--- {path}\n{path.read_text()[-4000:]}" for path in files)
 
     def wait_for(self, what: str, holds: Callable[[], object], *, seconds: float = 120) -> None:
-        deadline = time.monotonic() + seconds
-        while True:
-            with suppress(OSError):  # The master is not up yet.
-                if holds():
-                    return
-            assert time.monotonic() < deadline, f"{what}: not within {seconds} s\n{self.logs()}"
-            time.sleep(0.2)
+        wait_for(what, holds, logs=self.logs, seconds=seconds)
 
     def _start(self, name: str, main: str, *options: str) -> None:
         settings = self.folder / "cluster.properties"

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 import venv
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support import guardian
+from tests.support.servers.process import wait_for
 
 SERVER = "org.apache.hadoop.yarn.server"
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
@@ -115,13 +115,7 @@ class Yarn:
         return [*self.folder.glob("*.log"), *sorted((self.folder / "logs").rglob("std*"))]
 
     def wait_for(self, what: str, holds: Callable[[], object], *, seconds: float = 120) -> None:
-        deadline = time.monotonic() + seconds
-        while True:
-            with suppress(OSError):  # It is not up yet.
-                if holds():
-                    return
-            assert time.monotonic() < deadline, f"{what}: not within {seconds} s\n{self.logs()}"
-            time.sleep(0.2)
+        wait_for(what, holds, logs=self.logs, seconds=seconds)
 
     def wait_for_success(self, name: str) -> None:
         """Wait until YARN calls an application successful."""
