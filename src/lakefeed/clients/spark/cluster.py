@@ -120,6 +120,8 @@ def require_hadoop_configuration(master: str) -> None:
 
 def require_resource_manager(settings: Mapping[str, str]) -> None:
     """Ask YARN's ResourceManager for a connection: Hadoop would try for 15 minutes, and say so only in its log."""
+    if settings["spark.master"] != "yarn":
+        return
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()

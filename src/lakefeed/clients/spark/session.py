@@ -219,8 +219,7 @@ def session(
         numpy_values.skip_test_modules()
         with python_keeps_its_handler(), translating(cluster.refusal):
             _install_trust()
-            if whole["spark.master"] == "yarn":
-                cluster.require_resource_manager(whole)
+            cluster.require_resource_manager(whole)
             running = builder.getOrCreate()
         if not cluster.is_local(whole["spark.master"]):
             try:
