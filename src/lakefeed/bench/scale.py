@@ -35,6 +35,8 @@ _FIRST_BATCHES = 2
 _SPARE_BATCHES = 2
 _RECORDS = {"partitions": 20_000, "columns": 10_000, "bytes": 100, "files": 1_000, "batches": 10, "topics": 100}
 """The records of a batch, where they are not what grows; of each topic, where there are many."""
+_UPKEEP = {"every": "1 minute", "only": ["manifests", "expire"], "expire": {"older_than": "1 minute", "keep": 100}}
+"""The maintenance of a feed that commits several times a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +213,14 @@ class ScaleBench:
         name = f"scale_{dimension.name}_{size}_{number}"
         kafka = {"bootstrap_servers": self.endpoints.bootstrap_servers, "topics": topics}
         has_tables = dimension.name == "topics"
+        is_long = dimension.name == "batches"
         return {
             "name": name,
             "source": {"kafka": {**kafka, "max_records_per_batch": most}},
             "decode": {"avro": {"registry": self.endpoints.schema_registry_url}},
             "sink": {"iceberg": {"table": f"lake.{name}.{{topic}}" if has_tables else f"lake.scale.{name}"}},
+            # Each commit of Iceberg writes the summaries of all snapshots: docs/how-it-grows.md.
+            **({"upkeep": _UPKEEP} if is_long else {}),
             # Tables of their own resume by their ledgers.
             **({} if has_tables else {"checkpoint": f"s3a://{self.endpoints.bucket}/checkpoints/{name}"}),
         }

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.bench.monitor_cost import CpuTimes
@@ -159,6 +159,8 @@ class _Clock:
                 heap=heap,
             )
         )
+        # For the log: a long run returns its figures at its end only.
+        print(asdict(self.marks[-1]), flush=True)
         if heap is not None:
             self._own_cpu += after["collector"] - cpu["collector"]
             self._own_seconds += time.monotonic() - now
