@@ -2,18 +2,28 @@ package io.lakefeed.sink;
 
 import java.util.Iterator;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 
-/** Keeps the contents of files that were written or read recently, up to a number of bytes; the oldest are dropped first. */
+/**
+ * Keeps the contents of files that were written or read recently, up to a number of bytes, and up to a number of files of
+ * each folder; the oldest are dropped first.
+ */
 final class RecentFiles {
     private final Map<String, byte[]> files = new LinkedHashMap<>();
     private final long most;
+    private final int mostOfFolder;
     private long bytes;
     /** The file that was last found too large: of a table's metadata it is the current one that is read often. */
     private String large;
 
     RecentFiles(long most) {
+        this(most, Integer.MAX_VALUE);
+    }
+
+    RecentFiles(long most, int mostOfFolder) {
         this.most = most;
+        this.mostOfFolder = mostOfFolder;
     }
 
     /** Returns the size of the largest file that is worth keeping. */
@@ -39,6 +49,17 @@ final class RecentFiles {
             bytes -= eldest.next().length;
             eldest.remove();
         }
+        dropOldestOfFolder(location.substring(0, location.lastIndexOf('/') + 1));
+    }
+
+    private void dropOldestOfFolder(String folder) {
+        if (mostOfFolder == Integer.MAX_VALUE) {
+            return;
+        }
+        List<String> ofFolder = files.keySet().stream()
+                .filter(each -> each.startsWith(folder) && each.indexOf('/', folder.length()) < 0)
+                .toList();
+        ofFolder.stream().limit(Math.max(0, ofFolder.size() - mostOfFolder)).forEach(this::remove);
     }
 
     synchronized byte[] get(String location) {

@@ -28,9 +28,13 @@ public final class TableFileIO extends S3FileIO {
     private static final Pattern METADATA =
             Pattern.compile(".*/[^/]*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*\\.(metadata\\.json|avro)");
     private static final String TABLE = ".metadata.json";
-    /** Separate, so that large metadata files do not drop the manifests that a merge needs. */
-    private static final RecentFiles TABLES = new RecentFiles(32 << 20);
+    /**
+     * Only the newest metadata file of a table is read again, or one before it where commits race. A job with hundreds of
+     * tables would fill the rest of the memory with older ones.
+     */
+    private static final RecentFiles TABLES = new RecentFiles(32 << 20, 4);
 
+    /** Separate, so that large metadata files do not drop the manifests that a merge needs. */
     private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
 
     /** Iceberg creates it. */

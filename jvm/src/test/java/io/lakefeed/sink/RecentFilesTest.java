@@ -47,6 +47,21 @@ class RecentFilesTest {
     }
 
     @Test
+    void keepTheNewestOfEachFolder() {
+        RecentFiles tables = new RecentFiles(100, 2);
+        tables.put("t/metadata/1", new byte[10]);
+        tables.put("u/metadata/1", new byte[10]);
+        tables.put("t/metadata/2", new byte[10]);
+        tables.put("t/metadata/3", new byte[10]);
+        assertNull(tables.get("t/metadata/1"));
+        assertNotNull(tables.get("t/metadata/2"));
+        assertNotNull(tables.get("t/metadata/3"));
+        assertNotNull(tables.get("u/metadata/1"), "each folder has its own number");
+        tables.put("t/metadata/2", new byte[] {7});
+        assertNotNull(tables.get("t/metadata/3"), "a replaced file counts once");
+    }
+
+    @Test
     void keepNothingLargerThanAQuarter() {
         assertEquals(25, files.largest());
     }
