@@ -32,7 +32,8 @@ HEAP_MB = 64
 """The driver's memory is flat if its heap after a collection grows by no more than this: what the driver knows of its
 topics, files and batches, and not the records."""
 _FIRST_BATCHES = 2
-_SPARE_BATCHES = 2
+_SPARE_BATCHES = 8
+"""A run that is stopped after its first batch, to create its table, may have begun a few more."""
 _RECORDS = {"partitions": 20_000, "columns": 10_000, "bytes": 100, "files": 1_000, "batches": 10, "topics": 100}
 """The records of a batch, where they are not what grows; of each topic, where there are many."""
 _UPKEEP = {"every": "1 minute", "only": ["manifests", "expire"], "expire": {"older_than": "1 minute", "keep": 100}}

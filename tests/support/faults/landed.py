@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pyarrow.parquet import read_table
 
@@ -109,7 +109,8 @@ class Landing:
         for number in range(compacted, len(entries)):
             for line in self._content(entries[number]).decode().splitlines()[1:]:
                 entry = json.loads(line)
-                yield self._key(entry["path"]), entry["size"]
+                # Spark writes the path as a URI: a blank in it is %20.
+                yield self._key(unquote(entry["path"])), entry["size"]
 
     def _key(self, url: str) -> str:
         """The key of an object, or the path of a file."""
