@@ -246,7 +246,9 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
 
     @Override
     public boolean isZero() {
-        return ranges.isEmpty();
+        // Spark registers a counter with its task before the fields are read. A heartbeat may ask then, and an exception
+        // would end all heartbeats of the executor, which Spark's driver takes for lost two minutes later.
+        return ranges == null || ranges.isEmpty();
     }
 
     @Override

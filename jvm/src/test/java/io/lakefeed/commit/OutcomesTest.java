@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.reflect.Constructor;
 import java.util.List;
 import java.util.Set;
 import org.junit.jupiter.api.Nested;
@@ -28,6 +29,22 @@ class OutcomesTest {
             range.deadLetter(offset, "bad");
         }
         return range;
+    }
+
+    @Test
+    void areNothingWhileATaskStillReadsTheirFields() throws ReflectiveOperationException {
+        // An instance as deserialization creates it, before it has read the fields: a heartbeat can see that.
+        Class<?> factory = Class.forName("sun.reflect.ReflectionFactory");
+        Constructor<?> withoutFields = (Constructor<?>) factory
+                .getMethod("newConstructorForSerialization", Class.class, Constructor.class)
+                .invoke(
+                        factory.getMethod("getReflectionFactory").invoke(null),
+                        Outcomes.class,
+                        Object.class.getConstructor());
+        assertTrue(((Outcomes) withoutFields.newInstance()).isZero());
+        assertTrue(outcomes.isZero());
+        outcomes.add(range("t", 0, 0, 1));
+        assertFalse(outcomes.isZero());
     }
 
     @Nested
