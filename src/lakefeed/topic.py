@@ -7,10 +7,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.environment import default_environment
-from lakefeed.clients.kafka.records import Record, follow, read_ranges
+from lakefeed.clients.kafka.records import Record, follow
 from lakefeed.clients.kafka.selection import topics_of
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.clients.spark.session import log_path
@@ -20,7 +21,7 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.messages.readable import ReadableResult, counted, html_table
 from lakefeed.operations.topic_profile import TopicProfile, profile_topic
-from lakefeed.operations.topic_records import TopicPlace, chosen_ranges, following_starts
+from lakefeed.operations.topic_records import TopicPlace, chosen_records, following_starts
 from lakefeed.records.decode.record_view import ShownRecord, TopicView
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 
@@ -228,13 +229,13 @@ class Topic:
         place = TopicPlace(start=start, partition=partition, offset=offset)
         chosen = key is not None or where is not None
         # The newest of all may be in one partition.
-        ranges = chosen_ranges(self._source, place, most=max(limit, scan), each=None if chosen else limit)
+        records = chosen_records(self._source, place, most=max(limit, scan), each=None if chosen else limit)
         held = sum(part.end_offset - part.start_offset for part in self._parts(partition).values())
         looked = 0
 
         def counted_records() -> Iterator[Record]:
             nonlocal looked
-            for record in read_ranges(self._source, ranges):
+            for record in records:
                 looked += 1
                 yield record
 
@@ -279,12 +280,12 @@ class Topic:
 
     def profile(self, *, records: int = 10_000, start: str | None = None, partition: int | None = None) -> TopicProfile:
         """Profile the topic by its newest records, or those from ``start`` on: see ``TopicProfile``."""
-        ranges = chosen_ranges(self._source, TopicPlace(start=start, partition=partition), most=records)
-        parts = self._parts(partition)
-        if not any(span.records for span in ranges):
+        chosen = chosen_records(self._source, TopicPlace(start=start, partition=partition), most=records)
+        first = next(chosen, None)
+        if first is None:
             raise ResourceMissing(f"the topic {self.name} has no records there", where=self._source.bootstrap_servers)
         with self._view(None, None) as view:
-            return profile_topic(self._source, self.name, parts, view.show(read_ranges(self._source, ranges)))
+            return profile_topic(self._source, self.name, self._parts(partition), view.show(chain([first], chosen)))
 
     def _parts(self, partition: int | None) -> Mapping[Any, Any]:
         parts = partitions_of(topics_of(self._source))

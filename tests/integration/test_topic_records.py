@@ -112,6 +112,40 @@ def test_a_pipelines_records_are_read_as_its_file_says(mixed: Feed) -> None:
     assert any("not in Confluent wire format" in error for error in errors)
 
 
+def test_offsets_without_a_record_are_not_counted_as_records(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in feed.environment.items():
+        monkeypatch.setenv(name, value)
+    feed.create_topic(partitions=2)
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
+    producer.init_transactions()
+    now = int(time.time() * 1000) - 10_000
+    for numbers, is_committed in ((range(3), True), (range(100, 160), False), (range(3, 5), True)):
+        producer.begin_transaction()
+        for number in numbers:
+            producer.produce(feed.topic, json.dumps({"id": number}), partition=0, timestamp=now + number)
+        producer.produce(feed.topic, json.dumps({"id": 1000}), partition=1, timestamp=now - 1)
+        if is_committed:
+            producer.commit_transaction()
+        else:
+            producer.flush()
+            producer.abort_transaction()
+    topic = lf.Topic(feed.topic)
+
+    def ids(**options: Any) -> list[int]:
+        return [record.value["id"] for record in topic.sample(**options).records]
+
+    assert ids(limit=4, partition=0) == [1, 2, 3, 4]
+    assert ids(limit=100) == [1000, 1000, 0, 1, 2, 3, 4]
+    assert ids(limit=4, partition=0, start="earliest") == [0, 1, 2, 3]
+    assert ids(limit=1, partition=0, offset=4) == [3]  # The first offset of the transaction that was aborted.
+    assert ids(limit=9, where="id < 2") == [0, 1]
+    assert ids(limit=2, where="id < 1000", scan=5) == [3, 4]
+    assert topic.profile(records=6).sampled == 6
+    assert topic.profile(records=7, start="earliest").sampled == 7
+    tail = topic.tail(last=4, partition=0)
+    assert [next(tail).value["id"] for _ in range(4)] == [1, 2, 3, 4]
+
+
 def test_a_topic_of_json_has_a_profile_and_conditions(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)

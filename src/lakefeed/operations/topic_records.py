@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from lakefeed.clients.kafka.records import Record, Spans, last_offsets, read_ranges
 from lakefeed.clients.kafka.selection import ago, is_ago, moment, topics_of
 from lakefeed.clients.kafka.topics import PartitionDescription, Topics, partitions_of
 from lakefeed.config.sources import KafkaSource
@@ -32,23 +34,20 @@ class TopicPlace:
             raise ConfigError("--from and --offset both say where to begin", hint="give one of them")
 
 
-def chosen_ranges(source: KafkaSource, place: TopicPlace, *, most: int, each: int | None = None) -> list[OffsetRange]:
-    """Return the ranges to look at: from the place on, or else at the end.
+def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: int | None = None) -> Iterator[Record]:
+    """Yield the records to look at: from the place on, or else the newest; each partition's are in order.
 
-    They are ``most`` records in all, and ``each`` in one partition, at most. Each partition has the same share of them,
-    as far as it has so many.
+    They are ``most`` in all, and ``each`` in one partition, at most. Each partition has the same share of them, as far
+    as it has so many. Records are counted, not offsets: compaction and transactions leave offsets without a record.
     """
     parts = _partitions(source, place)
-    begins = None if place.start is None and place.offset is None else _starts(source, place, parts)
-    spans = {
-        key: (part.start_offset if begins is None else begins[key], part.end_offset) for key, part in parts.items()
-    }
-    held = {key: end - start for key, (start, end) in spans.items()}
-    shares = fair_shares(held if each is None else {key: min(count, each) for key, count in held.items()}, most)
-    return [
-        OffsetRange(*key, end - shares[key], end) if begins is None else OffsetRange(*key, start, start + shares[key])
-        for key, (start, end) in sorted(spans.items())
-    ]
+    spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
+    if place.start is None and place.offset is None:
+        starts = _newest_starts(source, spans, most=most, each=each or most)
+        return read_ranges(source, [OffsetRange(*key, start, spans[key][1]) for key, start in starts.items()])
+    starts = _starts(source, place, parts)
+    spans = {key: (starts[key], end) for key, (_, end) in spans.items()}
+    return _first_records(source, spans, most=most, each=each or most)
 
 
 def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> dict[Partition, int]:
@@ -56,7 +55,48 @@ def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> di
     parts = _partitions(source, place)
     if place.start is not None or place.offset is not None:
         return _starts(source, place, parts)
-    return {key: max(part.start_offset, part.end_offset - last) for key, part in parts.items()}
+    if not last:
+        return {key: part.end_offset for key, part in parts.items()}
+    spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
+    found = last_offsets(source, spans, dict.fromkeys(spans, last))
+    # Without a record that is committed: an open transaction may yet commit some.
+    return {key: offsets[0] if offsets else spans[key][0] for key, offsets in found.items()}
+
+
+def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -> dict[Partition, int]:
+    """Return where the newest records of each partition begin."""
+    held = {key: min(end - start, each) for key, (start, end) in spans.items()}
+    found: dict[Partition, list[int]] = {key: [] for key in spans}
+    while True:
+        shares = fair_shares(held, most)
+        requested = {key: share for key, share in shares.items() if share > len(found[key])}
+        if not requested:
+            return {key: found[key][-share] if share else spans[key][1] for key, share in shares.items()}
+        for key, offsets in last_offsets(source, spans, requested).items():
+            found[key] = offsets
+            if len(offsets) < requested[key]:
+                held[key] = len(offsets)
+
+
+def _first_records(source: KafkaSource, spans: Spans, *, most: int, each: int) -> Iterator[Record]:
+    """Yield the first records of each partition; what one turns out not to have, the others give."""
+    positions = {key: start for key, (start, _) in spans.items()}
+    read: Counter[Partition] = Counter()
+    while True:
+        held = {key: min(end - positions[key], each - read[key]) for key, (_, end) in spans.items()}
+        shares = {key: share for key, share in fair_shares(held, most - read.total()).items() if share}
+        if not shares:
+            return
+        expected = {key: read[key] + share for key, share in shares.items()}
+        ranges = [OffsetRange(*key, positions[key], spans[key][1]) for key in shares]
+        for record in read_ranges(source, ranges, most=shares):
+            key = (record.topic, record.partition)
+            positions[key] = record.offset + 1
+            read[key] += 1
+            yield record
+        for key, count in expected.items():
+            if read[key] < count:
+                positions[key] = spans[key][1]
 
 
 def _partitions(source: KafkaSource, place: TopicPlace) -> dict[Partition, PartitionDescription]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,11 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 POLL_SECONDS = 0.2
 MOST_AT_ONCE = 1_000
+WIDER = 4
+"""A window that has too few records is followed by one that is so many times as wide."""
+
+Spans = Mapping[Partition, tuple[int, int]]
+"""First offset and end of partitions."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,15 @@ class Record:
         return len(self.key or b"") + len(self.value or b"") + headers
 
 
-def read_ranges(source: KafkaSource, ranges: Sequence[OffsetRange]) -> Iterator[Record]:
+def read_ranges(
+    source: KafkaSource, ranges: Sequence[OffsetRange], *, most: Mapping[Partition, int] | None = None
+) -> Iterator[Record]:
     """Yield the records of these ranges, at most one range of a partition; each partition's are in order.
+
+    Args:
+        source: the cluster, and which records of transactions are read.
+        ranges: what to read.
+        most: so many records of each partition at most.
 
     Raises:
         Unreachable: the broker stops answering.
@@ -48,6 +61,7 @@ def read_ranges(source: KafkaSource, ranges: Sequence[OffsetRange]) -> Iterator[
     ends = {span.key: span.end for span in ranges if span.records}
     left = set(ends)
     starts = {span.key: span.start for span in ranges if span.records}
+    yielded: Counter[Partition] = Counter()
     with _assigned(source, starts) as poll:
         while left:
             messages = poll(SILENCE_SECONDS)
@@ -58,10 +72,37 @@ def read_ranges(source: KafkaSource, ranges: Sequence[OffsetRange]) -> Iterator[
                 if message.error() is not None:
                     left.discard(key)  # Transactions and compaction leave no record at the end.
                     continue
-                if message.offset() < ends[key]:
+                if key in left and message.offset() < ends[key]:
+                    yielded[key] += 1
                     yield _record(message)
-                if message.offset() + 1 >= ends[key]:
+                if message.offset() + 1 >= ends[key] or (most is not None and yielded[key] >= most[key]):
                     left.discard(key)
+
+
+def last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int]) -> dict[Partition, list[int]]:
+    """Return the offsets of the last so many records of each partition, in order; fewer where it has no more.
+
+    Looks at a window before the end, and at wider ones before that while compaction or transactions have left too few.
+    """
+    found: dict[Partition, list[int]] = {key: [] for key in most}
+    before = {key: spans[key][1] for key in most}
+    widths = dict(most)
+    while True:
+        windows = [
+            OffsetRange(*key, max(spans[key][0], before[key] - widths[key]), before[key])
+            for key, count in most.items()
+            if len(found[key]) < count and before[key] > spans[key][0]
+        ]
+        if not windows:
+            return found
+        read: dict[Partition, list[int]] = {window.key: [] for window in windows}
+        for record in read_ranges(source, windows):
+            read[record.topic, record.partition].append(record.offset)
+        for window in windows:
+            key = window.key
+            found[key] = (read[key] + found[key])[-most[key] :]
+            before[key] = window.start
+            widths[key] *= WIDER
 
 
 def follow(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[list[Record]]:
