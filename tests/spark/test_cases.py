@@ -616,6 +616,46 @@ def test_a_value_that_does_not_fit_its_schema_is_named_by_file_and_line(run: Run
     ]
 
 
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("zone: 5, fare: 1", "zone is 5, and the schema has string there"),
+        ("zone: no, fare: 1", "zone is false, and the schema has string there"),
+        ('zone: A, fare: "1.5"', 'fare is "1.5", and the schema has double there'),
+        ("zone: A, fare: 1, legs: [{count: 3000000000}]", "legs[0].count is 3000000000, and the schema has int there"),
+        (
+            "zone: A, fare: 1, kind: BUS",
+            "a row has a value for the field 'kind' that its type in the schema does not have",
+        ),
+    ],
+)
+def test_the_field_of_another_type_is_named(run: Run, value: str, what: str) -> None:
+    schema = """
+        type: record
+        name: Trip
+        fields:
+          - {name: zone, type: string}
+          - {name: fare, type: [null, double]}
+          - name: legs
+            type: [null, {type: array, items: {type: record, name: Leg, fields: [{name: count, type: int}]}}]
+            default: null
+          - {name: kind, type: {type: enum, name: Kind, symbols: [TAXI, VAN]}, default: TAXI}
+"""
+    head, _, _ = AVRO.partition("tests:")
+    cases = f"  cases:\n    wrong:\n      records: [{{value: {{{value}}}}}]\n"
+    with pytest.raises(ConfigError) as found:
+        run(f"{head}tests:\n  schemas:\n    1:\n      schema:{schema}{cases}")
+    assert str(found.value).splitlines()[0] == f"the value cannot be encoded: {what}"
+
+
+def test_a_null_without_quotes_is_avros_type(run: Run) -> None:
+    schema = "{type: record, name: Trip, fields: [{name: zone, type: string}, {name: fare, type: [null, double]}]}"
+    head, _, _ = AVRO.partition("tests:")
+    cases = "  cases:\n    none:\n      records: [{value: {zone: A, fare: 1}}]\n      rows: [{fare: 1, zone: A}]\n"
+    report = run(f"{head}tests:\n  schemas: {{1: {{schema: {schema}}}}}\n{cases}")
+    assert messages(report) == {"none": []}
+
+
 def test_the_examples_own_cases_pass(spark: SparkSession) -> None:
     report = run_cases(EXAMPLES / "isp_hits" / "by_zip_and_day.yaml")
     assert messages(report) == {

@@ -14,7 +14,7 @@ from lakefeed.config.decoding import Encoded
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaText
-from lakefeed.records.encode.avro import null_error, struct_of
+from lakefeed.records.encode.avro import row_error, struct_of
 from lakefeed.records.encode.encode import Encoding, Format, header, value_of
 from lakefeed.records.schema.parse import parse
 
@@ -140,17 +140,21 @@ class CaseEncoder:
                 raise ConfigError(f"the value is {type(each.value).__name__}, and its schema is a record")
             if unknown := next(_unknown_fields(each.value, columns, ""), None):
                 raise ConfigError(f"the schema has no field {unknown}", hint=f"it has {', '.join(columns.names)}")
+            # Spark would make a text of a number.
+            if misfit := next((found for found in _misfits(each.value, columns, "") if found.is_text), None):
+                raise ConfigError(str(misfit), hint="put a text in quotes")
         schema = parse(encoding.schema or "")
         values = [with_defaults(each.value, schema) for each in given]
         texts = [(number, json.dumps(value, default=_json_text)) for number, value in enumerate(values)]
         parsed = StructType([*columns.fields, StructField(CORRUPT, StringType())])
         options = {"columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
-        with translating(null_error), quietly():
+        with translating(row_error), quietly():
             rows = self._spark.createDataFrame(texts, "number INT, text STRING").coalesce(1)
             read = rows.select(sf.from_json("text", parsed, options).alias("row")).select("row.*").cache()
             try:
                 if not read.filter(sf.col(CORRUPT).isNotNull()).isEmpty():
-                    raise ConfigError("a field has a value of another type than the schema's")
+                    misfit = next((found for each in given for found in _misfits(each.value, columns, "")), None)
+                    raise ConfigError(str(misfit or "a field has a value of another type than the schema's"))
                 encoded = read.drop(CORRUPT).select(value_of(read.drop(CORRUPT), encoding).alias("value"))
                 return [bytes(row["value"]) for row in encoded.collect()]
             finally:
@@ -175,6 +179,65 @@ def _unknown_fields(value: Any, type_: DataType, path: str) -> Iterator[str]:
     elif isinstance(type_, MapType) and isinstance(value, dict):
         for below in value.values():
             yield from _unknown_fields(below, type_.valueType, path)
+
+
+@dataclass(frozen=True)
+class _Misfit:
+    """A part of a value that has another type than its schema."""
+
+    path: str
+    value: Any
+    type_: DataType
+
+    @property
+    def is_text(self) -> bool:
+        return self.type_.typeName() == "string"
+
+    def __str__(self) -> str:
+        written = json.dumps(self.value, default=_json_text, ensure_ascii=False)
+        return f"{self.path} is {written}, and the schema has {self.type_.simpleString()} there"
+
+
+def _misfits(value: Any, type_: DataType, path: str) -> Iterator[_Misfit]:
+    """Yield the parts of a value that are surely of another type; nulls and what a text may say are left to Spark."""
+    from pyspark.sql import types as t
+
+    if value is None:
+        return
+    if isinstance(type_, t.StructType) and isinstance(value, dict):
+        inner = {field.name: field.dataType for field in type_.fields}
+        for name, below in value.items():
+            yield from _misfits(below, inner[name], f"{path}.{name}" if path else str(name))
+    elif isinstance(type_, t.ArrayType) and isinstance(value, list):
+        for number, below in enumerate(value):
+            yield from _misfits(below, type_.elementType, f"{path}[{number}]")
+    elif isinstance(type_, t.MapType) and isinstance(value, dict):
+        for name, below in value.items():
+            yield from _misfits(below, type_.valueType, f"{path}.{name}")
+    elif not _fits(value, type_):
+        yield _Misfit(path, value, type_)
+
+
+def _fits(value: Any, type_: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match type_:
+        case t.StructType() | t.ArrayType() | t.MapType():
+            return False
+        case t.BooleanType():
+            return isinstance(value, bool)
+        case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():
+            bits = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}[type_.simpleString()]
+            return is_number and isinstance(value, int) and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+        case t.FloatType() | t.DoubleType():
+            return is_number or value in ("NaN", "Infinity", "-Infinity")
+        case t.DecimalType():
+            return is_number or isinstance(value, str)
+        case t.StringType() | t.BinaryType():
+            return isinstance(value, str | date)
+        case _:
+            return not isinstance(value, bool | dict | list)
 
 
 def _json_text(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from lakefeed.cases.registry import SchemaVersions
 from lakefeed.config.cases import Case, CaseSchema, PipelineTests
@@ -42,7 +42,8 @@ class CaseSchemas:
         for schema_id, schema in sorted(tests.schemas.items()):
             its = [schema.subject] if schema.subject is not None else values
             how = config.decode.key if config.decode.key is not None and set(its) <= set(keys) else config.decode
-            texts[schema_id] = SchemaText(text=_text(schema), kind=KINDS.get(how.kind, "AVRO"))
+            kind = KINDS.get(how.kind, "AVRO")
+            texts[schema_id] = SchemaText(text=_text(schema, kind), kind=kind)
             for subject in its:
                 subjects.setdefault(subject, []).append(schema_id)
         if case.latest is not None and case.latest not in texts:
@@ -82,7 +83,21 @@ def _subjects(encoded: Encoded, topics: list[str], part: Part) -> list[str]:
     return [encoded.subject] if encoded.subject else [f"{topic}-{part}" for topic in topics]
 
 
-def _text(schema: CaseSchema) -> str:
+def _text(schema: CaseSchema, kind: str) -> str:
     if schema.schema_file is not None:
         return schema.schema_file.read_text("utf-8")
-    return schema.schema_ if isinstance(schema.schema_, str) else json.dumps(schema.schema_)
+    if isinstance(schema.schema_, str):
+        return schema.schema_
+    return json.dumps(_with_null_types(schema.schema_) if kind == "AVRO" else schema.schema_)
+
+
+def _with_null_types(schema: Any) -> Any:
+    """Return an Avro schema with the type ``null`` where YAML has read it, unquoted, as no value."""
+    if isinstance(schema, list):
+        return [_with_null_types(each) for each in schema]
+    if isinstance(schema, dict):
+        types = {name: _with_null_types(schema[name]) for name in ("type", "items", "values") if name in schema}
+        fields = schema.get("fields")
+        inner = {"fields": [_with_null_types(each) for each in fields]} if isinstance(fields, list) else {}
+        return {**schema, **types, **inner}
+    return "null" if schema is None else schema

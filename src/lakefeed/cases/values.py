@@ -36,6 +36,8 @@ def same(expected: Any, actual: Any, type_: Any, *, exact: bool) -> bool:
         return one == other or (one is not None and other is not None and math.isnan(one) and math.isnan(other))
     if isinstance(expected, date | datetime):
         return bool(expected.isoformat() == actual)
+    if isinstance(expected, int | float) and isinstance(actual, int | Decimal):
+        return bool(expected == actual)
     return type(expected) is type(actual) and bool(expected == actual)
 
 
@@ -103,7 +105,8 @@ def _texts_of(content: str) -> list[str]:
         text = found.decode()
     except UnicodeDecodeError:
         text = ""
-    return [*([text] if text.isprintable() and (text or not found) else []), found.hex(" "), found.hex()]
+    as_text = [text] if text.isprintable() and (text or not found) else []
+    return [*as_text, found.hex(" "), found.hex(), f"0x{found.hex()}"]
 
 
 def _instant(value: Any) -> datetime | None:

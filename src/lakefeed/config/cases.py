@@ -7,13 +7,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from lakefeed.config.base import ConfigProblem, Model
 from lakefeed.config.sql import Ddl
 from lakefeed.config.values import Count, TopicName
 
 SchemaId = Annotated[int, Field(ge=0, le=2**31 - 1)]
+HexBytes = Annotated[str, BeforeValidator(lambda given: given.removeprefix("0x") if isinstance(given, str) else given)]
+"""Pairs of hexadecimal digits; behind 0x, as ``lakefeed topics sample`` prints bytes, or without it."""
 
 
 class CaseSchema(Model):
@@ -45,12 +47,12 @@ class CaseRecord(Model):
     value: Any = None
     """The value as YAML, encoded in the pipeline's format with the schema of schema_id; null is a tombstone."""
     text: str | None = Field(None, description="Or the value as text, whose UTF-8 bytes it is.")
-    hex: str | None = Field(None, description="Or its bytes: '00 00 00 00 07 0a'.")
+    hex: HexBytes | None = Field(None, description="Or its bytes: '00 00 00 00 07 0a'.")
     schema_id: SchemaId | None = None
     """The schema of value. Default: the one that the case begins with."""
     key: Any = None
     """The key as YAML; bytes as text where decode.key does not say how keys are read."""
-    key_hex: str | None = Field(None, description="Or the key's bytes.")
+    key_hex: HexBytes | None = Field(None, description="Or the key's bytes.")
     key_schema_id: SchemaId | None = None
     """The schema of key. Default: the newest of the keys' subject."""
     headers: dict[str, str | None] = Field(default_factory=dict, description="Headers, by name.")

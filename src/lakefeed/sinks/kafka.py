@@ -34,7 +34,7 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.encode.avro import null_error
+from lakefeed.records.encode.avro import row_error
 from lakefeed.records.encode.encode import Encoding, Format, settle, value_of
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
@@ -146,7 +146,7 @@ class KafkaSink(StatelessSink):
         try:
             return super().land(rows, commit, commit_id=commit_id)
         except Exception as error:
-            if (refusal := null_error(str(error))) is not None:
+            if (refusal := row_error(str(error))) is not None:
                 raise refusal from None
             raise
 

@@ -23,7 +23,7 @@ from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import MicroBatches, watch
 from lakefeed.operations.produce.sources import read_error
-from lakefeed.records.encode.avro import null_error
+from lakefeed.records.encode.avro import row_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -197,7 +197,7 @@ def _send(records: DataFrame, options: Mapping[str, str]) -> None:
 
 def _error(error: BaseException) -> LakefeedError:
     text = str(error)
-    return null_error(text) or read_error(text) or translate(error)
+    return row_error(text) or read_error(text) or translate(error)
 
 
 def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import quoted
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 NULL_MARK = "lakefeed: null where the schema allows none: field"
 """How the error begins that a row with a null raises inside Spark; the field's name follows."""
+_NO_SYMBOL = re.compile(r"cannot be written since it's not defined in enum (?P<symbols>\"[^\n]*\")")
+"""Of Spark's own encoder."""
+_UNFIT = re.compile(r"IllegalArgumentException: field (?P<field>[^\s:]+)[^\n]*\n\s*at io\.lakefeed\.produce\.")
+"""Of lakefeed's encoders: an unknown symbol, a number that is too large, a wrong count of bytes."""
 
 
 def struct_of(spark: SparkSession, schema: str) -> StructType:
@@ -118,8 +123,18 @@ def _misfit(what: str, rows: DataFrame) -> ConfigError:
     )
 
 
-def null_error(text: str) -> ConfigError | None:
-    """Return what is wrong with a row, if Spark's whole message says that a null stopped it."""
+def row_error(text: str) -> ConfigError | None:
+    """Return what is wrong with a row, if Spark's whole message says that an encoder could not write one.
+
+    The value itself is left out: it is a record's.
+    """
+    hint = "compare the row with the schema: symbols of an enum, bounds of a number, size of bytes"
+    if (unfit := _UNFIT.search(text)) is not None:
+        field = unfit["field"]
+        what = f"a row has a value for the field '{field}' that its type in the schema does not have"
+        return ConfigError(what, where=f"field {field}", hint=hint)
+    if (unknown := _NO_SYMBOL.search(text)) is not None:
+        return ConfigError(f"a row has a value for the enum {unknown['symbols']} that is none of these", hint=hint)
     if NULL_MARK not in text:
         return None
     field = text.partition(NULL_MARK)[2].split()[0].strip("'\"")
