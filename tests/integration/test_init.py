@@ -94,6 +94,17 @@ def test_what_the_user_chooses(stack: Endpoints, topic: str, tmp_path: Path) -> 
     assert f"${{KAFKA_BOOTSTRAP_SERVERS:-{stack.bootstrap_servers}}}" in text
 
 
+def test_a_warehouse_is_a_folder_of_this_machine(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
+    _, config, _ = written(stack, topic, tmp_path, "--warehouse", f"file://{tmp_path}/lake")
+    assert config.catalogs["lake"].warehouse == f"file://{tmp_path}/lake"
+    for store in ("s3a://lake/warehouse", "s3://lake/warehouse", "hdfs://here/lake"):
+        refused = run(stack, "--topic", topic, "--file", str(tmp_path / "other.yaml"), "--warehouse", store)
+        assert isinstance(refused.exception, ConfigError)
+        assert "LAKEFEED_WAREHOUSE" in str(refused.exception)
+    assert not (tmp_path / "other.yaml").exists()
+
+
 @pytest.mark.quick
 def test_framed_avro_under_another_subject(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     subject = f"{topic}.Trip"

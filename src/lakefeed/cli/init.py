@@ -11,6 +11,7 @@ from lakefeed.cli.options import FOLDER, bootstrap_servers_of, output_option
 from lakefeed.cli.output import emit
 from lakefeed.clients.environment import default_environment
 from lakefeed.config.storage import is_local, local_folder
+from lakefeed.errors import ConfigError
 
 
 @click.command()
@@ -50,11 +51,11 @@ def init(
     if file.exists() and not force:
         raise template.exists(file)
     environment = default_environment()
+    known = environment.get("LAKEFEED_WAREHOUSE", "")
+    folder = _absolute(warehouse) if warehouse is not None else local_folder(known) if is_local(known) else None
     brokers = bootstrap_servers_of(bootstrap_servers)
     found = discover(topic, bootstrap_servers=brokers, registry_url=registry or environment.get("SCHEMA_REGISTRY_URL"))
     name = pipeline_name or template.name_of(topic)
-    known = environment.get("LAKEFEED_WAREHOUSE", "")
-    folder = local_folder(known) if warehouse is None and is_local(known) else warehouse
     blank = template.Blank(
         topic=topic,
         name=name,
@@ -63,7 +64,7 @@ def init(
         bootstrap_servers=bootstrap_servers,
         registry_url=registry,
         discovery=found,
-        warehouse=folder and folder.expanduser().absolute(),
+        warehouse=folder,
     )
     template.check(blank)
     template.write_new(file, template.pipeline_text(blank), overwrite=force)
@@ -86,3 +87,18 @@ def init(
         f"next: lakefeed check {file} --connect"
     )
     emit(document, text)
+
+
+def _absolute(folder: Path) -> Path:
+    """Return the folder of ``--warehouse``, which may be written as a URL of this machine."""
+    where = f"--warehouse {folder}"
+    scheme, colon, _ = str(folder).partition(":/")
+    if colon and scheme == "file":
+        try:
+            return local_folder(str(folder))
+        except ValueError as error:
+            raise ConfigError(str(error), where=where) from None
+    if colon and scheme.isalnum():
+        hint = "leave --warehouse out: without it the tables are in the store that LAKEFEED_WAREHOUSE names"
+        raise ConfigError("a warehouse in a store is no folder of this machine", where=where, hint=hint)
+    return folder.expanduser().absolute()
