@@ -68,7 +68,7 @@ def _offsets_of_group(source: KafkaSource, there: Mapping[Partition, PartitionDe
         raise RecordsLost(
             f"a new feed cannot begin where the consumer group {group} stands: {'; '.join(outside[:MOST_SHOWN])}",
             where=f"{SETTING}, {source.bootstrap_servers}",
-            hint="write the offsets to begin at, or earliest: see what is there by lakefeed topics",
+            hint="write the offsets to begin at, or earliest: lakefeed topics show TOPIC shows what is there",
         )
     return {key: committed.get(key, part.start_offset) for key, part in there.items()}
 
@@ -76,7 +76,9 @@ def _offsets_of_group(source: KafkaSource, there: Mapping[Partition, PartitionDe
 def _offsets_given(source: KafkaSource, there: Mapping[Partition, PartitionDescription]) -> dict[Partition, int]:
     given = source.starting.offsets
     if outside := list(_outside(given, there)):
-        raise ConfigError("; ".join(outside[:MOST_SHOWN]), where=SETTING, hint="lakefeed topics shows what is there")
+        raise ConfigError(
+            "; ".join(outside[:MOST_SHOWN]), where=SETTING, hint="lakefeed topics show TOPIC shows what is there"
+        )
     return {key: given.get(key, part.start_offset) for key, part in there.items()}
 
 
