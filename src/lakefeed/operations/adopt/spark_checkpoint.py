@@ -61,7 +61,7 @@ def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPositi
     else:
         start = _initial_offsets(files, sorted(name for name in names if INITIAL.fullmatch(name)), where)
         if newest or not start:
-            raise _damaged(f"offsets/{newest - 1}", where)
+            raise _damaged(f"offsets/{newest - 1}" if newest else "sources/0/0", where)
     # A partition that is new in this batch begins with it; where, only the topic knows: at its first record.
     known = {key: at for key, at in start.items() if key in end}
     return OtherPosition(

@@ -76,6 +76,7 @@ def test_sources_of_a_query_are_read_together(tmp_path: Path) -> None:
         ({"offsets/1": HEAD + offsets(9) + "\n" + offsets(8)}, ConfigError, "by several sources"),
         ({"offsets/1": "v1"}, CheckpointMismatch, "'offsets/1' is gone or broken"),
         ({"offsets/0": "", "commits/0": ""}, CheckpointMismatch, "'offsets/0' is gone or broken"),
+        ({"commits/0": "", "offsets/1": "", "sources/0/0": ""}, CheckpointMismatch, "'sources/0/0' is gone or broken"),
         ({"offsets/0": "", "commits/0": "", "offsets/1": ""}, ResourceMissing, "has planned no batch yet"),
     ],
 )
