@@ -11,6 +11,7 @@ import json
 import math
 import re
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -126,6 +127,8 @@ class TopicView:
         self._fitted = False
         self.unmatched: dict[str, int] = {}
         """Records that no condition could be asked of, since they have not the columns, by the reason."""
+        self.unregistered: Counter[int] = Counter()
+        """Values that begin as the wire format does, by the schema id, which the registry does not have."""
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +158,11 @@ class TopicView:
             raise ConfigError(f"the condition or the columns fit no record: {why}", hint=hint)
 
     def notes(self) -> Iterator[str]:
-        """Say which records the expressions do not fit."""
+        """Say which records the expressions do not fit, and which schemas the registry does not have."""
+        if self.unregistered:
+            ids = ", ".join(map(str, sorted(self.unregistered)))
+            what = "begin with the header of a schema id that the registry does not have"
+            yield f"{self.unregistered.total():,} values {what}: {ids}"
         if self.unmatched:
             kinds = ", ".join(why.partition(":")[0] for why in self.unmatched)
             yield f"{sum(self.unmatched.values()):,} records do not have these columns: {kinds}"
@@ -242,6 +249,8 @@ class TopicView:
             return _Plan("null", "null")
         if data[:1] == b"\0" and len(data) >= _HEADER and (plan := self._registered(data)) is not None:
             return plan
+        if not of_key and self._begins_with_unknown_id(data):
+            self.unregistered[_schema_id(data)] += 1
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -249,6 +258,14 @@ class TopicView:
         if not of_key and text.lstrip()[:1] in ("{", "[") and is_json(text):
             return _Plan("json", "json")
         return _Plan("text", "text")
+
+    def _begins_with_unknown_id(self, data: bytes) -> bool:
+        """Tell whether the registry was asked for the id in a header, and does not have it.
+
+        An id of 0 is none: a small number of eight bytes begins with as many zeros.
+        """
+        known = (_schema_id(data), b"")
+        return data[:1] == b"\0" and known[0] > 0 and known in self._plans and self._plans[known] is None
 
     def _of_feed(self, data: bytes | None) -> tuple[_Plan, _Plan]:
         """Return the plans for values and keys by the decode block, resolved once."""
@@ -265,7 +282,7 @@ class TopicView:
         """Return how the registry's schema reads these bytes; None if it has no such schema."""
         if self._registry is None:
             return None
-        number = int.from_bytes(data[1:_HEADER], "big")
+        number = _schema_id(data)
         known = (number, b"")
         if known not in self._plans:
             try:
@@ -283,6 +300,10 @@ class TopicView:
         if known not in self._plans:
             self._plans[known] = _protobuf_plan(number, self._registry.schema(number), path, end)
         return self._plans[known]
+
+
+def _schema_id(data: bytes) -> int:
+    return int.from_bytes(data[1:_HEADER], "big")
 
 
 def _plan_of(spec: specs.DecodeSpec, part: str) -> _Plan:

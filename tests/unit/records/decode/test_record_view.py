@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.records.decode.record_view import exact, is_json, message_indexes
+from lakefeed.clients.kafka.records import Record
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import ResourceMissing
+from lakefeed.records.decode.record_view import TopicView, exact, is_json, message_indexes
+from lakefeed.records.decode.registry import SchemaRegistry
 
 
 def varint(number: int) -> bytes:
@@ -48,3 +54,21 @@ def test_what_could_not_be_written_again_is_text(text: str) -> None:
 def test_numbers_keep_their_value(number: Decimal) -> None:
     read = json.loads(f"{number:f}", parse_float=exact)
     assert Decimal(str(read)) == number
+
+
+def test_values_of_a_schema_that_was_deleted_are_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def schema(registry: SchemaRegistry, schema_id: int) -> Any:
+        raise ResourceMissing(f"there is no schema {schema_id}", where="here")
+
+    monkeypatch.setattr(SchemaRegistry, "schema", schema)
+    source = KafkaSource(bootstrap_servers="localhost:9092", topics=["t"])
+    values = [b"\0\0\0\0\5\2x", b"\0\0\0\0\5\2y", b"\0\0\0\x07\0\2x", b"\0\0\0\0\0\0\0\1", b"text", b"\0\1", None]
+    records = [Record("t", 0, at, None, b"\0\0\0\0\x09k", value) for at, value in enumerate(values)]
+    with TopicView(source, registry=SchemaRegistry("http://localhost"), log_file=tmp_path / "log") as view:
+        shown = list(view.show(records))
+        notes = list(view.notes())
+    assert [record.format for record in shown] == ["text", "text", "text", "text", "text", "text", "null"]
+    assert notes == ["3 values begin with the header of a schema id that the registry does not have: 5, 1792"]
+    with TopicView(source, log_file=tmp_path / "log") as view:
+        assert list(view.show(records)) == shown
+        assert not list(view.notes())
