@@ -225,7 +225,7 @@ def _redacted(value: Any) -> Any:
 def _print_profile(found: TopicProfile) -> None:
     echo(found.headline)
     if found.rates:
-        _print_chart([rate.per_second for rate in found.rates])
+        _print_chart(narrowed([rate.per_second for rate in found.rates], _chart_columns()))
         first, last = found.rates[0].start, found.rates[-1].end
         echo(f"  {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC")
     for name, text in found.facts():
@@ -234,6 +234,18 @@ def _print_profile(found: TopicProfile) -> None:
     if rows:
         echo()
         echo_columns([tuple(_cell(cell) for cell in row) for row in (names, *rows)], left=len(names), indent=0)
+
+
+def _chart_columns() -> int:
+    """Return how many columns of a chart fit beside its label; a file has no end of a line."""
+    return max(8, shutil.get_terminal_size().columns - 14) if sys.stdout.isatty() else 1_000
+
+
+def narrowed(rates: Sequence[float], columns: int) -> list[float]:
+    """Return the rates of fewer, wider spans of time, so that they are as many as the columns at most."""
+    wide = -(-len(rates) // columns)
+    spans = [rates[at : at + wide] for at in range(0, len(rates), wide)]
+    return [sum(span) / len(span) for span in spans]
 
 
 def _print_chart(rates: Sequence[float], *, height: int = 4) -> None:
