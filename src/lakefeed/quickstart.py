@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -147,10 +148,20 @@ class Quickstart:
         return is_new
 
     def land(self) -> LandedTrips:
-        """Run the pipeline until the table has all records that are there now."""
+        """Run the pipeline until the table has all records that are there now.
+
+        Raises:
+            LakefeedError: a start is refused, as after ``lakefeed local down --erase``.
+        """
         pipeline = self._pipeline()
         status = pipeline.status()
-        if status.position is not None and status.refusal is None and not any(part.lag for part in status.partitions):
+        if (refusal := status.refusal) is not None:
+            here = shlex.quote(str(self.folder))
+            hint = f"to begin afresh: lakefeed quickstart FOLDER, with another folder. To keep this one: cd {here}"
+            raise type(refusal)(
+                refusal.what, where=refusal.where, hint=f"{hint}; {refusal.hint}" if refusal.hint else hint
+            )
+        if status.position is not None and not any(part.lag for part in status.partitions):
             return LandedTrips(0, is_new=False)
         self._session()
         monitor = FeedMonitor(pipeline.config.name)
