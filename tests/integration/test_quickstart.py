@@ -67,6 +67,9 @@ def test_a_second_run_is_quick_and_changes_nothing(made: Path, home: dict[str, s
     assert document["records"] >= ROWS
     assert file.read_text() == mine
     assert "the table has all records already" in again.stderr
+    missing = re.search(r"records already; for 10,000: lakefeed produce \S+ --generate taxi --rows (\d+)", again.stderr)
+    assert missing
+    assert int(missing[1]) == 10_000 - document["records"]
     assert sum(document["seconds"].values()) < 20
 
 

@@ -25,7 +25,7 @@ STEPS = 5
 
 @click.command()
 @click.argument("folder", type=FOLDER, default="lakefeed-quickstart")
-@click.option("--rows", type=click.IntRange(1), default=10_000, show_default=True, help="Trips in the sample topic.")
+@click.option("--rows", type=click.IntRange(1), default=10_000, show_default=True, help="Trips in a new topic.")
 @click.option("--keep/--stop", default=True, help="Leave the servers up afterwards, or stop them.  [default: keep]")
 @output_option
 def quickstart(folder: Path, rows: int, keep: bool) -> None:
@@ -56,7 +56,7 @@ def quickstart(folder: Path, rows: int, keep: bool) -> None:
         with work.spark_ends():
             with _step(seconds, 2, "topic", f"{TOPIC}: taxi trips in Avro, their schema in the registry") as done:
                 records, is_new = work.fill_topic(rows)
-                done(f"{records:,} records" if is_new else f"it has {records:,} records already")
+                done(f"{records:,} records" if is_new else _records_there(TOPIC, records, least=rows))
             with _step(seconds, 3, "file", f"{folder / PIPELINE}: which topic lands in which table") as done:
                 done("written by lakefeed init" if work.write_files() else "it is there already, and kept")
             with _step(seconds, 4, "run", "each record lands in the table once, whatever is killed") as done:
@@ -99,6 +99,15 @@ class _Done:
 
     def __call__(self, text: str) -> None:
         self.text = text
+
+
+def _records_there(topic: str, records: int, *, least: int) -> str:
+    """Say what the topic has; also how to add what it lacks, as when an earlier run was killed while it filled it."""
+    there = f"it has {records:,} records already"
+    if records >= least:
+        return there
+    more = f"lakefeed produce {topic} --generate taxi --rows {least - records} --start {records}"
+    return f"{there}; for {least:,}: {more}"
 
 
 def _print(answer: str, *, folder: Path, topic: str, records: int, keep: bool, took: str) -> None:
