@@ -118,6 +118,12 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
         )
     if code in _DENIED:
         return AccessDenied(f"Kafka refuses these credentials: {error_text(error)}", where=where)
+    if code in TRANSIENT and code != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return Unreachable(
+            f"a partition has no broker that answers for it: {error_text(error)}",
+            where=where,
+            hint="a topic is new, or a broker has just left: try again, and look at the brokers if it stays so",
+        )
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
         return ConfigError(
             f"the topic {topic} already exists",

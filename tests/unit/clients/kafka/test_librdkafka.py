@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from lakefeed.clients.kafka.librdkafka import librdkafka_settings
-from lakefeed.errors import ConfigError
+from lakefeed.clients.kafka.librdkafka import error_of, librdkafka_settings
+from lakefeed.errors import ConfigError, Unreachable
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
@@ -52,3 +53,10 @@ def test_a_login_without_a_password_is_not_shown() -> None:
     with pytest.raises(ConfigError) as raised:
         librdkafka_settings({"kafka.sasl.jaas.config": f'{PLAIN} password="hush";'})
     assert "hush" not in str(raised.value)
+
+
+def test_a_partition_without_a_leader_is_not_the_users_mistake() -> None:
+    found = error_of(KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)), servers="b:9092", topic="trips")
+    assert isinstance(found, Unreachable)
+    assert "no broker that answers for it" in str(found)
+    assert found.where == "topic trips at b:9092"
