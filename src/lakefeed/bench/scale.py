@@ -36,9 +36,9 @@ _SPARE_BATCHES = 8
 """A run that is stopped after its first batch, to create its table, may have begun a few more."""
 _RECORDS = {"partitions": 20_000, "columns": 10_000, "bytes": 100, "files": 1_000, "batches": 10, "topics": 100}
 """The records of a batch, where they are not what grows; of each topic, where there are many."""
-_UPKEEP = {"every": "20 seconds", "only": ["manifests", "expire"], "expire": {"older_than": "20 seconds", "keep": 100}}
+_UPKEEP = {"every": "20 seconds", "only": ["expire"], "expire": {"older_than": "20 seconds", "keep": 100}}
 """The maintenance of a feed that commits several times a second: after 60 to 100 commits, as once an hour for one that
-commits each minute."""
+commits each minute. A rewrite of manifests is a Spark job, whose memory would count as the driver's here."""
 
 
 @dataclass(frozen=True, kw_only=True)
