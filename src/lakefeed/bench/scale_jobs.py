@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ _COLUMNS = (
     "timestamp_micros(1700000000000000 + id * {n})",
 )
 """The values of the columns of wide rows, in turn."""
+_COLLECTIONS = 3
+_BETWEEN_COLLECTIONS_SECONDS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +118,22 @@ def produce_columns(columns: int, rows: int, topic: str, endpoints: Endpoints) -
     return produce(records, topic, bootstrap_servers=endpoints.bootstrap_servers).records
 
 
-def collected_heap(spark: SparkSession) -> int:
-    """Collect the driver's garbage; return the bytes of its heap that are in use then."""
+def collected_heap(spark: SparkSession) -> tuple[int, float]:
+    """Collect the driver's garbage; return the bytes of its heap that stay in use, and the seconds that it stood still.
+
+    The least of several collections: a batch or a maintenance at work holds memory that it gives back.
+    """
     java: Any = spark.sparkContext._jvm
-    java.java.lang.System.gc()
-    return int(java.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed())
+    heap, stopped = sys.maxsize, 0.0
+    for number in range(_COLLECTIONS):
+        if number:
+            time.sleep(_BETWEEN_COLLECTIONS_SECONDS)
+        began = time.monotonic()
+        java.java.lang.System.gc()
+        stopped += time.monotonic() - began
+        used = java.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+        heap = min(heap, int(used))
+    return heap, stopped
 
 
 @dataclass
@@ -148,7 +162,7 @@ class _Clock:
         if self._done not in self.run.marks:
             return
         now, cpu, requests = time.monotonic(), CpuTimes.now().since(self._cpu), self._requests_now()
-        heap = collected_heap(self.spark) if self._done in self.run.heap_at else None
+        heap, stopped = collected_heap(self.spark) if self._done in self.run.heap_at else (None, 0.0)
         after = CpuTimes.now().since(self._cpu)
         self.marks.append(
             Mark(
@@ -163,7 +177,7 @@ class _Clock:
         print(asdict(self.marks[-1]), flush=True)
         if heap is not None:
             self._own_cpu += after["collector"] - cpu["collector"]
-            self._own_seconds += time.monotonic() - now
+            self._own_seconds += stopped
         if self._done >= max(self.run.marks):
             self.stop.set()
 
