@@ -34,6 +34,7 @@ NOT_OURS: list[tuple[str, str, str]] = [
     (r"is not defined|is not a message type|is resolved to", r"\b(rpc|extend)\b", "methods and extensions are no data"),
     (r"does not declare \d+ as an extension number|Extension number \d+ has already been used", r"", "the same"),
     (r'Option "[^"]*" unknown|Option "[^"]*" was already set|Option field "[^"]*" is not a repeated', r"", "not read"),
+    (r'Option field "[^"]*" is not a field or extension', r"", "not read: the name is another thing's"),
     (
         r'for [\w-]+ option "|Unexpected end of string|for option "[^"]*"\.',
         r"",
