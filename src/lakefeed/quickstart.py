@@ -113,7 +113,7 @@ class Quickstart:
         """Produce trips unless the topic has some; returns how many it has, and whether they are new."""
         topics = Topics(self._servers)
         if TOPIC in topics.list():
-            there = topics.describe(TOPIC).records
+            there = topics.describe(TOPIC).offsets
         else:
             topics.create(TOPIC, partitions=PARTITIONS)
             there = 0

@@ -43,7 +43,7 @@ class TopicDetails(ReadableResult):
     @property
     def headline(self) -> str:
         found = self.description
-        return f"{found.name}: {counted(found.records, 'record')} in {counted(len(found.partitions), 'partition')}"
+        return f"{found.name}: {counted(found.offsets, 'offset')} in {counted(len(found.partitions), 'partition')}"
 
     @property
     def figures(self) -> Mapping[str, str]:
@@ -62,7 +62,7 @@ class TopicDetails(ReadableResult):
             for each in self.schemas
         ]
         found = self.description
-        return {**asdict(found), "records": found.records, "settings": dict(self.settings), "schemas": schemas}
+        return {**asdict(found), "offsets": found.offsets, "settings": dict(self.settings), "schemas": schemas}
 
     def _repr_html_(self) -> str:
         rows = [

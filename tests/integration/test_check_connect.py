@@ -250,3 +250,27 @@ def test_columns_that_the_registered_schema_does_not_have(case: Case) -> None:
         ("sink.iceberg.sort_by.1", "warning", "they have id"),
         ("sink.iceberg.sort_by.2", "warning", "they have id"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        ("{topic}:7:0", "the feed reads no partition {topic}-7"),
+        ("{topic}:0:99", "{topic}-0 ends at 0, before 99"),
+        ("group:no-such-group", "the consumer group no-such-group has committed no offsets"),
+    ],
+)
+def test_a_start_at_which_no_new_feed_can_begin(case: Case, start: str, words: str) -> None:
+    """A warning: a feed that has begun does not read it."""
+    status, found = case.found("--set", f"source.kafka.start={start.format(topic=case.topic)}")
+    [warning] = found
+    assert status == 0
+    assert (warning["key"], warning["severity"]) == ("source.kafka.start", "warning")
+    assert f"a new feed could not begin there: {words.format(topic=case.topic)}" in warning["what"]
+
+
+def test_a_start_is_not_looked_for_in_a_topic_that_is_missing(case: Case) -> None:
+    settings = ["source.kafka.topics=[nothing]", "source.kafka.start=nothing:0:1"]
+    status, found = case.found(*(each for setting in settings for each in ("--set", setting)))
+    assert status == 2
+    assert "source.kafka.start" not in {each["key"] for each in found}

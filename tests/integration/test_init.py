@@ -178,3 +178,11 @@ def test_a_wrong_table_leaves_nothing_behind(stack: Endpoints, topic: str, tmp_p
     result = run(stack, "--topic", topic, "--table", "trips", "--file", str(tmp_path / "p.yaml"))
     assert isinstance(result.exception, ConfigError)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_address_of_a_registry_is_named_where_it_is_none(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    result = run(stack, "--topic", topic, "--registry", "127.0.0.1:1", "--file", str(tmp_path / "p.yaml"))
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.where == "registry 127.0.0.1:1"
+    assert "http://" in result.exception.what
+    assert list(tmp_path.iterdir()) == []

@@ -156,6 +156,17 @@ def test_a_check_asks_for_no_store_and_says_what_is_wrong_with_a_folder(disk: Fe
         disk.pipeline().session()
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="its file system is Linux's")
+def test_a_folder_in_which_nothing_can_be_made_is_refused_whatever_its_permissions(disk: Feed) -> None:
+    disk.create_topic()
+    disk.send(disk.avro(trips(0, 1)))
+    file = disk.write_file(checkpoint="/proc/checkpoint")
+    bad = lakefeed("check", file, "--connect", "--output", "json", environment=disk.environment)
+    found = {problem["key"]: problem["what"] for problem in json.loads(bad.stdout)}
+    assert bad.returncode == 2
+    assert "the folder cannot be written to: " in found["checkpoint"]
+
+
 def test_a_cluster_is_refused(disk: Feed) -> None:
     disk.create_topic()
     disk.send(disk.avro(trips(0, 1)))

@@ -13,6 +13,7 @@ import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.local import Endpoints
+from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
 from tests.support.deaths import dying
 from tests.support.feed import Feed
@@ -91,10 +92,14 @@ def test_rows_appended_to_a_table_reach_another(feed: Feed, lake: SparkSession) 
 
 @pytest.mark.quick
 def test_any_format_that_spark_streams(feed: Feed, lake: SparkSession) -> None:
-    stop = threading.Event()
+    stop, monitor = threading.Event(), FeedMonitor(feed.name)
+    shown: list[str] = []
+    monitor.show_path_by(shown.append)
     source = {"format": {"name": "rate-micro-batch", "options": {"rowsPerBatch": "5"}}}
     job = pipeline(feed, source=source)
-    job.run(spark=lake, stop=stop, on_batch=lambda batch: stop.set() if batch.batch_id >= 1 else None)
+    job.run(spark=lake, stop=stop, on_batch=lambda batch: stop.set() if batch.batch_id >= 1 else None, monitor=monitor)
+    [path] = shown
+    assert "Spark's source (the source is not Kafka)" in path
     found = sorted(each["value"] for each in feed.rows())
     assert len(found) >= 10
     assert found == list(range(len(found)))

@@ -63,14 +63,14 @@ def create(
 @registry_option
 @usual_options
 def show(name: str, registry: str | None, bootstrap_servers: str | None) -> None:
-    """Show the topic NAME: its id, settings, schemas, partitions and how many records they hold."""
+    """Show the topic NAME: its id, settings, schemas, partitions and the offsets that they hold."""
     found = lakefeed.Topic(
         name, bootstrap_servers=bootstrap_servers_of(bootstrap_servers), registry=registry
     ).describe()
 
     def text() -> None:
         topic = found.description
-        echo(f"{topic.name}  id {topic.topic_id}  records {topic.records:,}")
+        echo(f"{topic.name}  id {topic.topic_id}  offsets {topic.offsets:,}")
         for key, value in found.settings.items():
             echo(f"  {key} = {value}")
         for schema in found.schemas:
@@ -84,7 +84,7 @@ def show(name: str, registry: str | None, bootstrap_servers: str | None) -> None
 
 
 @topics.command("list")
-@click.option("--details", is_flag=True, help="Partitions and records of each.")
+@click.option("--details", is_flag=True, help="Partitions and offsets of each.")
 @usual_options
 def list_(details: bool, bootstrap_servers: str | None) -> None:
     """Show the names of all topics but Kafka's own."""
@@ -94,11 +94,11 @@ def list_(details: bool, bootstrap_servers: str | None) -> None:
         emit(names, lambda: echo("".join(f"{name}\n" for name in names), nl=False))
         return
     found = [
-        {"topic": name, "partitions": len(topic.partitions), "records": topic.records}
+        {"topic": name, "partitions": len(topic.partitions), "offsets": topic.offsets}
         for name, topic in cluster.describe_all(names).items()
     ]
-    cells = [(str(each["topic"]), f"{each['partitions']:,}", f"{each['records']:,}") for each in found]
-    emit(found, lambda: echo_columns([("topic", "partitions", "records"), *cells], left=1, indent=0))
+    cells = [(str(each["topic"]), f"{each['partitions']:,}", f"{each['offsets']:,}") for each in found]
+    emit(found, lambda: echo_columns([("topic", "partitions", "offsets"), *cells], left=1, indent=0))
 
 
 # The name that ``show`` had: what calls it keeps working.

@@ -176,6 +176,7 @@ class Registry(Model):
     @classmethod
     def from_environment(cls, url: str, environment: Mapping[str, str]) -> Registry:
         """Return a registry with the login that the variables ``SCHEMA_REGISTRY_…`` name."""
+        validated(cls, f"registry {url}", url=url)
         names = [name for name in cls.model_fields if name != "url"]
         found = {name: environment.get(f"SCHEMA_REGISTRY_{name.upper()}") for name in names}
         given = {name: value for name, value in found.items() if value}

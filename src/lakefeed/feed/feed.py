@@ -342,7 +342,9 @@ class Feed:
         ``columns`` returns the rows', where the table may not exist yet. A query with state decodes records with Spark.
         """
         config = self.config
-        reason = "the transform keeps state" if stateful else self.general_path_reason(spark, rows)
+        # A query over a source without offsets resumes as one with state, and is never read by lakefeed.
+        has_state = stateful and config.source.numbered is not None
+        reason = "the transform keeps state" if has_state else self.general_path_reason(spark, rows)
         if reason is None:
             reader = "lakefeed's, which decodes each record as it reads it"
         elif config.has_fast_reader and config.source.kafka is not None and not uses_tokens(spark):

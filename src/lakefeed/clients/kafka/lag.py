@@ -17,8 +17,17 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from lakefeed.clients.kafka.librdkafka import SILENCE, client_settings, error_of, isolation_level, open_consumer
+from lakefeed.clients.kafka.librdkafka import (
+    COORDINATING,
+    SILENCE,
+    client_settings,
+    error_code,
+    error_of,
+    isolation_level,
+    open_consumer,
+)
 from lakefeed.clients.kafka.scan import TIMEOUT_SECONDS
+from lakefeed.clients.retry import retry_until
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import LakefeedError, Unreachable
 from lakefeed.offsets.ranges import Partition
@@ -48,14 +57,24 @@ def group_offsets(source: KafkaSource, group: str, topics: Sequence[str] | None 
         existing = consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
         read = [name for name in existing if (not name.startswith("__") if topics is None else name in topics)]
         requested = [TopicPartition(name, number) for name in read for number in existing[name].partitions]
-        answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
-        if refused := [answer.error for answer in answers if answer.error is not None]:
-            raise KafkaException(refused[0])
+        answers = retry_until(
+            lambda: _committed(consumer, requested),
+            is_transient=lambda error: isinstance(error, KafkaException) and error_code(error) in COORDINATING,
+            seconds=TIMEOUT_SECONDS,
+            pause=0.1,
+        )
     except KafkaException as error:
         raise _group_error(error, source, group) from None
     finally:
         consumer.close()
     return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
+
+
+def _committed(consumer: Consumer, requested: list[TopicPartition]) -> list[TopicPartition]:
+    answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
+    if refused := [answer.error for answer in answers if answer.error is not None]:
+        raise KafkaException(refused[0])
+    return answers
 
 
 def group_names(source: KafkaSource) -> list[str]:

@@ -58,6 +58,12 @@ TRANSIENT = {
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
+COORDINATING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
+"""What a broker says of a group while its coordinator is elected, or loads the offsets."""
 _DENIED = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -123,6 +129,12 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
             f"a partition has no broker that answers for it: {error_text(error)}",
             where=where,
             hint="a topic is new, or a broker has just left: try again, and look at the brokers if it stays so",
+        )
+    if code in COORDINATING:
+        return Unreachable(
+            f"the group has no coordinator yet: {error_text(error)}",
+            where=where,
+            hint="the cluster is new, or a broker has just left: try again, and look at the brokers if it stays so",
         )
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
         return ConfigError(

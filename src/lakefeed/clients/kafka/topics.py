@@ -80,8 +80,8 @@ class TopicDescription:
         return {partition.id: partition.end_offset for partition in self.partitions}
 
     @property
-    def records(self) -> int:
-        """Count the offsets from start to end: all records, if neither compaction nor transactions left gaps."""
+    def offsets(self) -> int:
+        """Count the offsets from start to end; compaction and transactions leave some without a record."""
         return sum(partition.end_offset - partition.start_offset for partition in self.partitions)
 
 

@@ -36,6 +36,16 @@ _EXAMPLES = {
     "catalogs.<name>.uri": "uri: ${LAKEFEED_CATALOG_URI}",
 }
 
+_WORDINGS = (
+    (re.compile(r"input should be "), "expects a number "),
+    (re.compile(r"(?:list|dictionary) should have at (least|most) 1 item after .*"), r"expects at \1 1 entry"),
+    (re.compile(r"(?:list|dictionary) should have at (least|most) (\d+) items after .*"), r"expects at \1 \2 entries"),
+    (re.compile(r"string should have at least 1 character"), "expects text"),
+    (re.compile(r"string should have "), "expects text of "),
+    (re.compile(r"string should match pattern "), "expects text that matches "),
+)
+"""How pydantic begins its messages, and how a problem says the same."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
@@ -160,7 +170,8 @@ def _problem_of(detail: Detail, document: Document) -> Problem:
         return document.problem(place, what, _hint_about_type(detail.input, annotation))
     is_own = isinstance(detail.cause, ValueError)
     message = str(detail.cause) if is_own else detail.message[:1].lower() + detail.message[1:]
-    message = re.sub(r"^input should be ", "expects a number ", message)
+    for pattern, wording in () if is_own else _WORDINGS:
+        message = pattern.sub(wording, message, count=1) if pattern.match(message) else message
     if message.startswith("expects"):
         return document.problem(place, f"{name} {message}; found {_found(detail, document)}")
     return document.problem(place, f"{name}: {message}", key=isinstance(detail.input, dict))
@@ -184,9 +195,9 @@ def _found(detail: Detail, document: Document) -> str:
     if place in document.secret_places or shape.is_secret(type_at(place)):
         return "something else (not shown: it is a secret)"
     if isinstance(value, dict):
-        return "a block"
+        return "a block" if value else "an empty block"
     if isinstance(value, list):
-        return "a list"
+        return "a list" if value else "an empty list"
     written = document.written.get(place)
     if value is None or value == "":
         return f"nothing (from {written})" if written and "${" in written else "nothing"

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -52,7 +53,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     Args:
         config: the pipeline.
         connections: store and catalogs. Default: as declared, the rest from this process's environment.
-        tables: look into the tables too; a run does so by itself.
+        tables: look into the tables too, and for where a new feed would begin; a run does so by itself.
     """
     if connections is None:
         connections = config.connections(os.environ)
@@ -61,7 +62,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     except ConfigError as error:
         # Each connection would fail with the same words.
         return [Problem.of(error, key="tls")]
-    checks = [*_kafka(config), *_places(config, connections), *_catalog(config, connections)]
+    checks = [*_kafka(config, start=tables), *_places(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
     checks.append(partial(_missing_columns, config))
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
@@ -78,12 +79,14 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     ]
 
 
-def _kafka(config: PipelineConfig) -> list[Check]:
+def _kafka(config: PipelineConfig, *, start: bool) -> list[Check]:
     if (source := config.source.kafka) is None:
         return []
     # With many tables a topic without a schema fails alone, and may get one while the others land.
     topic = None if config.has_many_tables else next(iter(source.topics or ()), None)
     checks: list[Check] = [partial(_topics, source, may_come=config.has_many_tables)]
+    if start:
+        checks.append(partial(_start, source))
     checks += _subjects(config.decode, "decode", "value", topic)
     if config.decode.key is not None:
         checks += _subjects(config.decode.key, "decode.key", "key", topic)
@@ -123,6 +126,30 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
         ]
     # A job with a table for each topic takes up those that are yet to be created.
     return [replace(each, severity="warning") if may_come else each for each in found]
+
+
+def _start(source: KafkaSource) -> list[Problem]:
+    """Warn of a start at which no new feed can begin; one that has begun does not read it."""
+    from lakefeed.clients.kafka.starting import SETTING, first_offsets
+    from lakefeed.records.sources.kafka import SourceTopics
+
+    if source.starting.kind not in ("group", "offsets"):
+        return []
+    try:
+        topics = SourceTopics(source).describe()
+    except LakefeedError:
+        return []  # The topics' check says so, as of a topic that is missing.
+    if None in topics.values():
+        return []
+    try:
+        first_offsets(source, topics)
+    except Unreachable:
+        return []
+    except LakefeedError as error:
+        problem = Problem.of(error, key=SETTING)
+        what = f"a new feed could not begin there: {problem.what}"
+        return [replace(problem, what=what, severity="warning")]
+    return []
 
 
 def _registry(settings: Registry) -> SchemaRegistry:
@@ -175,9 +202,12 @@ def _folder(path: Path) -> None:
     there = next(each for each in (path, *path.parents) if each.exists())
     if not there.is_dir():
         raise ConfigError("it is a file, and a folder is needed", where=str(there), hint="name another place")
-    if not os.access(there, os.W_OK | os.X_OK):
+    try:
+        # Some file systems refuse what the permissions allow. Nothing is left behind.
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
         hint = "name a folder of yours, or let its owner give you the right to write"
-        raise AccessDenied("the folder cannot be written to", where=str(there), hint=hint)
+        raise AccessDenied(f"the folder cannot be written to: {error.strerror}", where=str(there), hint=hint) from None
 
 
 def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check]:

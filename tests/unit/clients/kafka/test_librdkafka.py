@@ -60,3 +60,9 @@ def test_a_partition_without_a_leader_is_not_the_users_mistake() -> None:
     assert isinstance(found, Unreachable)
     assert "no broker that answers for it" in str(found)
     assert found.where == "topic trips at b:9092"
+
+
+def test_a_group_without_a_coordinator_is_the_worlds_error() -> None:
+    found = error_of(KafkaException(KafkaError(KafkaError.NOT_COORDINATOR)), servers="b:9092", topic=None)
+    assert isinstance(found, Unreachable)
+    assert "no coordinator yet" in found.what

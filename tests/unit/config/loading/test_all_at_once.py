@@ -57,7 +57,7 @@ HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
         [
             ("sinks.a.jdbc.keys", "is for mode: upsert"),
             ("sinks.a.jdbc.url", "no address"),
-            ("sinks.a.jdbc.user", "1 char"),
+            ("sinks.a.jdbc.user", "expects text; found nothing"),
         ],
     ),
 }
