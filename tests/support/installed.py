@@ -32,7 +32,7 @@ class Shell:
         done = subprocess.run(
             words,
             cwd=self.folder,
-            env=self.variables,
+            env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -54,13 +54,18 @@ class Shell:
         return subprocess.Popen(
             words,
             cwd=self.folder,
-            env=self.variables,
+            env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        # A shell sets PWD to its folder.
+        return {"PWD": str(self.folder), **self.variables}
 
 
 def install(folder: Path, *, extras: str, variables: Mapping[str, str] | None = None) -> Shell:

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from lakefeed.errors import ConfigError, ResourceMissing
@@ -35,9 +36,11 @@ class PackagedExample:
 
     @property
     def pipelines(self) -> list[Path]:
-        """Its pipeline files, the main one first."""
+        """Its pipeline files in the order to run them: the main one first, each behind those that it needs."""
         own = [file for file in self.files if file.parts[1] == self.name and file.suffix == ".yaml"]
-        return sorted(own, key=lambda file: (file.name != "pipeline.yaml", file.name))
+        by_name = sorted(own, key=lambda file: (file.name != "pipeline.yaml", file.name))
+        needs = {file: [other for other in by_name if other.name in self.notes(file)["Needs"]] for file in by_name}
+        return list(TopologicalSorter(needs).static_order())
 
     @property
     def main(self) -> Path:

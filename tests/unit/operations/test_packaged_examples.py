@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
@@ -33,6 +34,21 @@ def test_a_copy_has_each_file_that_its_commands_name(example: PackagedExample, t
                 assert (tmp_path / named).is_file(), command
         assert "yaml-language-server" not in (tmp_path / file).read_text()
         assert not errors_of(read(tmp_path / file, environment=None).problems)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_commands_can_run_in_the_order_in_which_they_are_printed(example: PackagedExample) -> None:
+    created: set[str] = set()
+    for words in [command.split() for file in example.pipelines for command in example.commands(file)]:
+        if words[:2] == ["lakefeed", "produce"]:
+            created.add(words[2])
+        elif words[:3] == ["lakefeed", "topics", "create"]:
+            created.add(words[3])
+        elif words[:2] == ["lakefeed", "run"]:
+            document = yaml.safe_load((example.root / words[2]).read_text("utf-8"))
+            read_from = document["source"].get("kafka", {}).get("topics", [])
+            assert created.issuperset(read_from), words
+            created.add(document["sink"].get("kafka", {}).get("topic"))
 
 
 def test_what_was_changed_is_not_overwritten(tmp_path: Path) -> None:
