@@ -12,6 +12,7 @@ from lakefeed.local.home import make_catalog
 from lakefeed.testing import lakefeed_registry as lakefeed_registry
 from lakefeed.testing import lakefeed_table as lakefeed_table
 from lakefeed.testing import lakefeed_topic as lakefeed_topic
+from tests.support.cases import run as run
 from tests.support.catalogs import PLAIN, CatalogCase, HiveCase, PostgresCase, RestCase, SqliteCase
 from tests.support.feed_table import Table
 from tests.support.lake import spark_in

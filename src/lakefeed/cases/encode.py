@@ -138,10 +138,11 @@ class CaseEncoder:
         for each in given:
             if not isinstance(each.value, dict):
                 raise ConfigError(f"the value is {type(each.value).__name__}, and its schema is a record")
-            if unknown := next(_unknown_fields(each.value, columns, ""), None):
+            parts = list(_parts(each.value, columns))
+            if unknown := next((part.path for part in parts if part.type_ is None), None):
                 raise ConfigError(f"the schema has no field {unknown}", hint=f"it has {', '.join(columns.names)}")
             # Spark would make a text of a number.
-            if misfit := next((found for found in _misfits(each.value, columns, "") if found.is_text), None):
+            if misfit := next((part for part in parts if part.is_text and not part.fits), None):
                 raise ConfigError(str(misfit), hint="put a text in quotes")
         schema = parse(encoding.schema or "")
         values = [with_defaults(each.value, schema) for each in given]
@@ -153,7 +154,8 @@ class CaseEncoder:
             read = rows.select(sf.from_json("text", parsed, options).alias("row")).select("row.*").cache()
             try:
                 if not read.filter(sf.col(CORRUPT).isNotNull()).isEmpty():
-                    misfit = next((found for each in given for found in _misfits(each.value, columns, "")), None)
+                    given_parts = (part for each in given for part in _parts(each.value, columns))
+                    misfit = next((part for part in given_parts if not part.fits), None)
                     raise ConfigError(str(misfit or "a field has a value of another type than the schema's"))
                 encoded = read.drop(CORRUPT).select(value_of(read.drop(CORRUPT), encoding).alias("value"))
                 return [bytes(row["value"]) for row in encoded.collect()]
@@ -161,61 +163,44 @@ class CaseEncoder:
                 read.unpersist()
 
 
-def _unknown_fields(value: Any, type_: DataType, path: str) -> Iterator[str]:
-    """Yield the fields of a value that its type does not have: Spark would leave them out."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(type_, StructType) and isinstance(value, dict):
-        inner = {field.name: field.dataType for field in type_.fields}
-        for name, below in value.items():
-            here = f"{path}.{name}" if path else str(name)
-            if name not in inner:
-                yield here
-            else:
-                yield from _unknown_fields(below, inner[name], here)
-    elif isinstance(type_, ArrayType) and isinstance(value, list):
-        for below in value:
-            yield from _unknown_fields(below, type_.elementType, path)
-    elif isinstance(type_, MapType) and isinstance(value, dict):
-        for below in value.values():
-            yield from _unknown_fields(below, type_.valueType, path)
-
-
 @dataclass(frozen=True)
-class _Misfit:
-    """A part of a value that has another type than its schema."""
+class _Part:
+    """A part of a value, and the type that its schema has there: None for a field that the schema does not have."""
 
     path: str
     value: Any
-    type_: DataType
+    type_: DataType | None
 
     @property
     def is_text(self) -> bool:
-        return self.type_.typeName() == "string"
+        return self.type_ is not None and self.type_.typeName() == "string"
+
+    @property
+    def fits(self) -> bool:
+        """Check that it is not surely of another type; nulls and what a text may say are left to Spark."""
+        return self.value is None or (self.type_ is not None and _fits(self.value, self.type_))
 
     def __str__(self) -> str:
         written = json.dumps(self.value, default=_json_text, ensure_ascii=False)
-        return f"{self.path} is {written}, and the schema has {self.type_.simpleString()} there"
+        there = "nothing" if self.type_ is None else self.type_.simpleString()
+        return f"{self.path} is {written}, and the schema has {there} there"
 
 
-def _misfits(value: Any, type_: DataType, path: str) -> Iterator[_Misfit]:
-    """Yield the parts of a value that are surely of another type; nulls and what a text may say are left to Spark."""
+def _parts(value: Any, type_: DataType | None, path: str = "") -> Iterator[_Part]:
+    """Yield a value and all parts of it, each behind what it is a part of."""
     from pyspark.sql import types as t
 
-    if value is None:
-        return
+    yield _Part(path, value, type_)
     if isinstance(type_, t.StructType) and isinstance(value, dict):
         inner = {field.name: field.dataType for field in type_.fields}
         for name, below in value.items():
-            yield from _misfits(below, inner[name], f"{path}.{name}" if path else str(name))
+            yield from _parts(below, inner.get(name), f"{path}.{name}" if path else str(name))
     elif isinstance(type_, t.ArrayType) and isinstance(value, list):
         for number, below in enumerate(value):
-            yield from _misfits(below, type_.elementType, f"{path}[{number}]")
+            yield from _parts(below, type_.elementType, f"{path}[{number}]")
     elif isinstance(type_, t.MapType) and isinstance(value, dict):
         for name, below in value.items():
-            yield from _misfits(below, type_.valueType, f"{path}.{name}")
-    elif not _fits(value, type_):
-        yield _Misfit(path, value, type_)
+            yield from _parts(below, type_.valueType, f"{path}.{name}")
 
 
 def _fits(value: Any, type_: DataType) -> bool:
@@ -223,8 +208,10 @@ def _fits(value: Any, type_: DataType) -> bool:
 
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match type_:
-        case t.StructType() | t.ArrayType() | t.MapType():
-            return False
+        case t.StructType() | t.MapType():
+            return isinstance(value, dict)
+        case t.ArrayType():
+            return isinstance(value, list)
         case t.BooleanType():
             return isinstance(value, bool)
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():

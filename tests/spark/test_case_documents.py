@@ -1,0 +1,83 @@
+"""The cases of the examples, the fixtures of a test suite, and what docs/test-a-pipeline.md shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from lakefeed.testing import LandRecords, TestRegistry, TestTopic, run_cases
+from tests.support.blocks import ROOT, blocks_of
+from tests.support.cases import AVRO, Run, messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_the_examples_own_cases_pass(spark: SparkSession) -> None:
+    report = run_cases(ROOT / "examples" / "isp_hits" / "by_zip_and_day.yaml")
+    assert messages(report) == {
+        "a hit is of the day that it has in UTC": [],
+        "a time that is none stops the feed": [],
+    }
+
+
+def test_the_fixtures_land_records_with_a_pipeline_file(
+    spark: SparkSession,
+    tmp_path: Path,
+    lakefeed_topic: Callable[[str], TestTopic],
+    lakefeed_registry: TestRegistry,
+    lakefeed_table: LandRecords,
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(AVRO.partition("tests:")[0], "utf-8")
+    fields = [{"name": "zone", "type": "string"}, {"name": "fare", "type": "double"}]
+    schema_id = lakefeed_registry.register({"type": "record", "name": "Trip", "fields": fields})
+    trips = lakefeed_topic("trips")
+    trips.send({"zone": "A", "fare": 1.5}, key="k", schema_id=schema_id)
+    trips.send({"zone": "A", "fare": -1})
+    trips.send(None)
+    trips.send(hex="ff")
+    landed = lakefeed_table(file, trips)
+    assert landed.rows == [{"zone": "A", "fare": 1.5, "kafka_offset": 0, "kafka_key": "k", "twice": 3.0}]
+    assert [letter.offset for letter in landed.dead_letters] == [1, 3]
+    assert (landed.skipped, landed.error) == (1, None)
+
+
+def test_the_test_that_the_page_shows_passes(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lakefeed_topic: Callable[[str], TestTopic],
+    lakefeed_registry: TestRegistry,
+    lakefeed_table: LandRecords,
+) -> None:
+    """Of docs/test-a-pipeline.md, with the pipeline file that stands on its top."""
+    blocks = blocks_of(ROOT / "docs" / "test-a-pipeline.md")
+    names: dict[str, Any] = {}
+    for block in blocks:
+        if block.test is not None:
+            exec(compile(block.text, str(block), "exec"), names)
+    assert names["pytest_plugins"] == ["lakefeed.testing"]
+    monkeypatch.chdir(tmp_path)
+    Path("pipeline.yaml").write_text(next(block.text for block in blocks if block.language == "yaml"))
+    names["test_a_negative_fare_is_a_dead_letter"](lakefeed_topic, lakefeed_registry, lakefeed_table)
+
+
+def test_the_cases_that_the_page_shows_pass(run: Run) -> None:
+    """Of docs/test-a-pipeline.md; a fragment is completed with the file that stands on its top."""
+    shown = [
+        yaml.safe_load(block.text)
+        for block in blocks_of(ROOT / "docs" / "test-a-pipeline.md")
+        if block.language == "yaml"
+    ]
+    whole = {key: shown[0][key] for key in ("name", "source", "sink", "checkpoint")}
+    passed: list[str] = []
+    for fragment in shown:
+        report = run(yaml.safe_dump({**whole, **fragment}))
+        assert messages(report) == {case: [] for case in fragment["tests"]["cases"]}
+        passed.extend(messages(report))
+    assert len(passed) == 4
