@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
 from lakefeed.ledger.checkpoint import StoredCheckpoint
-from tests.support.adoption import DECODE, ids, plan, send, take_over
+from tests.support.adoption import DECODE, RUNS, ids, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
@@ -56,6 +56,33 @@ def test_a_new_table_begins_where_hudi_streamer_has_ended(lake: SparkSession, fe
     assert not pipeline.verify(deep=True).faults
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_hudi_streamer_that_was_stopped_at_any_commit(lake: SparkSession, feed: Feed, seed: int) -> None:
+    dice, held = random.Random(seed), {0: 60, 1: 40}
+    feed.create_topic(partitions=len(held))
+    send(feed, range(60), partition=0)
+    send(feed, range(60, 100), partition=1)
+    place, files = files_of(feed, "hudi")
+    ends = dict.fromkeys(held, 0)
+    for number in range(dice.randint(1, 6)):
+        instant = f".hoodie/timeline/202611010000{number:02}000"
+        files.write(f"{instant}.commit.requested", "")
+        files.write(f"{instant}.inflight", json.dumps({"extraMetadata": {}}))
+        if number and dice.random() < 0.3:
+            continue  # It was stopped within this one.
+        ends = {partition: dice.randint(ends[partition], most) for partition, most in held.items()}
+        offsets = ",".join(f"{partition}:{end}" for partition, end in ends.items())
+        extra = {"streamer.checkpoint.key.v2": f"{feed.topic},{offsets}"}
+        files.write(f"{instant}_202611010000{number:02}500.commit", json.dumps({"extraMetadata": extra}))
+    pipeline = feed.pipeline(decode=DECODE)
+    agreed = take_over(pipeline, lake, f"hudi:{place}", new_table=True)
+    assert {part.partition: part.offset for part in agreed.partitions} == ends
+    pipeline.run(spark=lake, once=True)
+    assert ids(feed) == [*range(ends[0], 60), *range(60 + ends[1], 100)]
+    assert not pipeline.verify(deep=True).faults
+
+
 class FileSink:
     """Writes records of a topic into files, as a sink does, and is stopped after some of them."""
 
@@ -86,26 +113,42 @@ def send_in_transactions(feed: Feed, count: int, dice: random.Random) -> list[tu
     return placed
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_new_table_begins_behind_the_files_of_a_sink(lake: SparkSession, feed: Feed, name: str) -> None:
-    dice = random.Random(name)
+def begins_behind_the_files(lake: SparkSession, feed: Feed, name: str, dice: random.Random) -> None:
+    """Stop the sink after a random file of each partition, and land the rest in a new table."""
     feed.create_topic(partitions=3)
-    placed = send_in_transactions(feed, 200, dice)
-    send(feed, range(200, 300), partition=1)
-    send(feed, range(300, 330), partition=2)
-    sink, at = FileSink(feed, name), 0
-    while at < 150:
-        records = placed[at : at + dice.randint(1, 40)]
-        sink.write(0, records)
-        at += len(records)
-    sink.write(1, [(number - 200, number) for number in range(200, 260)])
+    placed = {0: send_in_transactions(feed, 200, dice)}
+    for partition, numbers in ((1, range(200, 300)), (2, range(300, 330))):
+        send(feed, numbers, partition=partition)
+        placed[partition] = list(enumerate(numbers))
+    sink, ends = FileSink(feed, name), {}
+    for partition, records in placed.items():
+        at, stops = 0, dice.randrange(len(records))
+        while at < stops:
+            file = records[at : at + dice.randint(1, 40)]
+            sink.write(partition, file)
+            at += len(file)
+        ends[partition] = records[at - 1][0] + 1 if at else 0
+    if not sink.written:
+        sink.write(1, placed[1][:60])
+        ends[1] = 60
     pipeline = feed.pipeline(decode=DECODE)
     agreed = take_over(pipeline, lake, f"s3-files:{sink.place}", new_table=True)
-    begins = {part.partition: part.offset for part in agreed.partitions}
-    assert begins == {0: placed[at - 1][0] + 1, 1: 60, 2: 0}
+    assert {part.partition: part.offset for part in agreed.partitions} == ends
     assert pipeline.run(spark=lake, once=True).rows == 330 - len(sink.written)
     assert sorted([*sink.written, *ids(feed)]) == list(range(330))
     assert not pipeline.verify(deep=True).faults
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_new_table_begins_behind_the_files_of_a_sink(lake: SparkSession, feed: Feed, name: str) -> None:
+    begins_behind_the_files(lake, feed, name, random.Random(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(RUNS))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sink_that_was_stopped_after_any_file(lake: SparkSession, feed: Feed, name: str, seed: int) -> None:
+    begins_behind_the_files(lake, feed, name, random.Random(f"{name} {seed}"))
 
 
 def test_files_that_do_not_say_where_they_end_are_refused(feed: Feed) -> None:

@@ -69,5 +69,5 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
 
 
 def messages(report: TestReport) -> dict[str, list[str]]:
-    """What differs, by case."""
+    """Return what differs, by case."""
     return {result.case: [each.what for each in result.differences] for result in report.results}
