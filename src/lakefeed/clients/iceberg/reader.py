@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients import postgresql
 from lakefeed.clients.environment import default_connections
+from lakefeed.clients.spark.errors import BRING_BACK, METADATA_GONE
 from lakefeed.config import trust
 from lakefeed.config.connections import S3, Connections
 from lakefeed.config.connections import Catalog as Settings
-from lakefeed.errors import AccessDenied, ConfigError, MissingExtra, ResourceMissing, Unreachable
+from lakefeed.errors import AccessDenied, ConfigError, MissingExtra, ResourceMissing, Unreachable, WorldError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -62,6 +63,7 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
         ResourceMissing: there is no such table.
         ConfigError: no such catalog is declared.
         MissingExtra: pyiceberg is not installed.
+        WorldError: the catalog has the table, and its metadata file is gone.
 
     Example:
         >>> import lakefeed as lf
@@ -78,6 +80,9 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
             return catalog.load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
         raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}") from None
+    except FileNotFoundError as error:
+        # No ResourceMissing: for its callers a table that is missing is one to be created.
+        raise WorldError(METADATA_GONE, where=f"{table}: {error}", hint=BRING_BACK) from None
 
 
 def _reached(catalog: Settings, *, region: str) -> dict[str, Any]:

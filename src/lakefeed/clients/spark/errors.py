@@ -26,6 +26,12 @@ from lakefeed.messages.record_values import without_values
 TAKEN_OVER = "another driver has taken over this feed; this one has stopped, and the table has every batch once"
 ONE_PLACE = "run the feed in one place only"
 
+METADATA_GONE = "the catalog names a metadata file of the table that is not there"
+BRING_BACK = (
+    "if its folder was moved, move it back: Iceberg stores absolute paths; else bring the file back from a backup, or "
+    "drop the table from the catalog"
+)
+
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
 """The beginning of the message of ``raise_error``, for Spark's ``format_string``."""
 
@@ -113,6 +119,19 @@ KNOWN: dict[str, LakefeedError] = {
         "the stream no longer holds records that have not been read",
         hint="lakefeed run pipeline.yaml --accept-loss resumes without them, and records the gap in the table's ledger",
     ),
+    r"(?:No space left on device|Disk quota exceeded|SQLITE_FULL)": JobFailed(
+        "the disk is full",
+        hint="make room where warehouse, checkpoint and spark.local.dir are, and start the feed again",
+    ),
+    # Before the answers of an S3 store: Java's own exception for a file has a name of theirs.
+    (
+        r"(?:\((?:Permission denied|Operation not permitted|Read-only file system)\)|"
+        r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
+    ): AccessDenied(
+        "a file cannot be written",
+        hint="let the user of this process write there, or correct warehouse and checkpoint; then start the feed again",
+    ),
+    r"(?:File |Location does not exist: )[^\n]*\.metadata\.json": JobFailed(METADATA_GONE, hint=BRING_BACK),
     r"(?:NoSuchBucket|UnknownStoreException)": ResourceMissing(
         "the S3 bucket does not exist",
         hint="create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",

@@ -24,6 +24,7 @@ from lakefeed.clients import postgresql
 from lakefeed.clients.http import TIMEOUT_SECONDS
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.clients.s3 import Keys, configured_keys, require_bucket
+from lakefeed.clients.spark.errors import METADATA_GONE
 from lakefeed.config import trust
 from lakefeed.config.checks import decoded_columns, missing_columns
 from lakefeed.config.connections import Catalog, Connections, Registry
@@ -329,9 +330,9 @@ def _server(catalog: Catalog) -> None:
 
 
 def _table_problems(config: PipelineConfig, connections: Connections) -> Iterator[Problem]:
-    """Find tables of rows that hold dead letters, and places for dead letters that hold something else.
+    """Find tables without their metadata, tables of rows that hold dead letters, and dead letters in other tables.
 
-    A table that cannot be opened is left to other checks, and to the start of the run.
+    Another table that cannot be opened is left to other checks, and to the start of the run.
     """
     from lakefeed.clients.iceberg.reader import open_table
 
@@ -342,7 +343,9 @@ def _table_problems(config: PipelineConfig, connections: Connections) -> Iterato
             continue
         try:
             columns = [field.name for field in open_table(table, connections=connections).schema().fields]
-        except (LakefeedError, OSError):
+        except (LakefeedError, OSError) as error:
+            if isinstance(error, LakefeedError) and error.what == METADATA_GONE:
+                yield Problem.of(error, key=key)
             continue
         yield from checked(key, partial(require, table, columns))()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.clients.spark.errors import translate
-from lakefeed.errors import CheckpointMismatch
+from lakefeed.errors import AccessDenied, CheckpointMismatch, JobFailed, LakefeedError
 
 STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST"
 
@@ -29,3 +29,47 @@ def test_a_checkpoint_that_another_driver_changes(spark: str, what: str) -> None
     assert type(found) is CheckpointMismatch
     assert found.what.startswith(what)
     assert "stop the other run of this pipeline" in (found.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("java", "kind", "what"),
+    [
+        ("java.io.IOException: No space left on device", JobFailed, "the disk is full"),
+        (
+            "org.sqlite.SQLiteException: [SQLITE_FULL] Insertion failed because database is full",
+            JobFailed,
+            "the disk is full",
+        ),
+        (
+            "java.io.FileNotFoundException: /lake/t/data/0.parquet (Permission denied)",
+            AccessDenied,
+            "cannot be written",
+        ),
+        ("java.io.FileNotFoundException: /lake/t/m.json (Operation not permitted)", AccessDenied, "cannot be written"),
+        ("java.io.FileNotFoundException: /lake/t/m.json (Read-only file system)", AccessDenied, "cannot be written"),
+        ("java.nio.file.AccessDeniedException: /lake/t/metadata", AccessDenied, "cannot be written"),
+        (
+            "org.sqlite.SQLiteException: [SQLITE_READONLY] Attempt to write a readonly database",
+            AccessDenied,
+            "cannot be written",
+        ),
+        (
+            "java.io.FileNotFoundException: File file:/a lake/t/metadata/00005-b.metadata.json does not exist",
+            JobFailed,
+            "metadata file of the table that is not there",
+        ),
+    ],
+)
+def test_a_disk_that_does_not_take_or_have_a_file(java: str, kind: type[LakefeedError], what: str) -> None:
+    found = translate(
+        RuntimeError(f"Job aborted due to stage failure\n\tat x.Y.z(Y.java:1)\nCaused by: {java}\n\tat a.B.c(B.java:2)")
+    )
+    assert type(found) is kind
+    assert what in found.what
+    assert java in (found.where or "")
+    assert found.hint
+
+
+def test_an_s3_store_that_refuses_is_no_file_that_cannot_be_written() -> None:
+    found = translate(RuntimeError("java.nio.file.AccessDeniedException: s3a://lake/c: PUT: Status Code: 403"))
+    assert found.what == "the S3 store refuses the credentials"

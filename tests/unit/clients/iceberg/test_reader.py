@@ -1,0 +1,53 @@
+"""Tables opened without Spark: what is said where the catalog has the table and its files are gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.config.connections import Catalog, Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import ResourceMissing, WorldError
+from lakefeed.operations.preflight.connect import _table_problems
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Connections:
+    """Return the catalog of a folder that was moved after its table had been made."""
+    before, now = tmp_path / "lake", tmp_path / "moved lake"
+    before.mkdir()
+    made = SqlCatalog("lake", uri=f"sqlite:///{before}/catalog.db", warehouse=f"file://{before}")
+    made.create_namespace("web")
+    made.create_table("web.hits", Schema(NestedField(1, "id", LongType())))
+    made.engine.dispose()
+    before.rename(now)
+    return Connections(catalogs={"lake": Catalog(uri=f"jdbc:sqlite:{now}/catalog.db", warehouse=f"file://{now}")})
+
+
+def test_a_table_whose_folder_was_moved_says_so(moved: Connections) -> None:
+    with pytest.raises(WorldError, match="names a metadata file of the table that is not there") as raised:
+        open_table("lake.web.hits", connections=moved)
+    # Callers take this class for a table that is yet to be created.
+    assert not isinstance(raised.value, ResourceMissing)
+    assert "lake.web.hits" in (raised.value.where or "")
+    assert "absolute paths" in (raised.value.hint or "")
+
+
+def test_a_check_finds_such_a_table(moved: Connections) -> None:
+    config = PipelineConfig.model_validate(
+        {
+            "name": "hits",
+            "source": {"kafka": {"bootstrap_servers": "127.0.0.1:9092", "topics": ["hits"]}},
+            "decode": {"raw": {}},
+            "sink": {"iceberg": {"table": "lake.web.hits"}},
+        }
+    )
+    [problem] = _table_problems(config, moved)
+    assert problem.key == "sink.iceberg.table"
+    assert problem.severity == "error"
+    assert "metadata file" in problem.what
