@@ -20,7 +20,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.lag import group_offsets
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
-from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.adopt.export import ExportTarget, execute_export, plan_export
 from lakefeed.operations.adopt.iceberg_connect import sink_groups
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 COLUMNS = "topic,part,at"
 LOST = re.compile(r"(\S+)-(\d+): the sink has lost the records from (its first record|\d+) to (\d+)")
-SETTLES = ("has members", "stopped within a transaction")
+SETTLES = ("has members", "stopped within a transaction", "an open transaction holds")
 
 
 def new_sink(lake: SparkSession, feed: Feed, *, keeps_offsets: bool = False, **options: Any) -> IcebergSink:
@@ -133,7 +133,7 @@ def when_settled(pipeline: Pipeline, origin: str, **options: Any) -> AdoptionPla
     while True:
         try:
             return plan(pipeline, origin, **options)
-        except ConfigError as error:
+        except (ConfigError, Unreachable) as error:
             if not any(text in str(error) for text in SETTLES) or time.monotonic() > until:
                 raise
             time.sleep(1)

@@ -31,7 +31,11 @@ NOT_OURS: list[tuple[str, str, str]] = [
         r"",
         "references are the imports, so that the type is known",
     ),
-    (r"is not defined|is not a message type|is resolved to", r"\b(rpc|extend)\b", "methods and extensions are no data"),
+    (
+        r"is not defined|is not a (message )?type|is resolved to|Expected message type",
+        r"\b(rpc|extend)\b",
+        "methods and extensions are no data",
+    ),
     (r"does not declare \d+ as an extension number|Extension number \d+ has already been used", r"", "the same"),
     (r'Option "[^"]*" unknown|Option "[^"]*" was already set|Option field "[^"]*" is not a repeated', r"", "not read"),
     (r'Option field "[^"]*" is not a field or extension', r"", "not read: the name is another thing's"),
@@ -41,14 +45,19 @@ NOT_OURS: list[tuple[str, str, str]] = [
         "options but for features are not read",
     ),
     (r'has no value named|Option "[^"]*" is an atomic type', r"", "defaults and options are not read"),
-    (r"Messages can't have default values", r"", "defaults are not read"),
+    (
+        r"Messages can't have default values|for field default value|negative default value|Already set option",
+        r"",
+        "defaults are not read",
+    ),
+    (r'Expected "true" or "false"|Integer out of range', r"\bdefault\b", "the same"),
     (
         r"can specify (repeated field|message) encoding|Message fields can't specify implicit",
         r"",
         "means nothing there",
     ),
     (r"can only be specified for|\[packed = true\]", r"", "both ways to write a repeated field are read"),
-    (r"JSON name of field|JSON camel-case name", r"", "names in JSON are not read"),
+    (r"JSON name|JSON camel-case name", r"", "names in JSON are not read"),
 ]
 
 

@@ -141,7 +141,7 @@ def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None =
         Unreachable: no broker answers.
     """
     # Before the ends of the topics: a group that reads would else be ahead of them.
-    position = group_offsets(source, group, topics)
+    position = group_offsets(source, group, topics, stable=False)
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
     descriptions = cluster.describe_all(topics if topics is not None else sorted({name for name, _ in position}))
     if missing := [name for name in topics or () if name not in descriptions]:

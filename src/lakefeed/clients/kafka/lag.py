@@ -47,11 +47,21 @@ _SMALL_READS = {
 }
 
 
-def group_offsets(source: KafkaSource, group: str, topics: Sequence[str] | None = None) -> dict[Partition, int]:
-    """Return the offsets that a consumer group has committed, in these topics or all; does not join the group."""
+def group_offsets(
+    source: KafkaSource, group: str, topics: Sequence[str] | None = None, *, stable: bool = True
+) -> dict[Partition, int]:
+    """Return the offsets that a consumer group has committed, in these topics or all; does not join the group.
+
+    Args:
+        stable: refuse offsets that an open transaction may yet change (KIP-447); else return those before it.
+
+    Raises:
+        Unreachable: no broker answers, or an open transaction holds offsets of the group.
+    """
     # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
     # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
-    settings = {**client_settings(source), "group.id": group, "enable.auto.commit": False}
+    level = "read_committed" if stable else "read_uncommitted"
+    settings = {**client_settings(source), "group.id": group, "enable.auto.commit": False, "isolation.level": level}
     consumer = Consumer(settings, logger=SILENCE)
     try:
         existing = consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
@@ -64,6 +74,14 @@ def group_offsets(source: KafkaSource, group: str, topics: Sequence[str] | None 
             pause=0.1,
         )
     except KafkaException as error:
+        if stable and error_code(error) == KafkaError._TIMED_OUT:
+            # librdkafka waits for the end of a transaction, and does not say so. Without one this fails too.
+            group_offsets(source, group, topics, stable=False)
+            raise Unreachable(
+                f"an open transaction holds offsets of the group {group}",
+                where=source.bootstrap_servers,
+                hint="try again when it has ended: after the producer's transaction.timeout.ms, a minute by default",
+            ) from None
         raise _group_error(error, source, group) from None
     finally:
         consumer.close()
