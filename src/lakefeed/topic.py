@@ -91,7 +91,7 @@ class TopicSample(ReadableResult):
     @property
     def headline(self) -> str:
         looked = "" if self.looked_at == len(self.records) else f"{self.looked_at:,} looked at, of "
-        return f"{self.topic}: {counted(len(self.records), 'record')} of {looked}{self.held:,}"
+        return f"{self.topic}: {counted(len(self.records), 'record')} of {looked}{counted(self.held, 'offset')}"
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ class Topic:
     Example:
         >>> import lakefeed as lf
         >>> lf.Topic("nyc-avro-topic").sample(3, where="fare_amount > 50")
-        <TopicSample: nyc-avro-topic: 3 records of 10,000 looked at, of 10,000>
+        <TopicSample: nyc-avro-topic: 3 records of 10,000 looked at, of 10,000 offsets>
     """
 
     def __init__(

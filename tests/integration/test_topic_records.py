@@ -162,7 +162,7 @@ def test_a_topic_of_json_has_a_profile_and_conditions(feed: Feed, monkeypatch: p
     assert [each.value["id"] for each in topic.sample(where="deep.x > 190 AND zone = 'z0'").records] == [192]
     profile = topic.profile(records=200)
     fields = {each.name: each for each in profile.fields}
-    assert (profile.records, profile.sampled, profile.null_keys) == (200, 200, 0.9)
+    assert (profile.offsets, profile.sampled, profile.null_keys) == (200, 200, 0.9)
     assert sum(rate.records for rate in profile.rates) == pytest.approx(200, abs=1)
     assert (fields["deep.x"].null, fields["id"].distinct, fields["zone"].greatest) == (0.75, 200, "z2")
     assert (profile.late[60], profile.latest_delay) == (1 / 200, 89.0)

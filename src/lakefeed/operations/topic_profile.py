@@ -76,7 +76,7 @@ class TopicProfile(ReadableResult):
     """A topic's rate, and what a sample of its records shows.
 
     Attributes:
-        records: offsets that the topic holds.
+        offsets: that the topic holds; compaction and transactions leave some without a record.
         sampled: records that were looked at; all shares are of these.
         rates: of the last day, or as long as the topic has records; None where it keeps no times.
         partitions: offsets that each partition holds, and ``sampled_partitions`` records of the sample.
@@ -88,7 +88,7 @@ class TopicProfile(ReadableResult):
     """
 
     topic: str
-    records: int
+    offsets: int
     sampled: int
     first_time: datetime | None
     last_time: datetime | None
@@ -115,7 +115,7 @@ class TopicProfile(ReadableResult):
                 start=self.rates[0].start, end=self.rates[-1].end, records=sum(each.records for each in self.rates)
             )
             rate = f", {whole.per_second:,.1f}/s"
-        return f"{self.topic}: {counted(self.records, 'record')}, {self.sampled:,} looked at{rate}"
+        return f"{self.topic}: {counted(self.offsets, 'offset')}, {counted(self.sampled, 'record')} looked at{rate}"
 
     @property
     def figures(self) -> Mapping[str, str]:
@@ -126,7 +126,7 @@ class TopicProfile(ReadableResult):
         if self.first_time and self.last_time:
             yield "times", f"{_time(self.first_time)} to {_time(self.last_time)}, in the sample"
         held = sorted(self.partitions.values())
-        skew = f", the largest has {share(held[-1] / self.records)}" if self.records else ""
+        skew = f", the largest has {share(held[-1] / self.offsets)}" if self.offsets else ""
         yield "partitions", f"{len(held)}{skew}"
         for name, sizes in (("value bytes", self.value_bytes), ("key bytes", self.key_bytes)):
             if sizes is not None:
@@ -185,7 +185,7 @@ def profile_topic(
     keyed = sum(sample.keys.values())
     return TopicProfile(
         topic=topic,
-        records=sum(part.end_offset - part.start_offset for part in parts.values()),
+        offsets=sum(part.end_offset - part.start_offset for part in parts.values()),
         sampled=sample.count,
         first_time=min(sample.times, default=None),
         last_time=max(sample.times, default=None),

@@ -119,7 +119,7 @@ def test_the_position_is_read_before_the_ends(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         "lakefeed.operations.lag.feed_offsets", lambda *_, **__: FeedOffsets(offsets={KEY: next(clock)})
     )
-    monkeypatch.setattr("lakefeed.operations.lag.group_offsets", lambda *_: {KEY: next(clock)})
+    monkeypatch.setattr("lakefeed.operations.lag.group_offsets", lambda *_, **__: {KEY: next(clock)})
     monkeypatch.setattr("lakefeed.operations.lag.SourceTopics.describe", lambda _: topic((0, next(clock))))
     monkeypatch.setattr("lakefeed.operations.lag.Topics.describe_all", lambda *_: topic((0, next(clock))))
     monkeypatch.setattr("lakefeed.operations.lag.record_times", Times())
