@@ -22,8 +22,9 @@ from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.messages.readable import ReadableResult, counted, html_table
 from lakefeed.operations.topic_profile import TopicProfile, profile_topic
 from lakefeed.operations.topic_records import TopicPlace, chosen_records, following_starts
-from lakefeed.records.decode.record_view import ShownRecord, TopicView
+from lakefeed.records.decode.record_view import TopicView
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
+from lakefeed.records.decode.shown_record import ShownRecord
 
 if TYPE_CHECKING:
     from lakefeed.pipeline import Pipeline

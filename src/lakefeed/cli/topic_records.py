@@ -27,7 +27,7 @@ from lakefeed.messages.redaction import redacted
 
 if TYPE_CHECKING:
     from lakefeed.operations.topic_profile import TopicProfile
-    from lakefeed.records.decode.record_view import ShownRecord
+    from lakefeed.records.decode.shown_record import ShownRecord
     from lakefeed.topic import Topic, TopicSample
 
 SAMPLED = 20

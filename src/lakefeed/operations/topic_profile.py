@@ -15,7 +15,7 @@ from lakefeed.clients.kafka.topics import PartitionDescription, Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.messages.readable import ReadableResult, counted, html_table
 from lakefeed.offsets.ranges import Partition
-from lakefeed.records.decode.record_view import ShownRecord
+from lakefeed.records.decode.shown_record import ShownRecord
 
 BUCKETS = 48
 LONGEST = timedelta(days=1)

@@ -8,17 +8,13 @@ columns are the matter of ``RecordView.java``; a JVM is started for the first re
 from __future__ import annotations
 
 import json
-import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from lakefeed.clients.kafka.records import Record
 from lakefeed.clients.spark import jvm
@@ -27,70 +23,29 @@ from lakefeed.config.decoding import Decode
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.records import spec as specs
-from lakefeed.records.decode.avro_schema import avro_schema_of_schema
-from lakefeed.records.decode.formats import decoder_options
-from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
+from lakefeed.records.decode.reading_plan import (
+    HEADER,
+    ReadingPlan,
+    message_indexes,
+    plan_of,
+    protobuf_plan,
+    schema_id,
+    writers_plan,
+)
+from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
+from lakefeed.records.decode.shown_record import ShownRecord, exact, is_json, shown_record
 from lakefeed.records.schema.inference import infer_schema, newest_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Format = Literal["avro", "protobuf", "json_schema", "json", "text", "bytes", "null"]
-
 AT_ONCE = 500
 INFERRED_FROM = 1_000
-_HEADER = 5
-_KINDS: dict[str, Format] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 _TEXT = {"format": "string"}
 _NO_TIME = -(2**63)
 # What Spark puts around the sentence of an error.
 _MARKS = re.compile(r"^\[[A-Z_.]+\] |\.? SQLSTATE: \w{5}.*$", re.DOTALL)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownRecord:
-    """A record with what its bytes say.
-
-    Attributes:
-        format: how the value was read.
-        key: the key, decoded; bytes that are no text are ``0x…``.
-        value: the value, decoded, or the columns that were asked for.
-        schema_id: of the writer's schema, where the record names one.
-        error: why the value or the key cannot be read; None if it can.
-        size: bytes of key, value and headers.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: datetime | None
-    format: Format
-    key: Any
-    value: Any
-    schema_id: int | None = None
-    error: str | None = None
-    headers: tuple[tuple[str, Any], ...] = ()
-    size: int = 0
-    raw: Record | None = field(default=None, repr=False, compare=False)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
-        time = None if self.timestamp is None else self.timestamp.isoformat(timespec="milliseconds")
-        fields = asdict(self)
-        fields.pop("raw")
-        headers = [{"name": name, "value": value} for name, value in self.headers]
-        return {**fields, "timestamp": time, "headers": headers}
-
-
-class _Plan(NamedTuple):
-    """How the bytes of a value or a key are read: ``name`` is unique among the plans of a topic."""
-
-    format: Format
-    name: str
-    skip: int = 0
-    schema_id: int | None = None
-    options: Callable[[SparkSession], dict[str, str]] | None = None
 
 
 class TopicView:
@@ -120,8 +75,8 @@ class TopicView:
         self._log_file = log_file
         self._open = ExitStack()
         self._jvm: SparkSession | None = None
-        self._decoders: tuple[_Plan, _Plan] | None = None
-        self._plans: dict[tuple[int, bytes], _Plan | None] = {}
+        self._decoders: tuple[ReadingPlan, ReadingPlan] | None = None
+        self._plans: dict[tuple[int, bytes], ReadingPlan | None] = {}
         self._views: dict[tuple[str, str], Any] = {}
         self._json_options: dict[str, str] | None = None
         self._fitted = False
@@ -168,7 +123,7 @@ class TopicView:
             yield f"{sum(self.unmatched.values()):,} records do not have these columns: {kinds}"
 
     def _show(self, batch: Sequence[Record]) -> list[ShownRecord]:
-        groups: dict[tuple[_Plan, _Plan], list[int]] = {}
+        groups: dict[tuple[ReadingPlan, ReadingPlan], list[int]] = {}
         for at, record in enumerate(batch):
             groups.setdefault((self._plan(record.value), self._plan(record.key, of_key=True)), []).append(at)
         found: dict[int, ShownRecord] = {}
@@ -179,26 +134,26 @@ class TopicView:
                     found[at] = shown
         return [found[at] for at in sorted(found)]
 
-    def _group(self, value: _Plan, key: _Plan, records: Sequence[Record]) -> Iterable[ShownRecord | None]:
+    def _group(self, value: ReadingPlan, key: ReadingPlan, records: Sequence[Record]) -> Iterable[ShownRecord | None]:
         expressions = self._where is not None or self._fields is not None
         if value.options is None and key.options is None and not expressions:
-            return [_shown(record, value, key, {}) for record in records]
+            return [shown_record(record, value, key, {}) for record in records]
         view = self._view(value, key)
         if isinstance(view, str):
             if value.format != "null":
                 self.unmatched[view] = self.unmatched.get(view, 0) + len(records)
             if self._where is not None:
                 return [None] * len(records)
-            return [_shown(record, value, key, {}, note=view) for record in records]
+            return [shown_record(record, value, key, {}, note=view) for record in records]
         lines = str(view.show(b"".join(_frame(record, value, key) for record in records))).split("\n")
         return [
-            _shown(record, value, key, json.loads(line, parse_float=exact), columns=self._fields is not None)
+            shown_record(record, value, key, json.loads(line, parse_float=exact), columns=self._fields is not None)
             if line
             else None
             for record, line in zip(records, lines[:-1], strict=True)
         ]
 
-    def _view(self, value: _Plan, key: _Plan) -> Any:
+    def _view(self, value: ReadingPlan, key: ReadingPlan) -> Any:
         """Return the view of such records, or why the expressions cannot be asked of them."""
         names = (value.name, key.name)
         if names not in self._views:
@@ -208,7 +163,7 @@ class TopicView:
             self._views[names] = self._new_view(spark, value, options, key_options)
         return self._views[names]
 
-    def _new_view(self, spark: SparkSession, value: _Plan, options: dict[str, str], key: dict[str, str]) -> Any:
+    def _new_view(self, spark: SparkSession, value: ReadingPlan, options: dict[str, str], key: dict[str, str]) -> Any:
         from py4j.protocol import Py4JJavaError
 
         new = jvm.java(spark).decode.RecordView
@@ -225,7 +180,7 @@ class TopicView:
         of = f"schema id {value.schema_id}" if value.schema_id is not None else value.format
         return f"{of}: {why}"
 
-    def _plain_options(self, value: _Plan) -> dict[str, str]:
+    def _plain_options(self, value: ReadingPlan) -> dict[str, str]:
         """Return the options for values without a schema: JSON has the columns that its newest records show."""
         if value.format != "json":
             return _TEXT
@@ -242,32 +197,32 @@ class TopicView:
             self._jvm = self._open.enter_context(plain_jvm(log_file=self._log_file))
         return self._jvm
 
-    def _plan(self, data: bytes | None, *, of_key: bool = False) -> _Plan:
+    def _plan(self, data: bytes | None, *, of_key: bool = False) -> ReadingPlan:
         if self._decode is not None:
             return self._of_feed(data)[1 if of_key else 0]
         if data is None:
-            return _Plan("null", "null")
-        if data[:1] == b"\0" and len(data) >= _HEADER and (plan := self._registered(data)) is not None:
+            return ReadingPlan("null", "null")
+        if data[:1] == b"\0" and len(data) >= HEADER and (plan := self._registered(data)) is not None:
             return plan
         if not of_key and self._begins_with_unknown_id(data):
-            self.unregistered[_schema_id(data)] += 1
+            self.unregistered[schema_id(data)] += 1
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            return _Plan("bytes", "bytes")
+            return ReadingPlan("bytes", "bytes")
         if not of_key and text.lstrip()[:1] in ("{", "[") and is_json(text):
-            return _Plan("json", "json")
-        return _Plan("text", "text")
+            return ReadingPlan("json", "json")
+        return ReadingPlan("text", "text")
 
     def _begins_with_unknown_id(self, data: bytes) -> bool:
         """Tell whether the registry was asked for the id in a header, and does not have it.
 
         An id of 0 is none: a small number of eight bytes begins with as many zeros.
         """
-        known = (_schema_id(data), b"")
+        known = (schema_id(data), b"")
         return data[:1] == b"\0" and known[0] > 0 and known in self._plans and self._plans[known] is None
 
-    def _of_feed(self, data: bytes | None) -> tuple[_Plan, _Plan]:
+    def _of_feed(self, data: bytes | None) -> tuple[ReadingPlan, ReadingPlan]:
         """Return the plans for values and keys by the decode block, resolved once."""
         assert self._decode is not None
         if self._decoders is None:
@@ -275,18 +230,18 @@ class TopicView:
             put_credentials(spark, self._decode)
             resolved = resolve_decoder(spark, self._decode, self._source)
             key = resolved.key or specs.String()
-            self._decoders = _plan_of(resolved.spec, "value"), _plan_of(key, "key")
+            self._decoders = plan_of(resolved.spec, "value"), plan_of(key, "key")
         return self._decoders
 
-    def _registered(self, data: bytes) -> _Plan | None:
+    def _registered(self, data: bytes) -> ReadingPlan | None:
         """Return how the registry's schema reads these bytes; None if it has no such schema."""
         if self._registry is None:
             return None
-        number = _schema_id(data)
+        number = schema_id(data)
         known = (number, b"")
         if known not in self._plans:
             try:
-                self._plans[known] = _writers_plan(number, self._registry.schema(number))
+                self._plans[known] = writers_plan(number, self._registry.schema(number))
             except ResourceMissing:
                 self._plans[known] = None
         plan = self._plans[known]
@@ -296,85 +251,13 @@ class TopicView:
         if indexes is None:
             return None
         path, end = indexes
-        known = (number, data[_HEADER:end])
+        known = (number, data[HEADER:end])
         if known not in self._plans:
-            self._plans[known] = _protobuf_plan(number, self._registry.schema(number), path, end)
+            self._plans[known] = protobuf_plan(number, self._registry.schema(number), path, end)
         return self._plans[known]
 
 
-def _schema_id(data: bytes) -> int:
-    return int.from_bytes(data[1:_HEADER], "big")
-
-
-def _plan_of(spec: specs.DecodeSpec, part: str) -> _Plan:
-    name = f"feed's {part}"
-    match spec:
-        case specs.Raw():
-            return _Plan("bytes", name)
-        case specs.String():
-            return _Plan("text", name)
-        case specs.ConfluentAvro() | specs.PlainAvro():
-            found: Format = "avro"
-        case specs.ConfluentProtobuf() | specs.PlainProtobuf():
-            found = "protobuf"
-        case specs.ConfluentJson():
-            found = "json_schema"
-        case specs.Json():
-            found = "json"
-        case _:
-            found = "text"
-    return _Plan(found, name, options=lambda spark: decoder_options(spark, spec))
-
-
-def _writers_plan(number: int, schema: SchemaText) -> _Plan:
-    kind = _KINDS[schema.kind]
-
-    def options(spark: SparkSession) -> dict[str, str]:
-        text = avro_schema_of_schema(spark, schema)
-        if kind == "avro":
-            return decoder_options(spark, specs.PlainAvro(writer_schema=text))
-        return {"format": "json", "reader-schema": text, "lenient": "true"}
-
-    return _Plan(kind, f"{kind} {number}", _HEADER, number, options)
-
-
-def _protobuf_plan(number: int, schema: SchemaText, path: Sequence[int], end: int) -> _Plan:
-    def options(spark: SparkSession) -> dict[str, str]:
-        references = tuple(reference.text for reference in schema.references)
-        types = jvm.java(spark).decode.ProtobufSchemas.types(schema.text, list(references))
-        message = str(types.message(list(path)).fullName())
-        spec = specs.PlainProtobuf(schema=schema.text, message=message, references=references)
-        return decoder_options(spark, spec)
-
-    return _Plan("protobuf", f"protobuf {number} {path}", end, number, options)
-
-
-def message_indexes(data: bytes) -> tuple[list[int], int] | None:
-    """Read the message indexes behind a Protobuf header; return them and where the message begins."""
-    at = _HEADER
-
-    def zigzag() -> int:
-        nonlocal at
-        number = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return (number >> 1) ^ -(number & 1)
-            shift += 7
-
-    try:
-        count = zigzag()
-        if not 0 <= count <= len(data):
-            return None
-        path = [zigzag() for _ in range(count)] or [0]
-    except IndexError:
-        return None
-    return path, at
-
-
-def _frame(record: Record, value: _Plan, key: _Plan) -> bytes:
+def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
     """Write a record as ``RecordView.show`` reads it."""
     time = _NO_TIME if record.timestamp is None else record.timestamp * 1000
     parts = [
@@ -389,70 +272,10 @@ def _frame(record: Record, value: _Plan, key: _Plan) -> bytes:
     return b"".join(parts)
 
 
-def _content(data: bytes | None, plan: _Plan) -> bytes | None:
+def _content(data: bytes | None, plan: ReadingPlan) -> bytes | None:
     """Return what the JVM decodes; bytes that are no text would only be an error of its own there."""
     return None if data is None or plan.format == "bytes" else data[plan.skip :]
 
 
 def _sized(data: bytes | None) -> bytes:
     return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
-
-
-def _shown(
-    record: Record, value: _Plan, key: _Plan, decoded: dict[str, Any], *, columns: bool = False, note: str | None = None
-) -> ShownRecord:
-    """Put a record together with what the JVM has said of it, if it was asked."""
-    error = decoded.get("error") if value.options or key.options else None
-    shown = decoded.get("value") if columns or (value.options and "value" in decoded) else _plain(record.value, value)
-    schema_id = decoded.get("schema_id")
-    return ShownRecord(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp=None if record.timestamp is None else datetime.fromtimestamp(record.timestamp / 1000, UTC),
-        format=value.format if record.value is not None else "null",
-        key=decoded.get("key") if key.options else _plain(record.key, key),
-        value=shown,
-        schema_id=value.schema_id if schema_id is None else schema_id,
-        error=error or (note if value.options else None),
-        headers=tuple((name, _plain(content, None)) for name, content in record.headers),
-        size=record.size,
-        raw=record,
-    )
-
-
-def _plain(data: bytes | None, plan: _Plan | None) -> Any:
-    """Return bytes as JSON, text or hexadecimal digits."""
-    if data is None:
-        return None
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return f"0x{data.hex()}"
-    return _parsed(text) if plan is not None and plan.format == "json" and not plan.options else text
-
-
-def is_json(text: str) -> bool:
-    """Check that a text is JSON that could be written again."""
-    try:
-        _parsed(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _parsed(text: str) -> Any:
-    """Parse JSON; what Python takes for it but could not write again as JSON is a ValueError."""
-    return json.loads(text, parse_constant=_finite, parse_float=_finite)
-
-
-def exact(text: str) -> float | str:
-    """Read a number; a decimal with more digits than a float keeps stays text."""
-    number = float(text)
-    return number if Decimal(repr(number)) == Decimal(text) else text
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is not JSON")
-    return number

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from lakefeed.clients.kafka.records import Record
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ResourceMissing
-from lakefeed.records.decode.record_view import TopicView, exact, is_json, message_indexes
+from lakefeed.records.decode.reading_plan import message_indexes
+from lakefeed.records.decode.record_view import TopicView
 from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.records.decode.shown_record import exact, is_json
 
 
 def varint(number: int) -> bytes:

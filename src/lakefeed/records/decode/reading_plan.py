@@ -1,0 +1,108 @@
+"""How the bytes of one value or key are read for people: by a decode block, or as their writer wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from lakefeed.clients.spark import jvm
+from lakefeed.records import spec as specs
+from lakefeed.records.decode.avro_schema import avro_schema_of_schema
+from lakefeed.records.decode.formats import decoder_options
+from lakefeed.records.decode.registry import SchemaText
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Format = Literal["avro", "protobuf", "json_schema", "json", "text", "bytes", "null"]
+
+HEADER = 5
+"""Bytes of the registry's wire format before a value: a zero, and the schema id."""
+_KINDS: dict[str, Format] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
+
+
+class ReadingPlan(NamedTuple):
+    """How the bytes of a value or a key are read: ``name`` is unique among the plans of a topic."""
+
+    format: Format
+    name: str
+    skip: int = 0
+    schema_id: int | None = None
+    options: Callable[[SparkSession], dict[str, str]] | None = None
+
+
+def schema_id(data: bytes) -> int:
+    """Return the schema id of a value in the registry's wire format."""
+    return int.from_bytes(data[1:HEADER], "big")
+
+
+def plan_of(spec: specs.DecodeSpec, part: str) -> ReadingPlan:
+    """Return how a feed reads a part of its records, the value or the key."""
+    name = f"feed's {part}"
+    match spec:
+        case specs.Raw():
+            return ReadingPlan("bytes", name)
+        case specs.String():
+            return ReadingPlan("text", name)
+        case specs.ConfluentAvro() | specs.PlainAvro():
+            found: Format = "avro"
+        case specs.ConfluentProtobuf() | specs.PlainProtobuf():
+            found = "protobuf"
+        case specs.ConfluentJson():
+            found = "json_schema"
+        case specs.Json():
+            found = "json"
+        case _:
+            found = "text"
+    return ReadingPlan(found, name, options=lambda spark: decoder_options(spark, spec))
+
+
+def writers_plan(number: int, schema: SchemaText) -> ReadingPlan:
+    """Return how a value is read with its writer's schema; of Protobuf see ``protobuf_plan``."""
+    kind = _KINDS[schema.kind]
+
+    def options(spark: SparkSession) -> dict[str, str]:
+        text = avro_schema_of_schema(spark, schema)
+        if kind == "avro":
+            return decoder_options(spark, specs.PlainAvro(writer_schema=text))
+        return {"format": "json", "reader-schema": text, "lenient": "true"}
+
+    return ReadingPlan(kind, f"{kind} {number}", HEADER, number, options)
+
+
+def protobuf_plan(number: int, schema: SchemaText, path: Sequence[int], end: int) -> ReadingPlan:
+    """Return how the message is read that a path of indexes names in a file; ``end`` is where its bytes begin."""
+
+    def options(spark: SparkSession) -> dict[str, str]:
+        references = tuple(reference.text for reference in schema.references)
+        types = jvm.java(spark).decode.ProtobufSchemas.types(schema.text, list(references))
+        message = str(types.message(list(path)).fullName())
+        spec = specs.PlainProtobuf(schema=schema.text, message=message, references=references)
+        return decoder_options(spark, spec)
+
+    return ReadingPlan("protobuf", f"protobuf {number} {path}", end, number, options)
+
+
+def message_indexes(data: bytes) -> tuple[list[int], int] | None:
+    """Read the message indexes behind a Protobuf header; return them and where the message begins."""
+    at = HEADER
+
+    def zigzag() -> int:
+        nonlocal at
+        number = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (number >> 1) ^ -(number & 1)
+            shift += 7
+
+    try:
+        count = zigzag()
+        if not 0 <= count <= len(data):
+            return None
+        path = [zigzag() for _ in range(count)] or [0]
+    except IndexError:
+        return None
+    return path, at
