@@ -84,7 +84,7 @@ class LandedRecords:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the table: times as ISO 8601 in UTC, bytes as text or hex, decimals as text."""
+        """The rows of the table, by batch: times as ISO 8601 in UTC, bytes as text or hex, decimals as text."""
         return [shown_row(row, self.outcome.types) for row in self.outcome.rows]
 
     @property

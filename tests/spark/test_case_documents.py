@@ -11,7 +11,7 @@ import yaml
 
 from lakefeed.testing import LandRecords, TestRegistry, TestTopic, run_cases
 from tests.support.blocks import ROOT, blocks_of
-from tests.support.cases import AVRO, Run, messages
+from tests.support.cases import AVRO, JSON, Run, messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,3 +81,14 @@ def test_the_cases_that_the_page_shows_pass(run: Run) -> None:
         assert messages(report) == {case: [] for case in fragment["tests"]["cases"]}
         passed.extend(messages(report))
     assert len(passed) == 4
+
+
+def test_rows_are_in_the_order_of_their_batches(
+    spark: SparkSession, tmp_path: Path, lakefeed_topic: Callable[[str], TestTopic], lakefeed_table: LandRecords
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(JSON)
+    hits = lakefeed_topic("hits")
+    for number in range(30):
+        hits.send({"zip": str(number)}, partition=number % 5, batch=number // 10 + 1)
+    assert [row["zip"] for row in lakefeed_table(file, hits).rows] == [str(number) for number in range(30)]

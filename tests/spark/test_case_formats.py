@@ -57,6 +57,8 @@ tests:
         type: object
         properties: {id: {type: integer}, born: {type: string, format: date}, mail: {type: string}}
         required: [id]
+    3:
+      schema: {type: object, properties: {id: {type: number}, born: {type: string, format: date}}}
   cases:
 """
 CSV = """
@@ -285,3 +287,51 @@ def test_a_null_without_quotes_is_avros_type(run: Run) -> None:
     cases = "  cases:\n    none:\n      records: [{value: {zone: A, fare: 1}}]\n      rows: [{fare: 1, zone: A}]\n"
     report = run(f"{head}tests:\n  schemas: {{1: {{schema: {schema}}}}}\n{cases}")
     assert messages(report) == {"none": []}
+
+
+MAPS = """
+name: trips
+source: {kafka: {bootstrap_servers: "${KAFKA_BOOTSTRAP_SERVERS}", topics: [trips]}}
+decode: {protobuf: {registry: "${SCHEMA_REGISTRY_URL}"}}
+sink: {iceberg: {table: lake.nyc.trips}}
+checkpoint: s3a://lake/checkpoints/trips
+tests:
+  schemas:
+    1: {schema: 'syntax = "proto3"; message Trip { map<int32, string> stops = 1; map<bool, string> paid = 2; }'}
+  cases:
+"""
+
+
+def test_a_key_of_a_map_is_of_its_type(run: Run) -> None:
+    report = run(
+        MAPS
+        + """
+    keys:
+      records: [{value: {stops: {1: A, -2: B}, paid: {true: a, false: b}}}]
+      rows: [{stops: {"1": A, "-2": B}, paid: {"true": a, "false": b}}]
+"""
+    )
+    assert messages(report) == {"keys": []}
+    for field, key in ("stops", "abc"), ("stops", "99999999999"), ("paid", "maybe"):
+        with pytest.raises(ConfigError, match=f"the field '{field}' that its type in the schema does not have"):
+            run(f"{MAPS}    wrong: {{records: [{{value: {{{field}: {{{key}: A}}}}}}], rows: []}}\n")
+
+
+def test_each_record_of_a_schema_that_no_column_can_hold_says_so(run: Run) -> None:
+    report = run(
+        JSON_SCHEMA
+        + """
+    a number for an integer:
+      records:
+        - {value: {id: 1}}
+        - {value: {id: 2}, schema_id: 3, batch: 2}
+        - {value: {id: 2.5}, schema_id: 3}
+        - {value: {born: "2026-01-01"}, schema_id: 3}
+      rows: [{id: 1}]
+      dead_letters:
+        - {offset: 1, reason: "schema id 3: id is long so far and double for the writer"}
+        - {offset: 2, reason: "schema id 3: id is long so far and double for the writer"}
+        - {offset: 3, reason: "schema id 3: id is long so far and double for the writer"}
+"""
+    )
+    assert messages(report) == {"a number for an integer": []}

@@ -190,6 +190,8 @@ def test_a_string(spark: SparkSession) -> None:
         ("SELECT 1L AS id", "protobuf", "message", "The Protobuf schema cannot be used"),
         ("SELECT DATE '2026-01-01' AS d", "protobuf", None, "Protobuf has no type for the column d, date"),
         ("SELECT 1 AS `a b`", "protobuf", None, "'a b' cannot be a field of Protobuf"),
+        ("SELECT 1 AS id, array('a', 'b') AS tags", "csv", None, "a line of CSV has no form for the column tags"),
+        ("SELECT named_struct('a', 1) AS s", "csv", None, "a line of CSV has no form for the column s"),
         ("SELECT INTERVAL 1 DAY AS i", "json-schema", None, "JSON has no type for the column i"),
         ("SELECT 1L AS id", "confluent-protobuf", None, "needs a schema registry"),
     ],

@@ -73,7 +73,8 @@ def differences(case: Case, outcome: Outcome) -> list[Difference]:
         found += _rows(case, outcome)
     found += _dead_letters(case.dead_letters, outcome.dead_letters)
     if case.skipped != outcome.skipped:
-        what = f"{outcome.skipped} records are skipped, expected {case.skipped}"
+        are = "record is" if outcome.skipped == 1 else "records are"
+        what = f"{outcome.skipped} {are} skipped, expected {case.skipped}"
         found.append(Difference(kind="skipped", what=what, expected=case.skipped, actual=outcome.skipped))
     return found
 

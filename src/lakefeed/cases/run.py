@@ -291,13 +291,17 @@ class CaseRunner:
         )
 
     def _rows(self, table: str) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
+        """Return the rows in the order of their commits, and the columns' types: a scan has an order of its own."""
         from pyspark.sql import functions as sf
 
         if not self._spark.catalog.tableExists(table):
             return [], {}
         found = self._spark.table(table)
         types = {field["name"]: field["type"] for field in found.schema.jsonValue()["fields"]}
-        rows = found.select(json_of(sf.struct("*")).alias("row")).collect()
+        entries = self._spark.table(f"{table}.entries").select("data_file.file_path", "sequence_number").collect()
+        commits = {entry["file_path"]: entry["sequence_number"] for entry in entries}
+        rows = found.select(json_of(sf.struct("*")).alias("row"), "_file", "_pos").collect()
+        rows.sort(key=lambda row: (commits[row["_file"]], row["_file"], row["_pos"]))
         return [read_row(row["row"]) for row in rows], types
 
     def _dead_letters(self, table: str) -> Iterator[FoundDeadLetter]:

@@ -26,7 +26,7 @@ def same(expected: Any, actual: Any, type_: Any, *, exact: bool) -> bool:
     if type_ == "date":
         return _day(expected) == _day(actual)
     if type_ == "binary":
-        return str(expected) in _texts_of(actual)
+        return str(expected) in _texts_of(actual) or str(expected).lower() in _hex_of(actual)
     if isinstance(expected, bool) or isinstance(actual, bool):
         return bool(expected is actual)
     if isinstance(type_, str) and type_.startswith("decimal"):
@@ -106,7 +106,12 @@ def _texts_of(content: str) -> list[str]:
     except UnicodeDecodeError:
         text = ""
     as_text = [text] if text.isprintable() and (text or not found) else []
-    return [*as_text, found.hex(" "), found.hex(), f"0x{found.hex()}"]
+    return [*as_text, *_hex_of(content)]
+
+
+def _hex_of(content: str) -> list[str]:
+    found = base64.b64decode(content)
+    return [found.hex(" "), found.hex(), f"0x{found.hex()}"]
 
 
 def _instant(value: Any) -> datetime | None:

@@ -87,6 +87,7 @@ def base64_of(content: bytes) -> str:
         ("ab", base64_of(b"ab"), "binary"),
         ("61 ff", base64_of(b"a\xff"), "binary"),
         ("0x61ff", base64_of(b"a\xff"), "binary"),
+        ("0x61FF", base64_of(b"a\xff"), "binary"),
         ({"a": 1}, {"a": 1, "b": 2}, {"type": "struct", "fields": [{"name": "a", "type": "long"}]}),
         ([1, None], [1, None], {"type": "array", "elementType": "long"}),
         ({"k": 1}, {"k": 1}, {"type": "map", "keyType": "string", "valueType": "long"}),

@@ -169,7 +169,9 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
     error = sf.col("decoded.error")
     for schema_id, why in policy.refused_schemas.items():
         refused = sf.col("decoded.schema_id") == schema_id
-        error = sf.when(error.isNull() & refused, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
+        # Also where the value cannot be read: it was read with the schema of others, and that error may be a result.
+        says_so = sf.coalesce(error.contains(why), sf.lit(False))
+        error = sf.when(refused & ~says_so, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
     if bad_timestamps:
         message = sf.format_string(BAD_TIMESTAMP_REASON, BAD_TIMESTAMP)
         error = sf.when(sf.col(BAD_TIMESTAMP).isNotNull(), message).otherwise(error)

@@ -144,6 +144,8 @@ def settle(
             avro.require_fit(rows, schema.text, key=key)
         if format == "string":
             _only_column(rows, key)
+        if format == "csv":
+            _require_plain(rows)
         return Encoding(format=format, schema=schema.text if schema else None)
     if format not in FRAMED:
         registry = None
@@ -265,6 +267,19 @@ def _only_column(rows: DataFrame, key: str | None) -> str:
             hint="encode as csv or json, or give rows of one column",
         )
     return names[0]
+
+
+def _require_plain(rows: DataFrame) -> None:
+    """Refuse columns of several values: Spark writes them as a text that nothing reads back."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    for field in rows.schema.fields:
+        if isinstance(field.dataType, ArrayType | MapType | StructType):
+            raise ConfigError(
+                f"a line of CSV has no form for the column {field.name}",
+                where=f"{field.name} is {field.dataType.simpleString()}",
+                hint="encode as json, or leave the column out",
+            )
 
 
 def _require_kind(name: str, schema: SchemaText, kind: str) -> None:

@@ -89,9 +89,12 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         InternalRow decoded = decode.invoke(record.value());
         int schemaId = decoded.isNullAt(1) ? NO_SCHEMA : decoded.getInt(1);
         String error = decoded.isNullAt(2) ? null : decoded.getUTF8String(2).toString();
-        if (error == null && schemaId != NO_SCHEMA && !policy.refused().isEmpty()) {
+        if (schemaId != NO_SCHEMA && !policy.refused().isEmpty()) {
+            // Also where the value cannot be read: it was read with the schema of others, and that error may be a result.
             String refused = policy.refused().get(schemaId);
-            error = refused == null ? null : "schema id " + schemaId + ": " + refused;
+            if (refused != null && (error == null || !error.contains(refused))) {
+                error = "schema id " + schemaId + ": " + refused;
+            }
         }
         if (policy.badTimestamp() != null && !RecordRows.fits(record.timestamp())) {
             error = String.format(Locale.ROOT, policy.badTimestamp(), record.timestamp());

@@ -135,7 +135,7 @@ final class ProtobufWriter {
         }
         Field key = field.message().fields().get(0);
         Field item = field.message().fields().get(1);
-        Value keys = value(key, map.keyType());
+        Value keys = keys(field, key, map.keyType());
         Value values = value(item, map.valueType());
         return (row, out) -> {
             if (row.isNullAt(column)) {
@@ -151,6 +151,22 @@ final class ProtobufWriter {
                 tagged(item, values, entries.valueArray().get(at, map.valueType()), entry);
                 out.tag(field.number(), WireInput.LENGTH);
                 out.lengthAnd(entry);
+            }
+        };
+    }
+
+    /** Writes the keys of a map: the decoder returns numbers and booleans as text, which may say something else. */
+    private static Value keys(Field map, Field key, DataType type) {
+        Value value = value(key, type);
+        return (of, out) -> {
+            String text = of.toString();
+            try {
+                if (key.type() == ProtoType.BOOL && !text.equals("true") && !text.equals("false")) {
+                    throw new IllegalArgumentException("a boolean is true or false");
+                }
+                value.write(of, out);
+            } catch (IllegalArgumentException unfit) {
+                throw new IllegalArgumentException("field " + map.name() + ": a key is no " + key.type().wordOf(), unfit);
             }
         };
     }
@@ -234,10 +250,14 @@ final class ProtobufWriter {
         return (value, out) -> {
             String symbol = value.toString();
             Integer number = numbers.get(symbol);
-            if (number == null && !symbol.matches("-?\\d{1,10}")) {
-                throw new IllegalArgumentException("field " + field.name() + " has no symbol " + symbol);
+            if (number == null) {
+                try {
+                    number = Integer.valueOf(symbol);
+                } catch (NumberFormatException neither) {
+                    throw new IllegalArgumentException("field " + field.name() + " has no symbol " + symbol, neither);
+                }
             }
-            out.varint(number != null ? number : Integer.parseInt(symbol));
+            out.varint(number);
         };
     }
 
