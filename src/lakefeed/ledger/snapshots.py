@@ -118,13 +118,16 @@ def rows_before(line: Sequence[Snapshot]) -> int:
 
 
 def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
-    """Yield commits of no feed, without compactions, which change no rows, and the empty snapshots of fences."""
+    """Yield commits of no feed that may have changed rows.
+
+    Compactions change none, nor do the empty snapshots of fences and of a branch that begins in an empty table.
+    """
     for snapshot in line:
         summary = _summary(snapshot)
         operation = snapshot.summary.operation.value if snapshot.summary is not None else ""
         if COMMIT_ID in summary or FEED in summary or operation == "replace":
             continue
-        if any(key.startswith(FENCE_TAKEN) for key in summary):
+        if any(key.startswith(FENCE_TAKEN) for key in summary) or summary.get("changed-partition-count") == "0":
             continue
         deleted = ("deleted-records", "added-position-deletes", "added-equality-deletes")
         yield OtherCommit(

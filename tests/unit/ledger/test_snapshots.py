@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from lakefeed.ledger.snapshot_summary import (
     BACKFILL_OF,
@@ -18,7 +19,7 @@ from lakefeed.ledger.snapshot_summary import (
     REPLAY_OF,
     PositionReset,
 )
-from lakefeed.ledger.snapshots import ancestors, backfills_of, commits_of, replays_of, rows_before
+from lakefeed.ledger.snapshots import ancestors, backfills_of, commits_of, others_in, replays_of, rows_before
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -61,3 +62,15 @@ def test_rows_of_the_commits_are_the_rows_of_the_table(catalog: Catalog) -> None
         assert before == (held[line[number - 1].snapshot_id] if number else 0)
         # PyIceberg overwrites in two snapshots, of which both have the summary.
         assert before + grown == held[line[-1].snapshot_id] == 4
+
+
+def test_an_empty_snapshot_is_no_commit_of_others() -> None:
+    """As Spark makes one where a branch begins in an empty table."""
+    empty = {"changed-partition-count": "0", "total-records": "0"}
+    appended = {"changed-partition-count": "1", "added-records": "3", "total-records": "3"}
+    summaries = Summary(Operation.APPEND, **empty), Summary(Operation.APPEND, **appended), Summary(Operation.DELETE)
+    line = [
+        Snapshot(snapshot_id=number, sequence_number=number, timestamp_ms=number, manifest_list="", summary=each)
+        for number, each in enumerate(summaries, start=1)
+    ]
+    assert [(each.snapshot_id, each.added) for each in others_in(line)] == [(2, 3), (3, 0)]

@@ -262,5 +262,6 @@ def _limits_of_the_proof(evidence: Evidence) -> Iterator[Finding]:
         yield Finding.of("expired", what, fault=False)
     if foreign := evidence.foreign_commits:
         added, deleted = sum(commit.added for commit in foreign), sum(commit.deleted for commit in foreign)
-        what = f"{len(foreign)} commits of no feed added {added:,} rows and deleted {deleted:,}"
+        commits = "1 commit" if len(foreign) == 1 else f"{len(foreign)} commits"
+        what = f"{commits} of no feed added {added:,} rows and deleted {deleted:,}"
         yield Finding.of("others", f"{what}, the last in snapshot {foreign[-1].snapshot_id}", fault=False)
