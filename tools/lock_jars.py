@@ -293,7 +293,9 @@ def main() -> int:
     source = options.repository or json.loads(LOCK.read_text())["repository"]
     text = build(source.rstrip("/"))
     if options.check:
-        return 0 if text == LOCK.read_text() else 1
+        same = text == LOCK.read_text()
+        print(f"{LOCK.name} is {'up to date' if same else 'not what this file writes: run it without --check'}")
+        return 0 if same else 1
     LOCK.write_text(text)
     return 0
 
