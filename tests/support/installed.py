@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.operations.image.wheel import write_wheel
@@ -29,16 +30,8 @@ class Shell:
     def __call__(self, *words: str, status: int = 0, timeout: float = 300) -> str:
         """Run a command; returns what it has printed."""
         began = time.monotonic()
-        done = subprocess.run(
-            words,
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=timeout,
-            check=False,
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            words, **self._surroundings(), text=True, timeout=timeout, check=False
         )
         self.said.append(f"$ {' '.join(words)}   # {time.monotonic() - began:.1f} s, status {done.returncode}")
         shown = done.stdout.splitlines()
@@ -51,21 +44,17 @@ class Shell:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command in a process group of its own."""
         self.said.append(f"$ {' '.join(words)} &")
-        return subprocess.Popen(
-            words,
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        return subprocess.Popen(words, **self._surroundings(), text=True, start_new_session=True)
 
-    @property
-    def _environment(self) -> dict[str, str]:
-        # A shell sets PWD to its folder.
-        return {"PWD": str(self.folder), **self.variables}
+    def _surroundings(self) -> dict[str, Any]:
+        return {
+            "cwd": self.folder,
+            # A shell sets PWD to its folder.
+            "env": {"PWD": str(self.folder), **self.variables},
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+        }
 
 
 def install(folder: Path, *, extras: str, variables: Mapping[str, str] | None = None) -> Shell:
