@@ -218,7 +218,7 @@ class Topic:
             limit: so many at most.
             start: ``earliest``, a time in ISO 8601 (UTC), or how long ago: ``15m``. Default: the newest records.
             partition: this one only.
-            offset: instead of ``start``, of the one partition; ``-10`` for the ten last.
+            offset: instead of ``start``, of the one partition; ``-10`` for its ten last offsets.
             key: only records with this key.
             where: a condition in Spark's SQL, over the fields of the value, ``kafka_key``, ``kafka_offset`` and so on.
             fields: columns to show instead of the whole value: ``"fare_amount, upper(zone) AS zone"``.

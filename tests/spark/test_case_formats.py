@@ -138,6 +138,12 @@ def test_protobuf_messages_without_a_header_are_encoded_with_the_file(run: Run, 
         run(pipeline + cases.replace("value: {zone:", "value: {zones:"))
 
 
+def test_a_field_of_another_message_than_the_first_names_the_setting_that_chooses_one(run: Run) -> None:
+    pipeline = PROTOBUF.replace(", message: nyc.Trip", "")
+    with pytest.raises(ConfigError, match=r"it has name, is_paid; .* decode.protobuf.message names another"):
+        run(pipeline + "    wrong:\n      records:\n        - {value: {zone: A}}\n")
+
+
 def test_values_of_a_json_schema_have_the_header_of_the_schema_that_a_record_names(run: Run) -> None:
     report = run(
         JSON_SCHEMA

@@ -140,7 +140,10 @@ class CaseEncoder:
                 raise ConfigError(f"the value is {type(each.value).__name__}, and its schema is a record")
             parts = list(_parts(each.value, columns))
             if unknown := next((part.path for part in parts if part.type_ is None), None):
-                raise ConfigError(f"the schema has no field {unknown}", hint=f"it has {', '.join(columns.names)}")
+                hint = f"it has {', '.join(columns.names)}"
+                if self._encoded.protobuf is not None and encoding.message is None:
+                    hint += "; this is the file's first message, and decode.protobuf.message names another"
+                raise ConfigError(f"the schema has no field {unknown}", hint=hint)
             # Spark would make a text of a number.
             if misfit := next((part for part in parts if part.is_text and not part.fits), None):
                 raise ConfigError(str(misfit), hint="put a text in quotes")

@@ -55,7 +55,7 @@ place_options = options_of(
     click.option("--partition", type=click.IntRange(0), help="This partition only."),
 )
 choice_options = options_of(
-    click.option("--offset", type=int, help="Begin at this offset of the partition; -10 for the ten last."),
+    click.option("--offset", type=int, help="Begin at this offset of the partition; -10 for its ten last offsets."),
     click.option("--key", help="Records with this key only."),
     click.option("--where", metavar="SQL", help='A condition: "fare > 100 AND kafka_partition = 3".'),
     click.option("--fields", metavar="SQL", help='Columns instead of the whole value: "fare, upper(zone) AS zone".'),
