@@ -262,6 +262,9 @@ def test_a_value_that_does_not_fit_its_schema_is_named_by_file_and_line(run: Run
         ("zone: no, fare: 1", "zone is false, and the schema has string there"),
         ('zone: A, fare: "1.5"', 'fare is "1.5", and the schema has double there'),
         ("zone: A, fare: 1, legs: [{count: 3000000000}]", "legs[0].count is 3000000000, and the schema has int there"),
+        ("zone: A, fare: 1, tip: 1.255", "tip is 1.255, and the schema has decimal(4,2) there"),
+        ('zone: A, fare: 1, tip: "100"', 'tip is "100", and the schema has decimal(4,2) there'),
+        ("zone: A, fare: 1, way: 1.0e+39", "way is 1e+39, and the schema has float there"),
         (
             "zone: A, fare: 1, kind: BUS",
             "a row has a value for the field 'kind' that its type in the schema does not have",
@@ -278,6 +281,8 @@ def test_the_field_of_another_type_is_named(run: Run, value: str, what: str) -> 
           - name: legs
             type: [null, {type: array, items: {type: record, name: Leg, fields: [{name: count, type: int}]}}]
             default: null
+          - {name: tip, type: [null, {type: bytes, logicalType: decimal, precision: 4, scale: 2}], default: null}
+          - {name: way, type: [null, float], default: null}
           - {name: kind, type: {type: enum, name: Kind, symbols: [TAXI, VAN]}, default: TAXI}
 """
     head, _, _ = AVRO.partition("tests:")

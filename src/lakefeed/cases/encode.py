@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.cases.defaults import with_defaults
@@ -28,6 +30,7 @@ FORMATS: dict[str, tuple[Format, Format]] = {
 }
 """By the block that decodes: the format without a registry, and with one."""
 CORRUPT = "_lakefeed_corrupt"
+LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +147,8 @@ class CaseEncoder:
                 if self._encoded.protobuf is not None and encoding.message is None:
                     hint += "; this is the file's first message, and decode.protobuf.message names another"
                 raise ConfigError(f"the schema has no field {unknown}", hint=hint)
-            # Spark would make a text of a number.
-            if misfit := next((part for part in parts if part.is_text and not part.fits), None):
-                raise ConfigError(str(misfit), hint="put a text in quotes")
+            if misfit := next((part for part in parts if part.would_change and not part.fits), None):
+                raise ConfigError(str(misfit), hint=misfit.hint)
         schema = parse(encoding.schema or "")
         values = [with_defaults(each.value, schema) for each in given]
         texts = [(number, json.dumps(value, default=_json_text)) for number, value in enumerate(values)]
@@ -175,8 +177,14 @@ class _Part:
     type_: DataType | None
 
     @property
-    def is_text(self) -> bool:
-        return self.type_ is not None and self.type_.typeName() == "string"
+    def would_change(self) -> bool:
+        """Check that Spark takes a value that does not fit for another one: a number for text, 1.255 for 1.26."""
+        return self.type_ is not None and self.type_.typeName() in ("string", "decimal", "float")
+
+    @property
+    def hint(self) -> str:
+        is_text = self.type_ is not None and self.type_.typeName() == "string"
+        return "put a text in quotes" if is_text else "give a value that the type holds exactly"
 
     @property
     def fits(self) -> bool:
@@ -221,13 +229,29 @@ def _fits(value: Any, type_: DataType) -> bool:
             bits = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}[type_.simpleString()]
             return is_number and isinstance(value, int) and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
         case t.FloatType() | t.DoubleType():
-            return is_number or value in ("NaN", "Infinity", "-Infinity")
+            is_large = isinstance(type_, t.FloatType) and is_number and LARGEST_FLOAT < abs(value) < math.inf
+            return (is_number and not is_large) or value in ("NaN", "Infinity", "-Infinity")
         case t.DecimalType():
-            return is_number or isinstance(value, str)
+            return not isinstance(value, bool) and _is_decimal(str(value), type_.precision, type_.scale)
         case t.StringType() | t.BinaryType():
             return isinstance(value, str | date)
         case _:
             return not isinstance(value, bool | dict | list)
+
+
+def _is_decimal(text: str, precision: int, scale: int) -> bool:
+    """Check that a text is a number that a decimal type holds without rounding."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return False
+    if not number.is_finite():
+        return False
+    # Not normalize(): that rounds to the context's 28 digits.
+    _, digits, exponent = number.as_tuple()
+    held = "".join(map(str, digits)).rstrip("0")
+    least = int(exponent) + len(digits) - len(held)
+    return number == 0 or (least >= -scale and len(held) + least <= precision - scale)
 
 
 def _json_text(value: Any) -> str:
