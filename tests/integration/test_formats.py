@@ -88,6 +88,23 @@ def test_json_schema_and_keys(lake: SparkSession, feed: Feed) -> None:
     )
 
 
+def test_a_json_schema_of_the_rows_has_their_names_and_numbers(lake: SparkSession, feed: Feed) -> None:
+    """Also those that Avro does not have."""
+    feed.create_topic(partitions=1)
+    registry = feed.stack.schema_registry_url
+    rows = lake.sql("SELECT 1.25BD AS `1`, 'x' AS `a b`, 12345678901234567890BD AS large, NULL AS `2`")
+    rows = rows.withColumn("2", rows["2"].cast("decimal(5,1)"))
+    for _ in range(2):  # The second time, the registry has the schema.
+        records = to_records(rows, format="json-schema", topic=feed.topic, registry=registry)
+        produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers)
+    client = SchemaRegistryClient({"url": registry})
+    text = client.get_latest_version(f"{feed.topic}-value").schema.schema_str
+    deserialize = JSONDeserializer(text, schema_registry_client=client)
+    context = SerializationContext(feed.topic, MessageField.VALUE)
+    found = [deserialize(each.value(), context) for each in read(feed.stack, feed.topic)]
+    assert found == [{"1": 1.25, "a b": "x", "large": 12345678901234567890, "2": None}] * 2
+
+
 def test_a_guessed_schema_is_kept(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([json.dumps(row).encode() for row in expected()])

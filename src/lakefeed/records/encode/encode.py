@@ -171,12 +171,15 @@ def settle(
             with suppress(ConfigError):
                 known = Encoding(format=format, schema=fitting(latest), written=latest, message=message)
                 return replace(known, subject=default, schema_id=latest.schema_id)
+    # A JSON Schema of the rows takes them as they are: Avro lacks some of their names and numbers.
+    fits_as_it_is = schema is None and kind == "JSON"
     if schema is None:
         schema = SchemaText(text=_derived(rows, kind, name), kind=kind)
-    encoding = Encoding(format=format, schema=fitting(schema), written=schema, message=message)
+    fields = None if fits_as_it_is else fitting(schema)
+    encoding = Encoding(format=format, schema=fields, written=schema, message=message)
     if registry is None:
         return encoding
-    subject = subject or subject_name(strategy, topic=topic, record=_full_name(str(encoding.schema)))
+    subject = subject or subject_name(strategy, topic=topic, record=name if fields is None else _full_name(fields))
     schema_id = registry.register(subject, schema.text, kind=kind, references=schema.references)
     return replace(encoding, subject=subject, schema_id=schema_id)
 
