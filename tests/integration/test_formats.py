@@ -43,6 +43,15 @@ def landed(feed: Feed, spark: SparkSession, **blocks: Any) -> list[dict[str, Any
     return sorted(feed.rows(), key=lambda row: int(row["id"]))
 
 
+def read_by_confluent(feed: Feed) -> list[Any]:
+    """Return the topic's values as Confluent's deserialiser of JSON Schema reads them."""
+    client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
+    text = client.get_latest_version(f"{feed.topic}-value").schema.schema_str
+    deserialize = JSONDeserializer(text, schema_registry_client=client)
+    context = SerializationContext(feed.topic, MessageField.VALUE)
+    return [deserialize(each.value(), context) for each in read(feed.stack, feed.topic)]
+
+
 @pytest.mark.quick
 def test_protobuf(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
@@ -74,12 +83,7 @@ def test_json_schema_and_keys(lake: SparkSession, feed: Feed) -> None:
     registry = feed.stack.schema_registry_url
     records = to_records(trips(lake), format="json-schema", topic=feed.topic, registry=registry, key="zone")
     produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers)
-    client = SchemaRegistryClient({"url": registry})
-    text = client.get_latest_version(f"{feed.topic}-value").schema.schema_str
-    deserialize = JSONDeserializer(text, schema_registry_client=client)
-    context = SerializationContext(feed.topic, MessageField.VALUE)
-    found = [deserialize(each.value(), context) for each in read(feed.stack, feed.topic)]
-    assert sorted(found, key=lambda row: int(row["id"])) == expected()
+    assert sorted(read_by_confluent(feed), key=lambda row: int(row["id"])) == expected()
     decode = {"json_schema": {"registry": "${SCHEMA_REGISTRY_URL}"}, "key": "string", "metadata": ["key"]}
     assert landed(feed, lake, decode=decode) == [{**row, "kafka_key": row["zone"]} for row in expected()]
     assert (
@@ -97,12 +101,7 @@ def test_a_json_schema_of_the_rows_has_their_names_and_numbers(lake: SparkSessio
     for _ in range(2):  # The second time, the registry has the schema.
         records = to_records(rows, format="json-schema", topic=feed.topic, registry=registry)
         produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers)
-    client = SchemaRegistryClient({"url": registry})
-    text = client.get_latest_version(f"{feed.topic}-value").schema.schema_str
-    deserialize = JSONDeserializer(text, schema_registry_client=client)
-    context = SerializationContext(feed.topic, MessageField.VALUE)
-    found = [deserialize(each.value(), context) for each in read(feed.stack, feed.topic)]
-    assert found == [{"1": 1.25, "a b": "x", "large": 12345678901234567890, "2": None}] * 2
+    assert read_by_confluent(feed) == [{"1": 1.25, "a b": "x", "large": 12345678901234567890, "2": None}] * 2
 
 
 def test_a_guessed_schema_is_kept(lake: SparkSession, feed: Feed) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from lakefeed.cases.values import Row, same, shown, shown_row
 from lakefeed.config.cases import Case, ExpectedDeadLetter
+from lakefeed.messages.readable import counted
 
 Expected = TypeVar("Expected")
 Actual = TypeVar("Actual")
@@ -73,8 +74,8 @@ def differences(case: Case, outcome: Outcome) -> list[Difference]:
         found += _rows(case, outcome)
     found += _dead_letters(case.dead_letters, outcome.dead_letters)
     if case.skipped != outcome.skipped:
-        are = "record is" if outcome.skipped == 1 else "records are"
-        what = f"{outcome.skipped} {are} skipped, expected {case.skipped}"
+        are = "is" if outcome.skipped == 1 else "are"
+        what = f"{counted(outcome.skipped, 'record')} {are} skipped, expected {case.skipped}"
         found.append(Difference(kind="skipped", what=what, expected=case.skipped, actual=outcome.skipped))
     return found
 

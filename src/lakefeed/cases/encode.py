@@ -177,14 +177,17 @@ class _Part:
     type_: DataType | None
 
     @property
+    def type_name(self) -> str:
+        return "" if self.type_ is None else self.type_.typeName()
+
+    @property
     def would_change(self) -> bool:
         """Check that Spark takes a value that does not fit for another one: a number for text, 1.255 for 1.26."""
-        return self.type_ is not None and self.type_.typeName() in ("string", "decimal", "float")
+        return self.type_name in ("string", "decimal", "float")
 
     @property
     def hint(self) -> str:
-        is_text = self.type_ is not None and self.type_.typeName() == "string"
-        return "put a text in quotes" if is_text else "give a value that the type holds exactly"
+        return "put a text in quotes" if self.type_name == "string" else "give a value that the type holds exactly"
 
     @property
     def fits(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from lakefeed.ledger.outcomes import ZERO, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
 from lakefeed.ledger.stateful_batches import without_batches
+from lakefeed.messages.readable import counted
 from lakefeed.offsets.ranges import OffsetRange, Partition, difference, intersection, union
 from lakefeed.operations.verify.audit_rows import letter_findings, row_findings, upsert_findings
 from lakefeed.operations.verify.evidence import Evidence, Finding
@@ -262,6 +263,5 @@ def _limits_of_the_proof(evidence: Evidence) -> Iterator[Finding]:
         yield Finding.of("expired", what, fault=False)
     if foreign := evidence.foreign_commits:
         added, deleted = sum(commit.added for commit in foreign), sum(commit.deleted for commit in foreign)
-        commits = "1 commit" if len(foreign) == 1 else f"{len(foreign)} commits"
-        what = f"{commits} of no feed added {added:,} rows and deleted {deleted:,}"
+        what = f"{counted(len(foreign), 'commit')} of no feed added {added:,} rows and deleted {deleted:,}"
         yield Finding.of("others", f"{what}, the last in snapshot {foreign[-1].snapshot_id}", fault=False)
