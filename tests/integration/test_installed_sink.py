@@ -81,8 +81,30 @@ def test_what_the_sink_cannot_do_is_refused_in_its_own_words(feed: Feed, tmp_pat
     pipeline = feed.pipeline(decode=DECODE, sink={"sqlite_archive": {"path": str(tmp_path / "rows.db")}})
     with pytest.raises(ConfigError, match="an archive cannot be rewound: it keeps every row"):
         pipeline.plan_rewind("earliest")
-    with pytest.raises(ConfigError, match=r"sink\.sqlite_archive keeps no ledger of all its commits"):
-        pipeline.verify()
+
+
+@pytest.mark.quick
+def test_verify_proves_its_rows_and_finds_what_is_gone_or_doubled(
+    feed: Feed, lake: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.db"
+    pipeline = feed.pipeline(
+        decode={**DECODE, "metadata": ["topic", "partition", "offset"]},
+        dead_letters={"table": f"{feed.table}_letters"},
+        sink={"sqlite_archive": {"path": str(path)}},
+    )
+    feed.send([b'{"id": 1}', b"no JSON", b'{"id": 2}'])
+    pipeline.run(spark=lake, once=True)
+    feed.send([b"no JSON either", b'{"id": 3}'])
+    pipeline.run(spark=lake, once=True)
+
+    result = pipeline.verify(deep=True)
+    assert result.findings == ()
+    assert (result.commits, result.offsets, result.records, result.dead_letters, result.rows) == (2, 5, 5, 2, 3)
+
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE archive SET json = (SELECT max(json) FROM archive) WHERE json LIKE '%\"id\":1,%'")
+    assert sorted(finding.kind for finding in pipeline.verify(deep=True).faults) == ["duplicates", "missing"]
 
 
 def test_it_catches_up_as_a_secondary_sink(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:

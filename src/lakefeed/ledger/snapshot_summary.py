@@ -248,6 +248,17 @@ class Commit:
             written[MOVED] = self.move.to_json(self.ranges)
         return written if self.fence is None else {**written, FENCE: self.fence}
 
+    def to_json(self) -> str:
+        """Write a batch with its counts, for a ledger that stores one text for each commit."""
+        counts = {key: astuple(each) for key, each in self.counts.items()}
+        written = {COUNTS: json.dumps(by_topic(counts), separators=(",", ":")), "added-records": str(self.rows)}
+        return json.dumps({**self.properties(), **written})
+
+    @classmethod
+    def from_json(cls, text: str, *, number: int, committed_at: float = 0.0) -> Commit:
+        """Read what ``to_json`` wrote; ``number`` counts the commits of the ledger and stands for a snapshot's id."""
+        return cls.of(number, json.loads(text), committed_at=committed_at)
+
     @classmethod
     def of(cls, snapshot_id: int, summary: Mapping[str, str], *, committed_at: float = 0.0) -> Commit:
         """Read a snapshot's summary that has these properties."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic
 
-from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.continuity import check_commit
 from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.outcomes import check_outcomes, counts_by_partition
 from lakefeed.ledger.protocol import CommitCheck, Ledger
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
@@ -183,7 +183,7 @@ class StatelessSink(NotedSink):
 
         Args:
             rows: computed already, and kept.
-            commit: which batch it is.
+            commit: the batch, with the numbers of its rows and records; ``to_json`` is its entry for a ledger.
         """
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
@@ -197,8 +197,8 @@ class StatelessSink(NotedSink):
         kept = self.prepared(rows, commit).persist()
         try:
             count = kept.count()
-            jvm.java(rows.sparkSession).commit.Outcomes.of(commit_id).check()
-            self.write(kept, commit)
+            counts = counts_by_partition(check_outcomes(rows.sparkSession, commit_id))
+            self.write(kept, replace(commit, rows=count, grown=count, counts=counts))
         finally:
             kept.unpersist()
         return count

@@ -178,11 +178,11 @@ class CommitHistory:
     """Of the feed, oldest first."""
     fence: str | None
     rows: StoredRows
-    has_keys: bool
+    has_keys: bool = False
     """Whether the table has one row for each key; ``count_rows`` counts these."""
-    marks_deletes: bool
+    marks_deletes: bool = False
     """Whether rows are marked as deleted and kept."""
-    count_rows: Callable[[], int]
+    count_rows: Callable[[], int] = lambda: 0
 
 
 @runtime_checkable

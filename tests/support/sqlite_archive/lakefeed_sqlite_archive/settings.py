@@ -17,6 +17,7 @@ class SqliteArchiveConfig(SinkConfig):
     guarantee: ClassVar[str] = "exactly-once"
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal("an archive cannot be rewound: it keeps every row that it was given", "name another path"),
+        verify=None,
         lag=None,
     )
 
