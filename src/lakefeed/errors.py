@@ -14,9 +14,11 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import ClassVar
 
-from lakefeed.messages.pages import page_command
+from lakefeed.messages.pages import page_command, page_of_module
 from lakefeed.messages.redaction import redacted
 
 
@@ -27,13 +29,19 @@ class LakefeedError(Exception):
         what: what went wrong, one sentence without a full stop at its end.
         where: the file, endpoint, topic, table or option it is about.
         hint: what to do next, as a sentence or a command.
+        page: the topic of the page that helps. By default the class's, and for a class with causes of many kinds that
+            of the module that makes the error.
     """
 
     exit_status: int = 1
     topic: ClassVar[str] = "troubleshooting"
     """The page of the documentation that explains the class."""
 
-    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, what: str, *, where: str | None = None, hint: str | None = None, page: str | None = None
+    ) -> None:
+        is_special = type(self).topic not in ("troubleshooting", "pipeline-files", "check")
+        self.page_topic = page or (None if is_special else page_of_module(_raising_module())) or type(self).topic
         self.what = redacted(what)
         self.where = redacted(where) if where else where
         self.hint = redacted(hint) if hint else hint
@@ -46,12 +54,20 @@ class LakefeedError(Exception):
     @property
     def page(self) -> str:
         """The command that prints the page about such errors."""
-        return page_command(self.topic)
+        return page_command(self.page_topic)
 
     def as_dict(self) -> dict[str, str | None]:
         """Return class and parts for ``--output json``."""
         parts = {"what": self.what, "where": self.where, "hint": self.hint, "page": self.page}
         return {"error": type(self).__name__, **parts}
+
+
+def _raising_module() -> str:
+    """Return the name of the module whose code makes an error."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals.get("__name__"))
 
 
 class UserError(LakefeedError):

@@ -93,6 +93,7 @@ class Pipeline:
         *,
         overrides: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        without: Sequence[str] = (),
     ) -> Pipeline:
         """Read a pipeline file.
 
@@ -101,12 +102,13 @@ class Pipeline:
             overrides: settings that win over the file's, as ``source.kafka.start=latest``.
             environment: where ``${NAME}`` in the file and connections that it leaves out come from. Default:
                 this process's, with the endpoints of the local stack that is running where it names none.
+            without: blocks to leave out, such as ``dashboard``, whose variables then need no value.
 
         Raises:
             ConfigError: naming every mistake in the file with its line.
         """
         known = default_environment() if environment is None else environment
-        config = load(Path(path), overrides=overrides, environment=known)
+        config = load(Path(path), overrides=overrides, environment=known, without=without)
         return cls(config, environment=known, folder=Path(path).absolute().parent)
 
     def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:

@@ -14,6 +14,7 @@ import click
 import lakefeed
 from lakefeed.cli.options import (
     FILE,
+    LOOK,
     one_part_of,
     options_of,
     output_option,
@@ -167,7 +168,7 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
 
 
 def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[PipelineConfig, Connections]:
-    declared = one_part_of(lakefeed.Pipeline.from_file(pipeline, overrides=overrides), topic)
+    declared = one_part_of(lakefeed.Pipeline.from_file(pipeline, overrides=overrides, without=LOOK), topic)
     return declared.config, declared.connections
 
 

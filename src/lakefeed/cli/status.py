@@ -14,7 +14,16 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
-from lakefeed.cli.options import FILE, output_option, parts_of, servers_of, token_file_option, topic_option, url_option
+from lakefeed.cli.options import (
+    FILE,
+    LOOK,
+    output_option,
+    parts_of,
+    servers_of,
+    token_file_option,
+    topic_option,
+    url_option,
+)
 from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
 from lakefeed.errors import ResourceMissing, Unreachable
@@ -72,7 +81,7 @@ def status(
     from lakefeed.operations.control import pause_of_next_start
     from lakefeed.operations.live_status import identity_of, live_status
 
-    declared = lakefeed.Pipeline.from_file(pipeline)
+    declared = lakefeed.Pipeline.from_file(pipeline, without=LOOK)
 
     def look() -> Shown:
         identity = identity_of(declared.config)

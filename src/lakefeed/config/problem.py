@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakefeed.errors import ConfigError, LakefeedError, UserError, WorldError
+from lakefeed.messages.pages import page_of_setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,7 @@ class Problem:
         about: the endpoint, bucket or file that a preflight asked, if any.
         severity: a warning lets the pipeline run.
         error: the class of error that this problem alone would be raised as.
+        page: the topic of the page that helps, where the setting's own does not.
     """
 
     what: str
@@ -33,11 +35,14 @@ class Problem:
     about: str | None = None
     severity: Literal["error", "warning"] = "error"
     error: type[LakefeedError] = ConfigError
+    page: str | None = None
 
     @classmethod
     def of(cls, error: LakefeedError, *, key: str) -> Problem:
         """Return an error as the problem of the setting ``key``."""
-        return cls(what=error.what, key=key, hint=error.hint, about=error.where, error=type(error))
+        return cls(
+            what=error.what, key=key, hint=error.hint, about=error.where, error=type(error), page=error.page_topic
+        )
 
     @property
     def where(self) -> str:
@@ -79,10 +84,13 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
     if len(errors) == 1:
         only = errors[0]
         where = f"{only.where} ({only.key})" if only.key and only.key != only.where else only.where
-        raise only.error(only.what, where=only.about or where, hint=only.hint)
+        page = page_of_setting(only.key) or only.page
+        raise only.error(only.what, where=only.about or where, hint=only.hint, page=page)
     lines = "\n".join(f"  {line}" for problem in errors for line in str(problem).splitlines())
     shared = _shared_class({problem.error for problem in errors})
-    raise shared(f"{len(errors)} problems in the pipeline:\n{lines}")
+    pages = {page_of_setting(problem.key) or problem.page for problem in errors}
+    page = pages.pop() if len(pages) == 1 else None
+    raise shared(f"{len(errors)} problems in the pipeline:\n{lines}", page=page or "pipeline-files")
 
 
 def _shared_class(classes: set[type[LakefeedError]]) -> type[LakefeedError]:

@@ -58,7 +58,10 @@ def _require_topic_name(topic: str) -> None:
 
 TopicName = Annotated[str, checked(_require_topic_name)]
 
-_BROKER = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII)
+# Kafka's clients accept the name of a protocol of Kafka before an address.
+_BROKER = re.compile(
+    r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII
+)
 
 
 def _require_hosts_and_ports(servers: str) -> None:

@@ -15,7 +15,7 @@ from lakefeed.config.checks import function_problems, missing_columns, missing_j
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.loading.document import Document, Remote, convert
 from lakefeed.config.loading.mistakes import Mistakes, find_mistakes
-from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override, compose, put_block
+from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override, compose, leave_out, put_block
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.config.sinks import UnreadSinkConfig, without_imports
@@ -41,13 +41,19 @@ class Reading:
     document: Document
 
 
-def load(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> PipelineConfig:
+def load(
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str] = os.environ,
+    without: Sequence[str] = (),
+) -> PipelineConfig:
     """Read a pipeline as ``read`` does.
 
     Raises:
         ConfigError: with every mistake in the file, its line and what to do about it.
     """
-    reading = read(path, overrides=overrides, environment=environment)
+    reading = read(path, overrides=overrides, environment=environment, without=without)
     raise_first_error(reading.problems)
     assert reading.config is not None  # no errors: read() has built it
     return reading.config
@@ -60,6 +66,7 @@ def read(
     environment: Mapping[str, str] | None = os.environ,
     remote: Remote | None = None,
     tests: Path | None = None,
+    without: Sequence[str] = (),
 ) -> Reading:
     """Read a pipeline with its problems and the place of each setting.
 
@@ -70,9 +77,10 @@ def read(
         remote: the machine that the pipeline will run on, if it is another one; then ``environment`` is that machine's,
             as far as it is known.
         tests: a file with the block ``tests``, which replaces the pipeline file's own.
+        without: blocks that are left out, such as ``metrics.otlp``.
     """
     with nullcontext() if environment is not None else without_imports():
-        return _read(path, overrides, environment, remote, tests)
+        return _read(path, overrides, environment, remote, tests, without)
 
 
 def _read(
@@ -81,6 +89,7 @@ def _read(
     environment: Mapping[str, str] | None,
     remote: Remote | None,
     tests: Path | None,
+    without: Sequence[str],
 ) -> Reading:
     name, folder = str(path), path.absolute().parent
     found: list[Problem] = []
@@ -95,6 +104,8 @@ def _read(
                 found.append(unreadable.problem)
         if tests is not None:
             node = put_block(node, "tests", _block_of(tests), root=PipelineConfig) or node
+        for block in without:
+            node = leave_out(node, block.split(".")) or node
         document = convert(node, root=PipelineConfig, folder=folder, environment=environment, name=name, remote=remote)
     except Unreadable as unreadable:
         return Reading(config=None, mistakes=None, problems=[*found, unreadable.problem], document=Document())

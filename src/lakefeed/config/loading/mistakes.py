@@ -80,9 +80,11 @@ def find_mistakes(document: Document) -> Mistakes:
     for _ in range(_MAX_ROUNDS):
         between: list[ConfigProblem] = []
         mistakes.config, details = _validate(repair.values, between)
-        for problem in (*explain(details, document), *locate_problems((), between, document)):
-            if not mistakes.is_noise(problem):
-                found.setdefault((problem.key, problem.what), problem)
+        for problem in _problems(details, between, document):
+            if (problem.key, problem.what) in found or mistakes.is_noise(problem):
+                continue
+            if not repair.causes(problem):
+                found[problem.key, problem.what] = problem
         if not (changed := repair.replace_all(details)):
             break
         mistakes.replaced |= changed
@@ -98,6 +100,10 @@ def _validate(values: Any, between: list[ConfigProblem]) -> tuple[PipelineConfig
         return None, [detail for detail in details if not detail.is_of_other_type]
 
 
+def _problems(details: list[Detail], between: list[ConfigProblem], document: Document) -> list[Problem]:
+    return [*explain(details, document), *locate_problems((), between, document)]
+
+
 class _Repair:
     """Puts a right value in place of each wrong one."""
 
@@ -105,6 +111,39 @@ class _Repair:
         self.values = copy.deepcopy(document.values)
         self.document = document
         self.changed: set[Place] = set()
+        self.wrong: set[Place] = set(document.broken)
+        """Values that are wrong by themselves, and not by a rule of their block."""
+
+    def causes(self, problem: Problem) -> bool:
+        """Return whether a replacement causes a problem: with another right value in that place it is gone."""
+        key, before = tuple(problem.key.split(".")) if problem.key else (), self.values
+        for place in self.wrong:
+            name = ".".join(map(str, place))
+            if not isinstance(_at(before, place[:-1]), dict) or name.startswith(problem.key + "."):
+                continue
+            if shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
+                continue  # It was no setting.
+            # A text has one right form; of a word or a missing value the other ones may fit the rules as well.
+            tried = isinstance(_at(before, place), str) and not any(map(shape.choices, shape.members(type_at(place))))
+            for candidate in _candidates(type_at(place), None):
+                if _at(before, place) == candidate:
+                    continue
+                self.values = copy.deepcopy(before)
+                _at(self.values, place[:-1])[place[-1]] = candidate
+                between: list[ConfigProblem] = []
+                _, details = _validate(self.values, between)
+                if any(each[: len(place)] == place for detail in details for each in detail.places):
+                    continue
+                tried = True
+                there = {(each.key, each.what) for each in _problems(details, between, self.document)}
+                if (problem.key, problem.what) not in there:
+                    self.values = before
+                    return True
+            self.values = before
+            # Without another value to compare with, no rule of the same block is known to be broken.
+            if not tried and key[: len(place) - 1] == tuple(map(str, place[:-1])) and len(key) == len(place):
+                return True
+        return False
 
     def replace_all(self, details: Sequence[Detail]) -> set[Place]:
         """Replace the wrong values; return their places."""
@@ -117,6 +156,8 @@ class _Repair:
             if not detail.is_misspelt:
                 for place in detail.places:
                     self._replace(place)
+                if shape.model_of(type_at(detail.place)) is None:
+                    self.wrong.add(detail.place)
         return self.changed
 
     def _rename(self, place: Place) -> None:

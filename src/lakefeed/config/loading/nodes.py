@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -134,6 +135,19 @@ def put_block(node: Node | None, key: str, block: Node, *, root: type) -> Node |
     if not isinstance(node, MappingNode):
         return node
     return _put(node, [key], block, name=block.start_mark.name, annotation=root)
+
+
+def leave_out(node: Node | None, path: Sequence[str]) -> Node | None:
+    """Return a tree without the entry at a path; the given tree stays as it is."""
+    if not isinstance(node, MappingNode):
+        return node
+    entries: list[tuple[Node, Node | None]] = []
+    for key, value in node.value:
+        if key.value != path[0]:
+            entries.append((key, value))
+        elif path[1:]:
+            entries.append((key, leave_out(value, path[1:])))
+    return MappingNode(node.tag, entries, node.start_mark, node.end_mark, node.flow_style)
 
 
 def _wrong_override(name: str, what: str, *, key: str = "") -> Unreadable:

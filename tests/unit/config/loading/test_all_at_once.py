@@ -62,6 +62,25 @@ HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
     ),
 }
 
+USERS = "users: [{name: anna, role: operator, password_hash: '${NOT_SET}'}]"
+CAUSED: dict[str, tuple[str, list[str]]] = {
+    "a login, whose password is not set": (f"host: 0.0.0.0, {USERS}", ["dashboard.users.0.password_hash"]),
+    "a proxy, misspelt": (f"host: 0.0.0.0, behind_proxy: 3, {USERS}", ["behind_proxy", "users.0.password_hash"]),
+    "a port beside a true mistake": (
+        "host: 0.0.0.0, port: x, behind_proxy: true, public_url: 'https://a'",
+        ["host", "behind_proxy", "port"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CAUSED)
+def test_no_mistake_causes_another(reading: Reader, case: str) -> None:
+    dashboard, expected = CAUSED[case]
+    _, found = reading(GOOD.replace("checkpoint:", f"dashboard: {{{dashboard}}}\ncheckpoint:"))
+    assert sorted(each.key for each in found) == sorted(
+        f"dashboard.{key.removeprefix('dashboard.')}" for key in expected
+    )
+
 
 @pytest.mark.parametrize("case", HIDDEN)
 def test_no_mistake_hides_another(reading: Reader, case: str) -> None:
