@@ -58,10 +58,9 @@ def _require_topic_name(topic: str) -> None:
 
 TopicName = Annotated[str, checked(_require_topic_name)]
 
-# Kafka's clients accept the name of a protocol of Kafka before an address.
-_BROKER = re.compile(
-    r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII
-)
+# Kafka's clients accept the name of one of Kafka's protocols before an address.
+_PROTOCOL = r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
+_BROKER = re.compile(_PROTOCOL + r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII)
 
 
 def _require_hosts_and_ports(servers: str) -> None:

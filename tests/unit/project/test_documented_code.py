@@ -206,5 +206,5 @@ def test_add_a_sink_shows_the_package_that_the_tests_install() -> None:
     shown = [block for block in blocks_of(ROOT / "docs" / "add-a-sink.md") if block.test]
     lines = [line.partition("  #")[0].strip() for block in shown for line in block.text.splitlines() if line.strip()]
     missing = [line for line in lines if not any(real.startswith(line.rstrip(".…) ").rstrip()) for real in package)]
-    assert len(shown) == 3
+    assert len(shown) == 4
     assert missing == []

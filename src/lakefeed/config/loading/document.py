@@ -248,10 +248,8 @@ class _Conversion:
         if place in document.broken:
             return node.value
         if is_secret and outcome.text and not outcome.variables:
-            named = [part for part in place if isinstance(part, str)]
-            variable = (
-                AWS_KEYS.get(key) or re.sub(r"\W+", "_", key if "." in key else dotted(tuple(named[-2:]))).upper()
-            )
+            named = tuple(part for part in place if isinstance(part, str))
+            variable = AWS_KEYS.get(key) or re.sub(r"\W+", "_", key if "." in key else dotted(named[-2:])).upper()
             medium = "on the command line" if location.file.startswith(OVERRIDE) else "in the file"
             what = f"'{key}' holds a secret and is written out {medium}"
             hint = f"take it from the environment: {key}: ${{{variable}}}"

@@ -238,7 +238,8 @@ def _unknown_option(place: Place, document: Document) -> Problem:
     elif not hints and (meant := word if word in elsewhere else nearest(word, elsewhere)) is not None:
         # 'topic' is another block's own word, and more often a slip for 'topics'.
         places = [*elsewhere.get(f"{word}s", []), *elsewhere[meant]]
-        hints.append(f"did you mean {' or '.join(dict.fromkeys(places))}?")
+        few = sorted(dict.fromkeys(places), key=lambda other: other.partition(".")[0] != str(place[0]))[:3]
+        hints.append(f"did you mean {' or '.join(few)}?")
     if not hints:
         hints.append(f"known here: {', '.join(names)}" if names else "this block has no options: remove it")
     return document.problem(place, f"unknown option '{word}'{_in_block(place)}", "; ".join(hints), key=True)
