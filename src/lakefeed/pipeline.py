@@ -170,7 +170,7 @@ class Pipeline:
             return [self]
         return [self.of_topic(topic) for topic in SourceTopics(self.config.kafka).names()]
 
-    def session(self, *, master: str | None = None, log_file: Path | None = None) -> SparkSession:
+    def session(self, *, master: str | None = None, log_file: str | Path | None = None) -> SparkSession:
         """Start a session with this pipeline's store, catalogs and Spark settings.
 
         The JVM writes its log to ``log_file``, or to this process's stderr.
@@ -372,7 +372,7 @@ class Pipeline:
                 return job.predict(requested)
             return job.run(requested, stop=stop or threading.Event(), on_commit=on_commit, step=step)
 
-    def status(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> FeedStatus:
+    def status(self, *, spark: SparkSession | None = None, log_file: str | Path | None = None) -> FeedStatus:
         """Return where the feed stands, and what a start would do now; see ``lakefeed.operations.status``.
 
         Starts Spark only if the transform changed since the last start: only Spark knows what state it keeps.
@@ -380,7 +380,7 @@ class Pipeline:
         with translating():
             return feed_status(self.feed, lambda: classic(spark) or self.session(log_file=log_file))
 
-    def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> FeedStatus:
+    def survey(self, *, spark: SparkSession | None = None, log_file: str | Path | None = None) -> FeedStatus:
         """Return ``status`` under its old name, which the next release removes."""
         warnings.warn("Pipeline.survey is Pipeline.status now", DeprecationWarning, stacklevel=2)
         return self.status(spark=spark, log_file=log_file)
@@ -391,7 +391,7 @@ class Pipeline:
         topic: str | None = None,
         spark: SparkSession | None = None,
         master: str | None = None,
-        log_file: Path | None = None,
+        log_file: str | Path | None = None,
     ) -> Plans:
         """Return what ``run`` would do now, and what it would cost, without a change; the feed may run.
 

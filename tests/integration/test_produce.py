@@ -24,7 +24,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, JobFailed, ResourceMissing, Unreachable
 from lakefeed.local import Endpoints
-from lakefeed.operations.produce.sources import read_rows
+from lakefeed.operations.produce.sources import ROUNDED, read_error, read_rows
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.operations.produce.write import produce
 from lakefeed.records.decode.registry import SchemaRegistry
@@ -164,6 +164,40 @@ def test_columns_of_a_file_become_records_in_another_order(
         partitions.setdefault(key, set()).add(message.partition() or 0)
     assert not expected
     assert [len(found) for found in partitions.values()] == [1] * 5
+
+
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+DIGITS = [
+    ("price", MONEY, "1.239", "1.23"),
+    ("price", ["null", MONEY], "-0.001", "1234.50"),
+    ("at", MILLIS, "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:00.001Z"),
+    ("at", ["null", {**MILLIS, "logicalType": "local-timestamp-millis"}],
+     "1969-12-31T23:59:59.9999", "1969-12-31T23:59:59.999"),
+    ("prices", {"type": "array", "items": MONEY}, [1.23, 0.005], [1.23, 0.050]),
+    ("trip", {"type": "record", "name": "trip", "fields": [{"name": "at", "type": ["null", MILLIS]}]},
+     {"at": "2026-01-01T00:00:00.0001Z"}, {"at": "2026-01-01T00:00:00.1Z"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kind", "long", "short"), DIGITS)
+def test_a_value_with_more_digits_than_the_schema_is_refused(
+    lake: SparkSession, tmp_path: Path, name: str, kind: Any, long: Any, short: Any
+) -> None:
+    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": name, "type": kind}]})
+    for suffix in ("csv", "jsonl") if isinstance(long, str) else ("jsonl",):
+        for value in (short, long):
+            text = f"{name}\n{value}\n" if suffix == "csv" else json.dumps({name: value}) + "\n"
+            file = tmp_path / f"{value is short}.{suffix}"
+            file.write_text(text)
+            rows = read_rows(lake, str(file), schema=schema)
+            records = to_records(rows, format="avro", topic="t", schema=schema)
+            if value is short:
+                assert records.collect()[0].value
+                continue
+            with pytest.raises(Exception, match=f"{ROUNDED} {name}") as raised:
+                records.collect()
+            assert "would be rounded" in str(read_error(str(raised.value)))
 
 
 def test_records_before_a_row_that_does_not_fit_are_in_the_topic(

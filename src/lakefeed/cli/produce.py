@@ -141,11 +141,14 @@ class _Order(SimpleNamespace):
     def run(self) -> tuple[Produced, Encoding]:
         """Produce the rows; all that can fail without Spark is done before Spark starts."""
         from lakefeed.clients.kafka.topics import Topics
+        from lakefeed.operations.produce.sources import require_files
         from lakefeed.operations.produce.taxi import KEY
         from lakefeed.operations.produce.write import sink_options
         from lakefeed.records.decode.registry import SchemaRegistry
         from lakefeed.records.encode.encode import FRAMED, encoded, settle
 
+        if self.path is not None:
+            require_files(self.path, format=self.file_format)
         servers = bootstrap_servers_of(self.bootstrap_servers)
         settings = pairs(self.settings, option="--set")
         if self.compression is not None:

@@ -128,10 +128,10 @@ def session(
     connections: Connections | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
-    log_file: Path | None = None,
+    log_file: str | Path | None = None,
     secret_keys: Iterable[str] = (),
     ui_host: str | None = None,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     modules: Sequence[str] = (),
     checks: StartChecks | None = None,
     on_disk: Mapping[str, str] | None = None,
@@ -176,6 +176,8 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtra.of("pyspark", "spark", "lakefeed.session()") from None
+    log_file = None if log_file is None else Path(log_file).expanduser()
+    folder = None if folder is None else Path(folder)
     require_classic_mode(conf or {})
     if checks is not None:
         checks.begin()

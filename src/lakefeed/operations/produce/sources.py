@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import glob
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.records.encode import avro
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
 FileFormat = Literal["csv", "json", "parquet"]
 
@@ -20,6 +24,8 @@ _SUFFIXES: dict[str, FileFormat] = {".csv": "csv", ".parquet": "parquet", **_JSO
 _FILES_A_BATCH = 100
 _CSV = "io.lakefeed.produce.CsvFiles"
 """Spark's CSV format, with a shorter way for plain lines."""
+ROUNDED = "lakefeed: the schema has fewer digits than a value: field"
+"""How the error begins that a row raises inside Spark whose value would be rounded; the field's name follows."""
 
 
 def read_rows(
@@ -33,8 +39,8 @@ def read_rows(
     """Read the rows of files, or follow a folder as a stream.
 
     CSV files begin with a header, whose names are matched with the schema's; JSON files have one object a line;
-    Parquet files bring their own types. Empty CSV values are null. A value that does not fit shows when the rows are
-    used: then Spark fails, and ``read_error`` says how.
+    Parquet files bring their own types. Empty CSV values are null. A value that does not fit, or has more digits of a
+    decimal or of a second than the schema, shows when the rows are used: then Spark fails, and ``read_error`` says how.
 
     Args:
         path: a file, a folder or a pattern: local, or ``s3a://bucket/key``.
@@ -53,17 +59,32 @@ def read_rows(
         if not stream:
             reader = spark.read.format(_CSV if format == "csv" else format)
             reader = reader.options(**_options(format, infer=columns is None))
-            return (reader.schema(columns) if columns is not None else reader).load(where)
+            rows = (reader.schema(_wide(columns)) if columns is not None else reader).load(where)
+            return _exact(rows, columns, schema)
         if columns is None:
             columns = read_rows(spark, path, format=format).schema
         following = spark.readStream.format(format).options(**_options(format, infer=False))
-        return following.option("maxFilesPerTrigger", _FILES_A_BATCH).schema(columns).load(where)
+        wide = following.option("maxFilesPerTrigger", _FILES_A_BATCH).schema(_wide(columns)).load(where)
+        return _exact(wide, columns, schema)
     except (PySparkException, Py4JJavaError) as error:
         raise _unreadable(error, path) from error
 
 
+def require_files(path: str, *, format: FileFormat | None) -> None:  # noqa: A002
+    """Refuse a path of this machine without a file, or one that does not show its format, before Spark starts."""
+    if format is None:
+        _format_of(path)
+    local = _located(path).removeprefix("file://")
+    if local.startswith("/") and not glob.glob(re.sub(r"\{[^}]*\}", "*", local)):
+        raise ResourceMissing("there is no such file or folder", where=path)
+
+
 def read_error(text: str) -> LakefeedError | None:
     """Return what is wrong with a file, if Spark's whole message says that."""
+    if ROUNDED in text:
+        rounded = text.partition(ROUNDED)[2].split()[0].strip("'\"")
+        what = f"a value of the field '{rounded}' has more digits than the schema has for it: it would be rounded"
+        return ConfigError(what, hint="round the file's values, or give another schema with --schema-file")
     if "MALFORMED_RECORD" not in text and "CSV header does not conform" not in text:
         return None
     file = re.search(r"(?:reading file|CSV file:) ([^\s]+?)[.]?(?:\s|$)", text)
@@ -79,6 +100,73 @@ def read_error(text: str) -> LakefeedError | None:
         what += f", in the row {record.group(1)[:300]}"
     hint = "fix the file, or give another schema with --schema-file"
     return ConfigError(what, where=f"file {file.group(1)}" if file else None, hint=hint)
+
+
+def _wide(columns: Any, *, digits: bool = True) -> Any:
+    """Return the types with nulls, and with as many ``digits`` behind the point as a decimal of that size can have."""
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructField, StructType
+
+    if isinstance(columns, StructType):
+        return StructType([StructField(each.name, _wide(each.dataType, digits=digits)) for each in columns.fields])
+    if isinstance(columns, ArrayType):
+        return ArrayType(_wide(columns.elementType, digits=digits))
+    if isinstance(columns, MapType):
+        return MapType(columns.keyType, _wide(columns.valueType, digits=digits))
+    if isinstance(columns, DecimalType) and digits:
+        return DecimalType(38, columns.scale + 38 - columns.precision)
+    return columns
+
+
+def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> DataFrame:
+    """Return rows of these types out of wider ones; a value that would lose digits raises ``ROUNDED``."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import MapType
+
+    fields = json.loads(schema).get("fields", ()) if schema else ()
+    cut = {each["name"]: cuts for each in fields if (cuts := _cuts_micros(each["type"])) is not None}
+    requested = (
+        {each.name: _wide(each.dataType, digits=False) for each in columns.fields} if columns is not None else {}
+    )
+    made = []
+    for each in rows.schema.fields:
+        column = sf.col(quoted((each.name,)))
+        exact: DataType = requested.get(each.name, each.dataType)
+        loses = sf.lit(False)
+        if exact != each.dataType:
+            back = column.cast(exact).cast(each.dataType)
+            as_list = sf.map_entries if isinstance(exact, MapType) else lambda value: value
+            loses = ~as_list(column).eqNullSafe(as_list(back))
+        # Parquet's own types can be other ones below the columns.
+        is_cut = each.name in cut and (columns is not None or each.dataType.typeName().startswith("timestamp"))
+        if is_cut:
+            loses |= sf.coalesce(cut[each.name](column), sf.lit(False))
+        if exact != each.dataType or is_cut:
+            wrong = sf.raise_error(sf.lit(f"{ROUNDED} {each.name}"))
+            column = sf.when(loses, wrong).otherwise(column.cast(exact)).alias(each.name)
+        made.append(column)
+    return rows.select(*made)
+
+
+def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
+    """Return the condition that a value has microseconds which its Avro type cuts; None if the type cuts none."""
+    from pyspark.sql import functions as sf
+
+    if isinstance(schema, list):
+        found = [cuts for each in schema if (cuts := _cuts_micros(each)) is not None]
+        return found[0] if len(found) == 1 else None
+    if not isinstance(schema, dict):
+        return None
+    if str(schema.get("logicalType")).endswith("timestamp-millis"):
+        return lambda value: sf.unix_micros(value.cast("timestamp")) % 1000 != 0
+    below = {each["name"]: _cuts_micros(each["type"]) for each in schema.get("fields", ())}
+    within = {name: cuts for name, cuts in below.items() if cuts is not None}
+    if within:
+        return lambda value: sf.greatest(*(cuts(value[name]) for name, cuts in within.items()), sf.lit(False))
+    if (of_item := _cuts_micros(schema.get("items"))) is not None:
+        return lambda value: sf.exists(value, of_item)
+    if (of_value := _cuts_micros(schema.get("values"))) is not None:
+        return lambda value: sf.exists(sf.map_values(value), of_value)
+    return _cuts_micros(schema["type"]) if isinstance(schema.get("type"), dict | list) else None
 
 
 def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | None) -> StructType | None:  # noqa: A002

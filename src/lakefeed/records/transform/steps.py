@@ -242,4 +242,10 @@ def _explain_errors(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
     except (AnalysisException, ParseException) as error:
         columns = "; ".join(f"{name}: {', '.join(frame.columns)}" for name, frame in frames.items())
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ConfigError(f"{where} does not fit the rows: {reason}", where=f"columns of {columns}") from None
+        hint = None
+        if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+            views = " or ".join(f"FROM {name}" for name in frames)
+            hint = f"read the rows by the view's name: {views}; declare other tables in transform.tables"
+        raise ConfigError(
+            f"{where} does not fit the rows: {reason}", where=f"columns of {columns}", hint=hint
+        ) from None
