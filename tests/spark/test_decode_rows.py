@@ -105,7 +105,7 @@ def test_what_cannot_be_kept(spark: SparkSession) -> None:
         rows(frame, keep=["ofset"])
     with pytest.raises(ConfigError, match="includeHeaders"):
         rows(frame, keep=["headers"])
-    with pytest.raises(ConfigError, match="has a field kafka_offset already"):
+    with pytest.raises(ConfigError, match="field kafka_offset has the name of a column"):
         rows(frame, keep=["offset"])
 
 

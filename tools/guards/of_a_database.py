@@ -54,7 +54,7 @@ IN_A_DATABASE = (
     python(
         "jdbc: only attempts that count",
         "sinks/jdbc/merge",
-        'f"s.lakefeed_task IN (',
+        'f"s._lakefeed_task IN (',
         'f"0 NOT IN (',
         f"{JDBC}rows_of_attempts_that_failed_do_not_count",
     ),

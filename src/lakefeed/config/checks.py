@@ -18,7 +18,7 @@ from lakefeed.config.blocks import PipelineBlocks, SinkChoice
 from lakefeed.config.connections import Connections, Registry, is_loopback
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.kafka_login import MSK_JAR
-from lakefeed.config.keyed import DELETED
+from lakefeed.config.keyed import DELETED, name_taken
 from lakefeed.config.problem import Problem
 from lakefeed.config.sql import columns_of_ddl
 
@@ -36,6 +36,10 @@ def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None
     decoded = decoded_columns(config) if columns is None else [*columns, *_added_columns(config)]
     if decoded is None:
         return
+    beside = [*(f"kafka_{name}" for name in upserts.kept_metadata(config)), *_marks(config)]
+    for name in decoded[: len(decoded) - len(_added_columns(config))] if config.source.numbered else ():
+        if why := name_taken(name, beside):
+            yield Problem(what=why, key="decode", hint="give the field another name where its records are written")
     # Spark compares names without regard to case.
     known = {column.lower(): column for column in decoded}
     for key, column in _named_columns(config):
@@ -85,9 +89,11 @@ def _added_columns(config: PipelineBlocks) -> list[str]:
     added = [f"kafka_{name}" for name in upserts.kept_metadata(config)]
     if config.decode.key is not None:
         added.append("kafka_key")
-    if upserts.upserting(config) is not None:
-        added.append(DELETED)
-    return added
+    return [*added, *_marks(config)]
+
+
+def _marks(config: PipelineBlocks) -> list[str]:
+    return [] if upserts.upserting(config) is None else [DELETED]
 
 
 def _named_columns(config: PipelineBlocks) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import Field
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 DELETED = "lakefeed_deleted"
 """Column that says of each change whether it deletes the row of its key."""
+
+OWN = "_lakefeed"
+"""How the names of the columns begin that lakefeed adds to rows for itself, in any case."""
 
 POSITION = ("topic", "partition", "offset")
 """The metadata that each row of an upsert table keeps, which orders the changes."""
@@ -38,6 +41,13 @@ class Deletes(Model):
     def _contradictions(self) -> Iterator[str]:
         if (self.column is None) != (not self.equals):
             yield "delete requires column and equals together, such as {column: op, equals: [d]}"
+
+
+def name_taken(name: str, added: Collection[str]) -> str | None:
+    """Return why a field cannot have this name beside the columns that are ``added`` to it; None if it can."""
+    if name.lower().startswith(OWN):
+        return f"the field {name} has a name of lakefeed's own: they begin with {OWN}"
+    return f"the field {name} has the name of a column that the rows get beside it" if name.lower() in added else None
 
 
 class KeyedSink(Protocol):

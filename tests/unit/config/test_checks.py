@@ -108,3 +108,17 @@ def test_ddl_that_spark_refuses(text: str) -> None:
 def test_sql_that_does_not_close(sql: str, why: str | None) -> None:
     found = unreadable(sql)
     assert found is None if why is None else why in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ("_Lakefeed_rank INT", "_Lakefeed_rank"),
+        ("Kafka_Offset INT", "Kafka_Offset"),
+        ("kafka_topic INT, _lake INT, lakefeed_deleted INT", None),
+    ],
+)
+def test_a_field_with_the_name_of_a_column_beside_it(reading: Reader, fields: str, name: str | None) -> None:
+    text = GOOD.replace(AVRO, JSON.replace("id BIGINT", f"id BIGINT, {fields}"))
+    found = [each for each in reading(text)[1] if each.key == "decode"]
+    assert [each.what.split()[2] for each in found] == ([] if name is None else [name])

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
-from lakefeed.config.keyed import DELETED
+from lakefeed.config.keyed import DELETED, OWN, name_taken
 from lakefeed.config.upserts import tombstones_delete, upserting
 from lakefeed.errors import ConfigError
-from lakefeed.records.decode.formats import KEY, with_result
+from lakefeed.records.decode.formats import with_result
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -26,6 +26,9 @@ OP = "debezium_op"
 
 TS_MS = "debezium_ts_ms"
 """Column: when the database made the change, in ms since 1970; when the connector saw it, where that is not given."""
+
+OWN_KEY = f"{OWN}_key"
+"""Column with the decoded key, beside the fields of the value."""
 
 _DELETE = "d"
 _UPSERTS = ("c", "r", "u")
@@ -66,6 +69,10 @@ def unwrap(records: DataFrame) -> DataFrame:
             where=f"fields of the values: {', '.join(schema.names)}",
             hint="leave decode.envelope out if the connector unwraps its events itself (ExtractNewRecordState)",
         )
+    for name in after.names:
+        if (why := name_taken(name, (OP, TS_MS))) is not None:
+            hint = "give the field another name, in the table or by a transform of the connector"
+            raise ConfigError(why, where="the fields of after", hint=hint)
     in_before = _struct(schema, "before").names
     op = event["op"]
     fields = [
@@ -104,7 +111,7 @@ def delete_rule(config: PipelineConfig) -> DeleteRule | None:
 
 
 def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> DataFrame:
-    """Add the column ``lakefeed_deleted``, and drop the column ``KEY`` if there is one."""
+    """Add the column ``lakefeed_deleted``, and drop the column ``OWN_KEY`` if there is one."""
     from pyspark.sql import functions as sf
 
     deleted = null_value if rule.tombstones else sf.lit(False)
@@ -112,11 +119,11 @@ def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> Da
         if column.lower() not in {name.lower() for name in rows.columns}:
             raise ConfigError(
                 f"delete.column names '{column}', which the decoded records do not have",
-                where=f"columns: {', '.join(name for name in rows.columns if not name.startswith('_'))}",
+                where=f"columns: {', '.join(name for name in rows.columns if not name.startswith(OWN))}",
             )
         deleted = deleted | sf.coalesce(sf.col(quoted((column,))).isin(*values), sf.lit(False))
     marked = rows.withColumn(DELETED, deleted)
-    return marked.withColumns(_key_columns(marked, rule.keys)).drop(KEY)
+    return marked.withColumns(_key_columns(marked, rule.keys)).drop(OWN_KEY)
 
 
 def _fault(op: Column, event: Column) -> Column:
@@ -152,20 +159,20 @@ def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
-    if KEY not in rows.columns:
+    if OWN_KEY not in rows.columns:
         return {}
     requested = {key.lower() for key in keys}
-    key_type = rows.schema[KEY].dataType
+    key_type = rows.schema[OWN_KEY].dataType
     names = {name.lower(): name for name in key_type.names} if isinstance(key_type, StructType) else {}
     columns = {}
     for field in rows.schema.fields:
         lower = field.name.lower()
-        if lower not in requested or field.name == KEY:
+        if lower not in requested or field.name == OWN_KEY:
             continue
         if lower in names:
-            from_key = sf.col(KEY)[names[lower]]
+            from_key = sf.col(OWN_KEY)[names[lower]]
         elif not isinstance(key_type, StructType) and len(keys) == 1:
-            from_key = sf.col(KEY)
+            from_key = sf.col(OWN_KEY)
         else:
             continue
         column = sf.col(quoted((field.name,)))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, POSITION
 from lakefeed.clients.spark.jvm import spark_setting
-from lakefeed.config.keyed import DELETED
+from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, name_taken
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import RECORD
-from lakefeed.records.decode.changes import DeleteRule, unwrap, with_deleted
+from lakefeed.records.decode.changes import OWN_KEY, DeleteRule, unwrap, with_deleted
 from lakefeed.records.decode.formats import KEY
 from lakefeed.records.sources.kafka import BAD_TIMESTAMP, COPY
 
@@ -93,7 +93,7 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
 
     if policy.envelope is not None:
         decoded_records = unwrap(decoded_records)
-    _require_metadata(decoded_records, keep)
+    _require_metadata(decoded_records, keep, deletes=policy.deletes is not None)
     bad_timestamps = policy.on_bad_timestamp or ("error" if "timestamp" in keep else "keep")
     source = {"key": KEY} if KEY in decoded_records.columns else {}
     metadata = [sf.col(source.get(name, name)).alias(metadata_column(name)) for name in keep]
@@ -101,7 +101,7 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
     rows = decoded_records.select(
         "decoded.value.*",
         *metadata,
-        *([KEY] if source and policy.deletes else []),
+        *([sf.col(KEY).alias(OWN_KEY)] if source and policy.deletes else []),
         sf.struct(
             sf.struct(*of_record).alias("record"),
             sf.col("decoded.schema_id").alias("schema_id"),
@@ -226,18 +226,21 @@ def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
     return rule
 
 
-def _require_metadata(decoded_records: DataFrame, keep: Sequence[str]) -> None:
+def _require_metadata(decoded_records: DataFrame, keep: Sequence[str], *, deletes: bool) -> None:
     for name in keep:
         if name not in METADATA:
             raise ConfigError(f"{name!r} is not metadata of a record", hint=f"keep any of {', '.join(METADATA)}")
         if name not in decoded_records.columns:
             option = "set the option includeHeaders of the Kafka source" if name == "headers" else None
             raise ConfigError(f"The records have no column {name!r}", where="keep", hint=option)
-    taken = {name.lower() for name in decoded_records.select("decoded.value.*").columns}
-    for name in (*(metadata_column(kept) for kept in keep), RECORD, DELETED):
-        if name in taken:
-            raise ConfigError(
-                f"The value has a field {name} already, so the record's own cannot have that name",
-                where="keep",
-                hint=f"leave {name.removeprefix(METADATA_PREFIX)} out of keep",
-            )
+    added = {metadata_column(kept): kept for kept in keep}
+    if deletes:
+        added[DELETED] = ""
+    for name in decoded_records.select("decoded.value.*").columns:
+        if (why := name_taken(name, added)) is None:
+            continue
+        hint = "give the field another name where its records are written"
+        kept = added.get(name.lower())
+        if kept and not (deletes and name.lower() in POSITION_COLUMNS):
+            hint += f", or leave {kept} out of decode.metadata"
+        raise ConfigError(why, where="the fields of the values", hint=hint)

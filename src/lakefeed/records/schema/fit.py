@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.config.keyed import name_taken
 from lakefeed.errors import ConfigError, MissingExtra, SchemaIncompatible
 from lakefeed.records.schema.avro import AvroSchema, Container, Primitive, Ref, Type, child_path, members, nullable
 from lakefeed.records.schema.parse import parse
@@ -163,6 +164,8 @@ class StorableRows:
     def __call__(self, decoded_rows: Any) -> DataFrame:
         """Transform the rows, and leave out the columns that carry no data; a ``ConfigError`` if none does."""
         rows = self._transform(decoded_rows)
+        if why := next(filter(None, (name_taken(name, ()) for name in rows.columns)), None):
+            raise ConfigError(why.replace("field", "column", 1), hint="give it another name in the transform")
         left_out: dict[str, str] = {}
         storable = _with_data(rows.schema, "", left_out)
         if not left_out:

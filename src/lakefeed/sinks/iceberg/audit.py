@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.config.keyed import OWN
 from lakefeed.config.publish import Count, TableExpectations
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import ConfigError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MOST_NAMED = 3
+_ROWS = f"{OWN}_rows"
 
 
 def require_columns(expect: TableExpectations, columns: StructType, *, where: str) -> None:
@@ -95,9 +97,9 @@ def _repeated(staged: DataFrame, columns: Sequence[str]) -> Iterator[str]:
     from pyspark.sql import functions as sf
 
     keys = [sf.col(_name(column)) for column in columns]
-    of_key = staged.groupBy(*keys).agg(sf.count(sf.lit(1)).alias("rows")).filter("rows > 1")
-    example = sf.max_by(sf.to_json(sf.struct(*keys)), "rows")
-    [row] = of_key.agg(sf.count(sf.lit(1)).alias("keys"), sf.max("rows").alias("most"), example.alias("key")).collect()
+    of_key = staged.groupBy(*keys).agg(sf.count(sf.lit(1)).alias(_ROWS)).filter(sf.col(_ROWS) > 1)
+    example = sf.max_by(sf.to_json(sf.struct(*keys)), _ROWS)
+    [row] = of_key.agg(sf.count(sf.lit(1)).alias("keys"), sf.max(_ROWS).alias("most"), example.alias("key")).collect()
     if row["keys"]:
         several = f"{counted(row['keys'], 'value')} with several rows; {row['key']} has {row['most']:,}"
         yield f"{', '.join(columns)} is not unique: {several}"

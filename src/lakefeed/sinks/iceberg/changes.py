@@ -39,8 +39,8 @@ def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: 
     """Count the rows of a batch of groups, and refuse two of one key; ``kind`` is the sink's in the pipeline file."""
     from pyspark.sql import functions as sf
 
-    of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).count()
-    [row] = of_key.agg(sf.coalesce(sf.sum("count"), sf.lit(0)).alias("rows"), sf.max("count").alias("most")).collect()
+    of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).agg(sf.count(sf.lit(1)).alias(_OF_KEY))
+    [row] = of_key.agg(sf.coalesce(sf.sum(_OF_KEY), sf.lit(0)).alias("rows"), sf.max(_OF_KEY).alias("most")).collect()
     if (row["most"] or 0) > 1:
         raise ConfigError(
             f"a batch has {row['most']} rows of one key: {', '.join(keys)} are not all that the transform groups by",

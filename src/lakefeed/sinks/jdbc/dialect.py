@@ -59,12 +59,12 @@ class Dialect:
         if self.kind == "postgresql":
             more = ", CAST(NULL AS boolean) AS lakefeed_deleted" if deletes else ""
             return (
-                f"CREATE UNLOGGED TABLE {stage} AS SELECT {listed}{more}, CAST(0 AS bigint) AS lakefeed_task "  # noqa: S608
+                f"CREATE UNLOGGED TABLE {stage} AS SELECT {listed}{more}, CAST(0 AS bigint) AS _lakefeed_task "  # noqa: S608
                 f"FROM {target} LIMIT 0"
             )
         more = ", lakefeed_deleted BOOLEAN" if deletes else ""
         return (
-            f"CREATE TABLE {stage} (lakefeed_task BIGINT{more}) ENGINE=InnoDB "  # noqa: S608
+            f"CREATE TABLE {stage} (_lakefeed_task BIGINT{more}) ENGINE=InnoDB "  # noqa: S608
             f"AS SELECT {listed} FROM {target} LIMIT 0"
         )
 

@@ -95,7 +95,7 @@ class JdbcMerge:
     @property
     def _ours(self) -> str:
         # No attempt is staged where Spark has no task for the rows.
-        return f"s.lakefeed_task IN ({', '.join(str(attempt) for attempt, _ in self.attempts) or 'NULL'})"
+        return f"s._lakefeed_task IN ({', '.join(str(attempt) for attempt, _ in self.attempts) or 'NULL'})"
 
     def _on(self) -> str:
         return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.sink.keys)

@@ -148,7 +148,7 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             session.update(dialect.staging(stage, target, stored, deletes=bool(only_staged)))
             session.commit()
         try:
-            columns = [*map(dialect.name, (*stored, *only_staged)), "lakefeed_task"]
+            columns = [*map(dialect.name, (*stored, *only_staged)), "_lakefeed_task"]
             insert = f"INSERT INTO {stage} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
             with spark_setting(rows.sparkSession, *EXACT_TIMES):
                 attempts = self._database.stage(_as_staged(rows, [*stored, *only_staged]), insert)
