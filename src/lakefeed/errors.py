@@ -19,6 +19,7 @@ from types import FrameType
 from typing import ClassVar
 
 from lakefeed.messages.pages import page_command, page_of_module
+from lakefeed.messages.printable import shortened
 from lakefeed.messages.redaction import redacted
 
 
@@ -42,7 +43,7 @@ class LakefeedError(Exception):
     ) -> None:
         is_special = type(self).topic not in ("troubleshooting", "pipeline-files", "check")
         self.page_topic = page or (None if is_special else page_of_module(_raising_module())) or type(self).topic
-        self.what = redacted(what)
+        self.what = shortened(redacted(what))
         self.where = redacted(where) if where else where
         self.hint = redacted(hint) if hint else hint
         super().__init__(self.__str__())

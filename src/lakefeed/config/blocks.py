@@ -203,7 +203,9 @@ class Tables(Model):
 class PipelineBlocks(Model):
     """All blocks of a pipeline, each valid by itself."""
 
-    name: Annotated[str, spelled(Identifier, "a name has letters, digits and underscores, and starts with a letter")]
+    name: Annotated[
+        str, spelled(Identifier, "a name has up to 200 letters, digits and underscores; it starts with a letter")
+    ]
     """The feed's name: it marks commits and the checkpoint. Do not change it later."""
     source: Source
     decode: Decode = Field(default_factory=lambda: Decode(raw=RawDecode()))

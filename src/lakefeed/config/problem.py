@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from lakefeed.errors import ConfigError, LakefeedError, UserError, WorldError
 from lakefeed.messages.pages import page_of_setting
+from lakefeed.messages.printable import shortened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,9 @@ class Problem:
     severity: Literal["error", "warning"] = "error"
     error: type[LakefeedError] = ConfigError
     page: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "what", shortened(self.what))
 
     @classmethod
     def of(cls, error: LakefeedError, *, key: str) -> Problem:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from lakefeed.config.base import ParsedText, checked
 
-Identifier = r"[A-Za-z_][A-Za-z0-9_]*"
+Identifier = r"[A-Za-z_][A-Za-z0-9_]{0,199}"
 COLUMN = rf"({Identifier}(?:\.{Identifier})*)"
 TOPIC_MARK = "{topic}"
 
@@ -27,7 +27,7 @@ Bound = Annotated[int, Field(gt=0, le=2**63 - 1)]
 
 def _require_three_parts(table: str) -> None:
     if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", table):
-        raise ValueError("a table is written catalog.namespace.table, of letters, digits and underscores")
+        raise ValueError("a table is written catalog.namespace.table, each up to 200 letters, digits and underscores")
 
 
 TableName = Annotated[str, checked(_require_three_parts)]

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 
+_LONG = re.compile(r"\S{501,}")
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
 
@@ -18,6 +19,11 @@ def printable(text: str, *, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else _escape(char) for char in text)
+
+
+def shortened(text: str) -> str:
+    """Return the text with each word of more than 500 letters cut after 200: names from outside have any length."""
+    return _LONG.sub(lambda word: f"{word[0][:200]}… ({len(word[0]):,} letters)", text) if len(text) > 500 else text
 
 
 def printable_json(text: str) -> str:

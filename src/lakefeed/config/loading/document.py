@@ -23,6 +23,10 @@ from lakefeed.messages.redaction import SHORTEST, SHORTEST_OF_FREE, remember
 _KINDS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "merge")
 _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _KINDS}
 
+# YAML 1.1 reads 1:30 as 90 and 010 as 8, YAML 1.2 as a text and as 10.
+_YAML_1_1 = re.compile(r"[-+]?(?:[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|0[0-7]+)")
+_MOST_BYTES = 64 << 20
+"""Of a file that a setting names: schemas and certificates are texts."""
 # Limits what a document may unfold into through aliases.
 _MAX_NODES = 20_000
 
@@ -185,7 +189,9 @@ class _Conversion:
         location = Location.of(node.start_mark)
         if place:
             self.document.contents[place] = location
-        if self.nodes > _MAX_NODES or any(node is outer for outer in self.open):
+        if self.nodes > _MAX_NODES:
+            refuse(f"more than {_MAX_NODES:,} settings, with those that aliases (*name) repeat", location)
+        if any(node is outer for outer in self.open):
             refuse("aliases (*name) that unfold without end", location, "write the values out")
         if node.tag not in _TAGS:
             self.broken(f"the tag {node.tag} means nothing here", place, location, "remove it")
@@ -294,11 +300,14 @@ class _Conversion:
         if not text:
             return None
         path = self.folder / Path(text).expanduser()
-        if not path.is_file() and not any(path.is_relative_to(folder) for folder in self.remote.folders):
-            kind = "is no file" if path.exists() else "does not exist"
+        if path.is_file() and path.stat().st_size <= _MOST_BYTES:
+            return path
+        if not any(path.is_relative_to(folder) for folder in self.remote.folders):
+            kind = f"is larger than {_MOST_BYTES >> 20} MiB" if path.is_file() else "is no file"
             hint = "a relative path starts at the pipeline file's folder"
-            self.broken(f"'{place[-1]}': {path} {kind}", place, location, hint)
-        return path
+            self.broken(f"'{place[-1]}': {path} {kind if path.exists() else 'does not exist'}", place, location, hint)
+        # A pipe or a device could be read without end: nothing is below it.
+        return path / path.name if path.exists() and not path.is_dir() else path
 
     def typed(self, node: ScalarNode, text: str) -> Any:
         if node.style is not None and node.tag == "tag:yaml.org,2002:str":
@@ -306,6 +315,8 @@ class _Conversion:
         tag = node.tag
         if node.style is None and text != node.value:
             tag = self.resolver.resolve(ScalarNode, text, (True, False))
+        if _YAML_1_1.fullmatch(text):
+            return text
         try:
             return self.constructor.construct_object(ScalarNode(tag, text, node.start_mark, node.end_mark))
         except (yaml.YAMLError, ValueError):

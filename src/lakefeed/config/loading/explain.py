@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from lakefeed.config.base import ConfigProblem, ConfigProblems, OneOf, nearest
@@ -213,12 +214,19 @@ def _with_free_names(place: Place) -> Place:
     )
 
 
+@cache
+def _all_settings() -> dict[str, list[str]]:
+    """Return the places of all settings by their last word."""
+    places: dict[str, list[str]] = {}
+    for place, _ in shape.walk(PipelineConfig):
+        places.setdefault(place[-1], []).append(dotted(place))
+    return places
+
+
 def _unknown_option(place: Place, document: Document) -> Problem:
     word, names = str(place[-1]), _names_at(place[:-1])
     near = nearest(word, names)
-    elsewhere: dict[str, list[str]] = {}
-    for other, _ in shape.walk(PipelineConfig):
-        elsewhere.setdefault(other[-1], []).append(dotted(other))
+    elsewhere = _all_settings()
     model = shape.model_of(type_at(place[:-1]))
     if model is not None and issubclass(model, OneOf) and (unknown := model.unknown_kind(word)) is not None:
         is_meant_otherwise = word == "<<" or "." in word or near or word in elsewhere

@@ -26,6 +26,9 @@ from lakefeed.config.problem import Problem
 # More than a file can have blocks below each other; each round replaces all that the round before has found.
 _MAX_ROUNDS = 20
 
+_MOST_PROBLEMS = 200
+"""Each mistake costs a comparison with all settings' names, and no one reads a thousand."""
+
 _NOTHING = object()
 
 # One of these is right for each setting that is a text.
@@ -88,6 +91,10 @@ def find_mistakes(document: Document) -> Mistakes:
         if not (changed := repair.replace_all(details)):
             break
         mistakes.replaced |= changed
+        if len(found) >= _MOST_PROBLEMS:
+            what = f"more than {_MOST_PROBLEMS} mistakes: the others are not shown"
+            found["", what] = Problem(what=what, file=document.locate(()).file)
+            break
     mistakes.problems = list(found.values())
     return mistakes
 
@@ -96,7 +103,7 @@ def _validate(values: Any, between: list[ConfigProblem]) -> tuple[PipelineConfig
     try:
         return PipelineConfig.model_validate(values, context={CROSS_BLOCK_ERRORS: between}), []
     except ValidationError as error:
-        details = [Detail.of(detail) for detail in error.errors(include_url=False)]
+        details = [Detail.of(detail) for detail in error.errors(include_url=False)[:_MOST_PROBLEMS]]
         return None, [detail for detail in details if not detail.is_of_other_type]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
+
 import pytest
 
 from tests.support.pipeline_text import GOOD, REGISTRY, TOPICS, Reader
@@ -134,3 +138,33 @@ def test_a_value_that_cannot_be_meant(reading: Reader, setting: str, value: str,
 def test_brokers(reading: Reader, servers: str) -> None:
     _, found = reading(overrides=[f"source.kafka.bootstrap_servers='{servers}'"])
     assert found == []
+
+
+def test_fifteen_thousand_unknown_keys_are_refused_within_seconds(reading: Reader) -> None:
+    began = time.process_time()
+    config, found = reading(GOOD + "".join(f"key{number}: 1\n" for number in range(15_000)))
+    assert config is None
+    assert len(found) <= 201
+    assert any("more than 200 mistakes" in each.what for each in found)
+    assert time.process_time() - began < 30
+
+
+@pytest.mark.parametrize("place", ["name: taxi", "topics: [trips]", "table: lake.nyc.trips", "checkpoint:"])
+def test_a_name_of_any_length_makes_a_short_message(reading: Reader, place: str) -> None:
+    _, found = reading(GOOD.replace(place, place[:-1] + "a" * 100_000 + place[-1]))
+    assert found
+    assert all(len(each.what) < 1000 for each in found)
+
+
+@pytest.mark.parametrize("text", ["1:1:1", "1:30.5"])
+def test_a_number_of_yaml_1_1_alone_is_no_number(reading: Reader, text: str) -> None:
+    _, found = reading(GOOD.replace(TOPICS, f"{TOPICS}    max_records_per_batch: {text}\n"))
+    assert [each.what for each in found] == [f"'max_records_per_batch' expects a whole number; found '{text}'"]
+
+
+def test_a_pipe_and_a_device_are_not_read(reading: Reader, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        for block in ("avro: {schema_file: %s}", "json: {schema_file: %s}", "protobuf: {schema_file: %s, message: A}"):
+            _, found = reading(GOOD.replace("  avro:\n" + REGISTRY, f"  {block % path}\n"))
+            assert [each.what for each in found] == [f"'schema_file': {path} is no file"]
