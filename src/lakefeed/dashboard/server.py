@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -207,13 +208,15 @@ class _Server(uvicorn.Server):
 
 
 class _Accepting:
-    """Accepts connections up to a number, and closes the others at once."""
+    """Accepts connections up to a number; one more takes the place of the oldest that has sent no request."""
 
     def __init__(self, listener: Listener, protocol: Callable[[], _Protocol]) -> None:
         self._listener = listener
         self._protocol = protocol
         self._open: Counter[str] = Counter()
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._connections: dict[_Protocol, asyncio.Task[None]] = {}
+        """All that are open, oldest first."""
         self._task = asyncio.get_running_loop().create_task(self._accept())
 
     def close(self) -> None:
@@ -238,29 +241,43 @@ class _Accepting:
                 connection.close()
                 continue
             self._open[who] += 1
-            task = loop.create_task(self._begin(connection, who))
+            protocol = self._protocol()
+            protocol.at_end = partial(self._leave, protocol, who)
+            task = loop.create_task(self._begin(connection, protocol))
+            self._connections[protocol] = task
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
     def _is_too_much(self, who: str) -> bool:
-        if self._open.total() >= MOST_CONNECTIONS:
+        if self._open.total() >= MOST_CONNECTIONS and not self._make_room():
             return True
         return not self._listener.shares_addresses and self._open[who] >= MOST_OF_AN_ADDRESS
 
-    async def _begin(self, connection: socket.socket, who: str) -> None:
+    def _make_room(self) -> bool:
+        """Close the oldest connection that has sent no request; False if all have sent one."""
+        for protocol, handshake in self._connections.items():
+            if protocol.is_idle:
+                del self._connections[protocol]
+                if protocol.has_begun:
+                    protocol.abort()
+                else:
+                    handshake.cancel()
+                return True
+        return False
+
+    async def _begin(self, connection: socket.socket, protocol: _Protocol) -> None:
         tls: dict[str, Any] = {}
         if self._listener.tls is not None:
             tls = {"ssl": self._listener.tls, "ssl_handshake_timeout": HANDSHAKE_SECONDS}
-        protocol = self._protocol()
-        protocol.at_end = lambda: self._leave(who)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, connection, **tls)
         except (OSError, ssl.SSLError, asyncio.CancelledError):
             connection.close()
             if not protocol.has_begun:
-                self._leave(who)
+                protocol.at_end()
 
-    def _leave(self, who: str) -> None:
+    def _leave(self, protocol: _Protocol, who: str) -> None:
+        self._connections.pop(protocol, None)
         self._open[who] -= 1
         if self._open[who] <= 0:
             del self._open[who]
@@ -277,6 +294,11 @@ class _Protocol(H11Protocol):
         self.has_begun = False
         self._arrival: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Check that no request has arrived whole, or that none follows an answer."""
+        return not self.has_begun or self._arrival is not None or self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.has_begun = True
