@@ -7,6 +7,7 @@ resumes only from its own checkpoint, which has the state.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -143,7 +144,12 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
             "have; the sink has no place to record a loss in"
         )
     elif not accept_loss:
-        hint = GIVE_UP
+        known = {topic for topic, _ in positions}
+        new = next((name for name, topic in facts.topics.items() if topic is None and name not in known), None)
+        # Not a loss, but a slip in the file: the topic that is read instead does not exist.
+        hint = GIVE_UP if new is None else f"there is no topic '{new}': correct source.kafka.topics"
+        if new is not None and (near := difflib.get_close_matches(new, known, n=1)):
+            hint += f"; did you mean {near[0]}?"
     else:
         resumed = {**positions, **{loss.key: loss.resume_at for loss in lost}}
         return Start(

@@ -162,6 +162,12 @@ def test_a_topic_that_the_pipeline_reads_no_more_is_a_loss() -> None:
     assert (commit.move.positions, commit.move.left_ids) == ({}, {"old": "C"})
 
 
+def test_a_misspelt_topic_is_no_loss_to_accept() -> None:
+    with pytest.raises(RecordsLost) as refused:
+        decide(facts(checkpoint(1, 9), position(9), topics={"t1": None}))
+    assert refused.value.hint == "there is no topic 't1': correct source.kafka.topics; did you mean t?"
+
+
 def test_a_position_at_the_edge_of_the_topic_loses_nothing() -> None:
     assert list(find_data_loss({P0: 9}, {"t": "A"}, {"t": topic((9, 9))})) == []
     assert list(find_data_loss({P0: 9}, {}, {"t": topic((0, 20))})) == []
