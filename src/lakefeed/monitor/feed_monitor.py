@@ -148,6 +148,8 @@ class FeedMonitor:
             self._began = self._asked_at = self._steady()
             for span in spans:
                 self._read[span.topic, span.partition] = span.end
+                if span.key in self._ends:
+                    self._ends[span.key].reaches(span.end, at=now)
                 # Another place than the last end after a move, or of a topic that was recreated.
                 self._committed[span.topic, span.partition] = span.start
             offsets = sum(span.records for span in spans) if spans else None
@@ -170,7 +172,9 @@ class FeedMonitor:
         """Add a finished batch, with how far the topics reached when it was planned; returns it with its lag's age."""
         with self._lock:
             if ends:
-                self._observe(ends, at=max(0.0, batch.finished_at - batch.seconds))
+                # Spark asks for the ends within the phase of planning.
+                planned = batch.finished_at - batch.seconds + batch.phases.get("plan", 0.0)
+                self._observe(ends, at=max(0.0, planned))
             batch = replace(batch, lag_seconds=self._age(batch))
             before = self._progress.last_batch
             self.history.add(batch)

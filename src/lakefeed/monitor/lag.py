@@ -104,11 +104,11 @@ def rounded(seconds: float | None) -> float | None:
 
 @dataclass
 class EndTimes:
-    """Remembers when a partition had reached which end offset, to say since when an offset is there.
+    """Remembers when a partition was first seen to reach which end offset, to say since when an offset is there.
 
     A driver knows the ends of its topics at each batch without a request, but no time of a record that it has not read.
-    Between two observations offsets are taken to have come evenly. The memory is bounded: of many observations every
-    second one is forgotten.
+    So a record counts from the first look that has found it: its age is never above the true one, and below it by at
+    most the time between two looks. The memory is bounded: of many observations every second one is forgotten.
     """
 
     _times: array[float] = field(default_factory=lambda: array("d"))
@@ -118,9 +118,10 @@ class EndTimes:
         """Add an observation; a topic that ends earlier than before was recreated: it starts over."""
         if self._ends and end < self._ends[-1]:
             del self._times[:], self._ends[:]
-        if len(self._ends) > 1 and self._ends[-2] == self._ends[-1] == end:
-            # Nothing has come: the time at which the next offset cannot have been there yet.
-            self._times[-1] = at
+        # A batch reports late how far the topic reached when it was planned.
+        while self._times and self._times[-1] >= at:
+            del self._times[-1], self._ends[-1]
+        if self._ends and self._ends[-1] == end:
             return
         self._times.append(at)
         self._ends.append(end)
@@ -128,18 +129,17 @@ class EndTimes:
             self._times = self._times[:1] + self._times[1:-1:2] + self._times[-1:]
             self._ends = self._ends[:1] + self._ends[1:-1:2] + self._ends[-1:]
 
+    def reaches(self, end: int, *, at: float) -> None:
+        """Note that the topic has at least the offsets before this end."""
+        if self._ends and end > self._ends[-1]:
+            self.observe(end, at=at)
+
     def age(self, offset: int, *, now: float) -> float | None:
-        """Return for how many seconds the record at this offset has been there.
+        """Return for how many seconds at least the record at this offset has been there.
 
         0 if it is not there yet; None if it was there before the first observation.
         """
         if not self._ends or offset < self._ends[0]:
             return None
-        # The first observation whose end is beyond the offset: the record came between that and the one before.
         found = bisect_left(self._ends, offset + 1)
-        if found == len(self._ends):
-            return 0.0
-        before, after = self._ends[found - 1], self._ends[found]
-        start, end = self._times[found - 1], self._times[found]
-        came = start + (end - start) * (offset + 1 - before) / (after - before)
-        return max(0.0, now - came)
+        return max(0.0, now - self._times[found]) if found < len(self._ends) else 0.0

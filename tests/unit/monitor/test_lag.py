@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.lag import MOST_MARKS, EndTimes, PartitionLag, difference, longest, total
+from lakefeed.monitor.model import FinishedBatch
+from lakefeed.offsets.ranges import OffsetRange
 
 OFFSETS = st.integers(0, 2**40) | st.none()
 
@@ -64,7 +66,7 @@ def test_the_age_is_the_time_since_the_topic_had_the_record() -> None:
     ends.observe(200, at=1010.0)
     assert ends.age(99, now=1020.0) is None  # There before the first look.
     assert ends.age(199, now=1020.0) == 10.0
-    assert ends.age(149, now=1020.0) == 15.0
+    assert ends.age(149, now=1020.0) == 10.0  # It may have come right before the look that found it.
     assert ends.age(200, now=1020.0) == 0.0  # Not there yet.
 
 
@@ -73,9 +75,90 @@ def test_a_record_after_a_quiet_time_is_not_taken_for_an_old_one() -> None:
     for at in range(0, 1000, 10):
         ends.observe(100, at=float(at))
     ends.observe(101, at=1000.0)
-    age = ends.age(100, now=1005.0)
-    assert age is not None
-    assert age <= 15.0
+    assert ends.age(100, now=1005.0) == 5.0
+
+
+def test_a_burst_after_nine_idle_minutes_without_a_look_is_not_minutes_old() -> None:
+    clock = [1000.0]
+    monitor = FeedMonitor("f", clock=lambda: clock[0])
+    for start, end in ((0, 100), (100, 200)):
+        with monitor.batch(start, [OffsetRange("t", 0, start, end)]):
+            clock[0] += 1.0
+        monitor.finish(batch(start, at=clock[0], seconds=1.0), ends={("t", 0): end})
+    clock[0] += 540.0
+    with monitor.batch(3, [OffsetRange("t", 0, 200, 300)]):
+        clock[0] += 3.0
+        assert monitor.snapshot().lag_seconds == 3.0
+        clock[0] += 2.0
+    # It was planned when 1,000 records were there, and read 100 of them.
+    monitor.finish(batch(3, at=clock[0], seconds=5.5), ends={("t", 0): 1200})
+    assert monitor.snapshot().lag_seconds == 5.5
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["produce", "idle", "long idle", "batch", "batch", "look"]),
+        st.integers(0, 40),
+        st.floats(0.01, 3.0),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_an_age_is_never_above_that_of_the_first_record_that_was_not_committed(
+    steps: list[tuple[str, int, float]],
+) -> None:
+    """Produce, idle and consume at random; the age is at most a look too low, and never too high."""
+    clock, came = [1_000_000.0], list[float]()
+    monitor = FeedMonitor("f", clock=lambda: clock[0])
+    key, committed, looks = ("t", 0), 0, [clock[0]]
+    monitor.observe_ends({key: 0})
+    monitor.starts_at({key: 0})
+
+    def require_age() -> None:
+        [part] = monitor.snapshot().partitions
+        first = part.committed
+        assert first is not None
+        if first == len(came) or part.seconds is None:
+            return
+        true = clock[0] - came[first]
+        assert part.seconds <= true + 1e-6
+        assert monitor.snapshot().lag_seconds == part.seconds
+        if part.lag:
+            # The first look since the record came has found it.
+            found = next(at for at in looks if at >= came[first])
+            assert part.seconds >= clock[0] - found - 1e-6
+
+    for number, (kind, count, seconds) in enumerate(steps):
+        if kind == "produce":
+            clock[0] += 0.01
+            came += [clock[0]] * count
+        elif kind == "look":
+            monitor.observe_ends({key: len(came)})
+            looks.append(clock[0])
+        elif kind == "batch" and committed < len(came):
+            began, planned = clock[0], len(came)
+            end = min(planned, committed + 1 + count)
+            clock[0] += 0.1
+            with monitor.batch(number, [OffsetRange("t", 0, committed, end)]):
+                looks.append(clock[0])
+                require_age()
+                clock[0] += seconds
+                came += [clock[0]] * count
+                require_age()
+            looks.append(began + 0.1)
+            looks.sort()
+            finished = batch(number, at=clock[0], seconds=clock[0] - began, plan=0.1)
+            monitor.finish(finished, ends={key: planned})
+            committed = end
+        else:
+            clock[0] += 600.0 * seconds if kind == "long idle" else seconds
+        require_age()
+
+
+def batch(number: int, *, at: float, seconds: float, plan: float = 0.0) -> FinishedBatch:
+    return FinishedBatch(batch_id=number, finished_at=at, seconds=seconds, records=1, phases={"plan": plan})
 
 
 def test_a_recreated_topic_starts_over() -> None:
