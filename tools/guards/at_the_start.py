@@ -54,6 +54,27 @@ AT_THE_START = (
         f"{START}a_table_that_lacks_what_the_checkpoint_has_is_refused",
     ),
     python(
+        "start: a topic that an unclean leader has cut off",
+        "feed/recovery",
+        "elif found.agreed is not None and found.agreed < position:",
+        "elif False:",
+        f"{START}records_that_are_lost_are_given_up_only_when_asked_to",
+    ),
+    python(
+        "verify: a topic that an unclean leader has cut off",
+        "operations/verify/audit",
+        "if partition.agreed is not None and partition.agreed < end:",
+        "if False:",
+        f"{VERIFY}a_topic_that_was_cut_off_is_a_fault_although_it_has_grown_past_the_table",
+    ),
+    python(
+        "leader epochs: the same ranges under another leader are the same",
+        "offsets/ranges",
+        "epoch: int | None = field(default=None, compare=False)",
+        "epoch: int | None = field(default=None)",
+        "tests/unit/offsets/test_ranges.py::test_a_leader_says_nothing_of_the_records",
+    ),
+    python(
         "start: a checkpoint that is older than the table",
         "feed/recovery",
         "if table in (_known(state.end, table), _known(position, table)):",

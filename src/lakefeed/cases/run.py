@@ -36,7 +36,8 @@ from lakefeed.config.decoding import Encoded
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.topic_tables import config_of
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.feed.batch_writer import BatchResult, BatchWriter, PlannedRestart
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter
+from lakefeed.feed.outcome_counting import PlannedRestart
 from lakefeed.feed.run import MicroBatches, trigger_of, watch
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.stateful_batches import with_batch

@@ -21,10 +21,9 @@ from lakefeed.errors import (
     JobFailed,
     LakefeedError,
     RowsRefused,
-    SchemaChanged,
 )
 from lakefeed.feed.failing_records import explain_failure
-from lakefeed.feed.outcome_counting import CountPerAttempt
+from lakefeed.feed.outcome_counting import CountPerAttempt, PlannedRestart
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
@@ -96,10 +95,6 @@ class OverBudget:
 
     counts: Counts
     reasons: tuple[Reason, ...]
-
-
-class PlannedRestart(SchemaChanged):
-    """The query has to restart, to read records with another schema; nothing of the batch is written."""
 
 
 @dataclass

@@ -76,6 +76,11 @@ class DirectRows:
         with suppress(Exception):  # A JVM that has ended keeps none.
             java(spark).kafka.DecodedRecords.endRun(self._run)
 
+    def discard_fetched(self, spark: SparkSession) -> None:
+        """Read the next batch with new consumers, on each executor: the kept ones have records of another leader."""
+        self.close(spark)
+        self._run, self._kept = uuid.uuid4().hex, None
+
     def _reader(self, spark: SparkSession) -> DataFrameReader:
         """Return a reader that lacks only the options of one batch; kept while the others stay as they are."""
         schema, policy = self.rows.schema, self.rows.policy

@@ -275,7 +275,7 @@ def record_beginning(
 ) -> OffsetRanges:
     """Record in the ledger where a feed begins, before its first batch: a restart must not begin at a later place."""
     ids = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
-    ranges = OffsetRanges.at(positions, ids)
+    ranges = OffsetRanges.at(positions, ids).in_epochs(_epochs(topics))
     sink.commit_reset(Commit(feed, 0, ranges, fence=fence), commit_id=uuid.uuid4().hex)
     return ranges
 
@@ -291,9 +291,14 @@ def loss_commit(
     marks = {key: OLDEST if key in resume_at else mark for key, mark in before.end_marks.items()}
     ids = {topic: present[topic] for topic, _ in ends}
     ranges = OffsetRanges.between(ends, ends, ids, marks={key: (mark, mark) for key, mark in marks.items()})
+    ranges = ranges.in_epochs(_epochs(topics))
     move = PositionReset(
         reason="accepted-loss",
         positions={loss.key: (loss.position, loss.resume_at) for loss in lost if loss.resume_at is not None},
         left_ids={topic: topic_id for topic, topic_id in before.topic_ids.items() if topic in left},
     )
     return Commit(feed, 0, ranges, fence=fence, move=move)
+
+
+def _epochs(topics: Topics) -> dict[Partition, int]:
+    return {key: epoch for topic in topics.values() if topic is not None for key, epoch in topic.epochs.items()}

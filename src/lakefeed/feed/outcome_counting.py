@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakefeed.errors import SchemaChanged
 from lakefeed.feed.direct_rows import DirectRows
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes
@@ -23,6 +24,10 @@ from lakefeed.sinks.definition import RowSink, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+class PlannedRestart(SchemaChanged):
+    """The query has to restart, as for another schema or new leaders; nothing of the batch is written."""
 
 
 @dataclass
@@ -64,6 +69,12 @@ class CountPerAttempt:
 
     def end_batch(self) -> None:
         """Reset the counter: the next record belongs to the next batch. Here each attempt has ended its own."""
+
+    def discard_fetched(self) -> None:
+        """Let no record be used that was fetched ahead: its partition has another leader, with others perhaps."""
+        if self.direct is None:
+            raise PlannedRestart("partitions have new leaders; resumes with new consumers")
+        self.direct.discard_fetched(self.spark)
 
     def close(self) -> None:
         """End the counting of the query or run that has stopped. Here no counter outlives an attempt."""

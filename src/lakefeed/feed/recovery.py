@@ -28,7 +28,7 @@ GIVE_UP = (
 TO_TABLE = "lakefeed offsets rewind pipeline.yaml --to table"
 NEW_TABLE = "name a new table and a new checkpoint location, which read the source again"
 WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the table is"
-Kind = Literal["recreated", "overtaken", "ahead", "gone", "unread"]
+Kind = Literal["recreated", "cut-off", "overtaken", "ahead", "gone", "unread"]
 Topics = Mapping[str, TopicDescription | None]
 """The topics that a pipeline reads, as the broker describes them; None for one that does not exist."""
 
@@ -38,7 +38,8 @@ class DataLoss:
     """Records of one partition that a feed can never read, or cannot distinguish from others.
 
     Attributes:
-        kind: ``recreated``: another topic has the name now; ``overtaken``: retention has removed records before they
+        kind: ``recreated``: another topic has the name now; ``cut-off``: an unclean leader lacked records that were
+            read, and others may have their offsets now; ``overtaken``: retention has removed records before they
             were read; ``ahead``: the topic ends before the feed's position; ``gone``: the topic or partition
             does not exist any more; ``unread``: the pipeline does not read the topic any more.
         resume_at: where the feed can resume; None if it cannot.
@@ -390,6 +391,13 @@ def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], t
             kind, message = "gone", f"it does not exist any more; the feed has read it up to {position}"
         elif found.lost is not None:
             kind, resume_at, name, message = "overtaken", position, topic, found.lost
+        elif found.agreed is not None and found.agreed < position:
+            kind, resume_at = "cut-off", found.agreed
+            message = (
+                f"the feed has read it up to {position}, and the {noun} was cut off at {found.agreed}, as a replica "
+                f"without all records became its leader: up to {found.agreed} both agree, and records of offsets from "
+                "there on are other ones"
+            )
         elif position < found.start_offset:
             kind, resume_at = "overtaken", found.start_offset
             message = (

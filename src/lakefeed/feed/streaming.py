@@ -17,11 +17,12 @@ from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.feed.batch_writer import BatchResult, BatchWriter, PlannedRestart
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.feed import Feed, FeedSource
 from lakefeed.feed.maintenance import upkeep_beside_feed
 from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.open import FeedStart
+from lakefeed.feed.outcome_counting import PlannedRestart
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, s3_requests
 from lakefeed.feed.recovery import ends
 from lakefeed.feed.run import (
@@ -259,6 +260,8 @@ class StreamRun:
         ranges = OffsetRanges(())
         if self.topics is not None:
             ranges = self.topics.identify(batch_ranges(self.spark, name))
+            if self.topics.has_new_leaders:
+                writer.counting.discard_fetched()
         committed = ranges
         if self.stateful:
             committed = with_batch(ranges, batch_id=batch_id, query_id=query_id(self.spark, name))

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 from typing import Any, TypeVar
 
@@ -53,6 +53,8 @@ class OffsetRange:
     end: int
     marks: tuple[str, str] | None = None
     """What the source calls start and end, where it does not know them by their number: Kinesis's sequence numbers."""
+    epoch: int | None = field(default=None, compare=False)
+    """The epoch of the leader that Kafka's records are read from. The same records may have another leader later."""
 
     def __post_init__(self) -> None:
         if self.partition < 0 or self.start < 0 or self.end < self.start:
@@ -126,6 +128,10 @@ class OffsetRanges:
         """Return the empty ranges at a position."""
         return cls.between(position, position, topic_ids)
 
+    def in_epochs(self, epochs: Mapping[Partition, int]) -> OffsetRanges:
+        """Return the same ranges with the epochs of these partitions' leaders."""
+        return replace(self, ranges=tuple(replace(span, epoch=epochs.get(span.key)) for span in self.ranges))
+
     @property
     def records(self) -> int:
         return sum(span.records for span in self.ranges)
@@ -141,13 +147,18 @@ class OffsetRanges:
         return {span.key: span.marks[1] for span in self.ranges if span.marks is not None}
 
     def to_json(self) -> str:
-        """Write ``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``."""
+        """Write ``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``.
+
+        Leaders' epochs stand beside them: ``"epochs": {"0": 5}``. A source may have no ``marks`` and no ``epochs``.
+        """
         topics: dict[str, dict[str, Any]] = {}
         for span in self.ranges:
             entry = topics.setdefault(span.topic, {"id": self.topic_ids.get(span.topic, ""), "ranges": {}})
             entry["ranges"][str(span.partition)] = [span.start, span.end]
             if span.marks is not None:
                 entry.setdefault("marks", {})[str(span.partition)] = list(span.marks)
+            if span.epoch is not None:
+                entry.setdefault("epochs", {})[str(span.partition)] = span.epoch
         return json.dumps(topics, separators=(",", ":"))
 
     @classmethod
@@ -159,7 +170,9 @@ class OffsetRanges:
             marks = {key: (first, last) for key, (first, last) in pairs.items()}
             bounds = by_partition({topic: entry["ranges"] for topic, entry in topics.items()})
             ranges = (OffsetRange(*key, int(start), int(end), marks.get(key)) for key, (start, end) in bounds.items())
-            return cls(tuple(ranges), {topic: entry["id"] for topic, entry in topics.items() if entry["id"]})
+            epochs = by_partition({topic: entry.get("epochs", {}) for topic, entry in topics.items()})
+            ids = {topic: entry["id"] for topic, entry in topics.items() if entry["id"]}
+            return cls(tuple(ranges), ids).in_epochs({key: int(epoch) for key, epoch in epochs.items()})
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ConfigError("these are not the offset ranges of a commit", where=text[:200]) from None
 

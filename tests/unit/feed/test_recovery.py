@@ -29,6 +29,11 @@ def topic(*offsets: tuple[int, int], topic_id: str = "A") -> TopicDescription:
     return TopicDescription(name="t", topic_id=topic_id, partitions=partitions)
 
 
+def cut_off(described: TopicDescription, agreed: int) -> TopicDescription:
+    """A topic whose unclean leader has the same records up to there."""
+    return replace(described, partitions=tuple(replace(part, agreed=agreed) for part in described.partitions))
+
+
 def position(*ends: int, start: int = 0, topic_id: str = "A") -> Position:
     ranges = tuple(OffsetRange("t", number, min(start, end), end) for number, end in enumerate(ends))
     return Position(OffsetRanges(ranges, {"t": topic_id}), snapshot_id=7)
@@ -134,6 +139,9 @@ def test_a_partition_that_is_new_begins_where_it_begins() -> None:
         (topic((2, 90), topic_id="B"), "recreated", 2),
         (topic((12, 90)), "overtaken", 12),
         (topic((0, 8)), "ahead", 8),
+        (cut_off(topic((0, 90)), 5), "cut-off", 5),
+        (cut_off(topic((0, 8)), 5), "cut-off", 5),
+        (cut_off(topic((0, 90)), 0), "cut-off", 0),
         (topic(), "gone", None),
         (None, "gone", None),
     ],
@@ -150,6 +158,10 @@ def test_records_that_are_lost_are_given_up_only_when_asked_to(
     [lost] = found.data_loss
     assert (lost.kind, lost.position, lost.resume_at) == (kind, 9, resume_at)
     assert (found.reset_checkpoint, found.positions) == (True, {} if resume_at is None else {P0: resume_at})
+
+
+def test_a_topic_that_was_cut_off_behind_the_position_has_lost_nothing() -> None:
+    assert list(find_data_loss({P0: 9}, {}, {"t": cut_off(topic((0, 90)), 9)})) == []
 
 
 def test_a_topic_that_the_pipeline_reads_no_more_is_a_loss() -> None:

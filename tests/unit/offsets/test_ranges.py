@@ -68,3 +68,11 @@ def test_marks_that_are_no_pair_are_refused(marks: object) -> None:
 def test_json_with_a_partition_that_comes_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="not the offset ranges of a commit"):
         OffsetRanges.from_json('{"t": {"id": "", "ranges": {"0": [0, 1], "00": [2, 3]}}}')
+
+
+def test_a_leader_says_nothing_of_the_records() -> None:
+    ranges = OffsetRanges((OffsetRange("t", 0, 3, 7), OffsetRange("t", 1, 0, 0)), {"t": "A"})
+    led = ranges.in_epochs({("t", 0): 5})
+    assert led == ranges
+    assert led.to_json() == '{"t":{"id":"A","ranges":{"0":[3,7],"1":[0,0]},"epochs":{"0":5}}}'
+    assert [span.epoch for span in OffsetRanges.from_json(led.to_json()).ranges] == [5, None]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
+    ListOffsetsResultInfo,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -32,7 +33,7 @@ from lakefeed.clients.kafka.librdkafka import (
     refusal_of,
 )
 from lakefeed.clients.retry import retry_until
-from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.offsets.ranges import Partition
 
 _TIMEOUT_SECONDS = 5.0
@@ -44,6 +45,7 @@ _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 T = TypeVar("T")
+_Requested = dict[TopicPartition, Future[ListOffsetsResultInfo]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,8 @@ class PartitionDescription:
     Attributes:
         leader: id of the broker that leads it; None while there is none.
         lost: what was removed before the feed has read it, where the source knows its records by other names.
+        leader_epoch: grows with each leader; None where the source or the broker has none.
+        agreed: the offset from which on the partition has other records than a feed has read; None where all are there.
     """
 
     id: int
@@ -60,6 +64,8 @@ class PartitionDescription:
     start_offset: int
     end_offset: int
     lost: str | None = None
+    leader_epoch: int | None = None
+    agreed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +84,12 @@ class TopicDescription:
     def ends(self) -> dict[int, int]:
         """Return the end offset of each partition."""
         return {partition.id: partition.end_offset for partition in self.partitions}
+
+    @property
+    def epochs(self) -> dict[Partition, int]:
+        """Return the epoch of each partition's leader, where the broker says it."""
+        found = {(self.name, partition.id): partition.leader_epoch for partition in self.partitions}
+        return {key: epoch for key, epoch in found.items() if epoch is not None}
 
     @property
     def offsets(self) -> int:
@@ -166,13 +178,18 @@ class Topics:
             raise self._missing(name)
         return topics[name]
 
-    def ids(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the ids of topics, in one request."""
+    def identify(self, partitions: Iterable[Partition]) -> tuple[dict[str, str], dict[Partition, int]]:
+        """Return the ids of the topics and the epochs of the leaders, from requests that are sent together."""
+        where = [TopicPartition(*key) for key in partitions]
+        described = self._described(sorted({each.topic for each in where}))
+        sent = deque([self._requested(where, _LATEST)])
         ids: dict[str, str] = {}
-        for name, answer in self._described(names).items():
+        for name, answer in described.items():
             with self._errors(name):
                 ids[name] = str(self._answer(answer).topic_id)
-        return ids
+        with self._errors(None):
+            found = self._offsets(where, _LATEST, sent=sent)
+        return ids, {key: info.leader_epoch for key, info in found.items() if info.leader_epoch is not None}
 
     def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
         """Describe topics in a few requests however many they are; those that are not there are left out."""
@@ -180,6 +197,14 @@ class Topics:
         there = [name for name in names if name in existing]
         if not there:
             return {}
+        # A broker has just answered: one that has left may be asked for these.
+        return retry_until(
+            lambda: self._describe_existing(there, committed=committed),
+            is_transient=lambda error: isinstance(error, Unreachable),
+            seconds=2 * _TIMEOUT_SECONDS,
+        )
+
+    def _describe_existing(self, there: Sequence[str], *, committed: bool) -> dict[str, TopicDescription]:
         topics: dict[str, Any] = {}
         for name, answer in self._described(there).items():
             try:
@@ -198,8 +223,9 @@ class Topics:
                 PartitionDescription(
                     id=part.id,
                     leader=part.leader.id if part.leader is not None else None,
-                    start_offset=starts[name, part.id],
-                    end_offset=ends[name, part.id],
+                    start_offset=starts[name, part.id].offset,
+                    end_offset=ends[name, part.id].offset,
+                    leader_epoch=ends[name, part.id].leader_epoch,
                 )
                 for part in sorted(topic.partitions, key=lambda part: part.id)
             )
@@ -255,20 +281,37 @@ class Topics:
     def _offsets_of_all(self, name: str, spec: OffsetSpec) -> dict[int, int]:
         with self._errors(name):
             partitions = [TopicPartition(name, part.id) for part in self._describe(name).partitions]
-            return {partition: offset for (_, partition), offset in self._offsets(partitions, spec).items()}
+            return {partition: info.offset for (_, partition), info in self._offsets(partitions, spec).items()}
 
     def _offsets(
         self,
         partitions: Sequence[TopicPartition],
         spec: OffsetSpec,
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[Partition, int]:
-        def ask() -> dict[Partition, int]:
-            requested = dict.fromkeys(partitions, spec)
-            answers = self._admin.list_offsets(requested, isolation_level=level, request_timeout=_TIMEOUT_SECONDS)
-            return {(where.topic, where.partition): self._answer(answer).offset for where, answer in answers.items()}
+        *,
+        sent: deque[_Requested] | None = None,
+    ) -> dict[Partition, ListOffsetsResultInfo]:
+        """Return the offsets of partitions; ``sent`` is the first request, where that is on its way."""
+
+        def ask() -> dict[Partition, ListOffsetsResultInfo]:
+            requested = sent.pop() if sent else self._requested(partitions, spec, level)
+            found = {(where.topic, where.partition): self._answer(answer) for where, answer in requested.items()}
+            if any(info.offset == OFFSET_INVALID for info in found.values()):
+                # Asked of a broker that has left: librdkafka raises no error, and keeps asking that one.
+                self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            return found
 
         return self._settled(ask, seconds=_TIMEOUT_SECONDS + len(partitions) * _LEADER_SECONDS)
+
+    def _requested(
+        self,
+        partitions: Sequence[TopicPartition],
+        spec: OffsetSpec,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> _Requested:
+        specs = dict.fromkeys(partitions, spec)
+        return self._admin.list_offsets(specs, isolation_level=level, request_timeout=_TIMEOUT_SECONDS)
 
     def _answer(self, future: Future[T]) -> T:
         return future.result(timeout=_TIMEOUT_SECONDS + 2)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.kafka.truncation import mark_cut_offs
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.blocks import OnFailure
 from lakefeed.config.models import PipelineConfig
@@ -59,7 +60,7 @@ def next_ranges(
     for number, start, lag in left:
         share = lag if total <= limit else min(lag, max(1, limit * lag // total))
         ranges.append(OffsetRange(topic.name, number, start, start + share))
-    return OffsetRanges(tuple(ranges), {topic.name: topic.topic_id})
+    return OffsetRanges(tuple(ranges), {topic.name: topic.topic_id}).in_epochs(topic.epochs)
 
 
 class Taken(Generic[Part]):
@@ -223,7 +224,8 @@ class TableTask:
 
     def _write_next(self, topic: TopicDescription, *, limit: int | None) -> BatchResult | None:
         writer = self._writer or self._begin(topic)
-        if lost := list(find_data_loss(self._reached.ends, self._reached.topic_ids, {self.topic: topic})):
+        now = mark_cut_offs(self.feed.config.kafka, {self.topic: topic}, self._reached.ranges)
+        if lost := list(find_data_loss(self._reached.ends, self._reached.topic_ids, now)):
             raise RecordsLost(
                 f"topic {self.topic} cannot resume: {'; '.join(loss.message for loss in lost[:MOST_SHOWN])}",
                 where=self.table,
@@ -235,6 +237,8 @@ class TableTask:
         ranges = next_ranges(self._position, topic, limit=limit, until=self.until)
         if not ranges.records:
             return None
+        if any(span.epoch is not None and topic.epochs.get(span.key) != span.epoch for span in self._reached.ranges):
+            writer.counting.discard_fetched()
         result = writer.write(self.feed.source.reread(self.spark, ranges.ranges), ranges, self._batch_id)
         self._reached = ranges
         self._batch_id += 1
@@ -253,7 +257,9 @@ class TableTask:
             self.feed.identity,
             sink,
             checkpoint=None,
-            describe=lambda position: {self.topic: topic},
+            describe=lambda position: mark_cut_offs(
+                self.feed.config.kafka, {self.topic: topic}, position.ranges.ranges if position else ()
+            ),
             stateful=False,
             accept_loss=self.accept_loss,
             check=lambda position: require_own(position, self.topic, self.table),

@@ -135,6 +135,12 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
             name, end = f"{topic}-{partition.id}", ends.get(partition.id)
             if end is None:
                 continue
+            if partition.agreed is not None and partition.agreed < end:
+                other = OffsetRange(topic, partition.id, partition.agreed, end)
+                what = f"{name} was cut off at {other.start}, the table has read it up to {end}"
+                why = "a replica without all records became its leader, and later ones got their offsets"
+                yield Finding.of("cut-off", f"{what}: {why}", other)
+                continue
             if end > partition.end_offset:
                 lost = OffsetRange(topic, partition.id, partition.end_offset, end)
                 what = f"{name} ends at {lost.start} in the topic and at {end} in the table"

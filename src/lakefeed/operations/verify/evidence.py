@@ -9,6 +9,7 @@ from typing import Any
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.scan import count_records
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.clients.kafka.truncation import mark_cut_offs
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
@@ -237,7 +238,8 @@ def _with_sources(
     evidence = replace(evidence, topics=dict.fromkeys(names))
     if source is not None:
         there = Topics(source.bootstrap_servers, options=source.client_options).describe_all(names)
-        evidence = replace(evidence, topics={name: there.get(name) for name in names})
+        last = evidence.commits[-1].ranges.ranges if evidence.commits else ()
+        evidence = replace(evidence, topics=mark_cut_offs(source, {name: there.get(name) for name in names}, last))
         evidence = replace(evidence, broker_record_counts=_record_counts(source, evidence))
     return evidence if rows is None else replace(evidence, row_coverage=_coverage(evidence, rows))
 

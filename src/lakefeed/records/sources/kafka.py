@@ -9,13 +9,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.clients.kafka.truncation import find_cut_offs, mark_cut_offs
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.connect import classic
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, RecordsLost
 from lakefeed.ledger.feed_position import Position
-from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, layers, spark_marks, spark_offsets
+from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition, layers, spark_marks, spark_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,33 +205,61 @@ def mark_copies(records: DataFrame) -> DataFrame:
 
 
 class SourceTopics:
-    """The topics that a source reads, with the brokers' ids (KIP-516): a recreated topic is not the old one."""
+    """The topics that a source reads: a recreated topic (KIP-516), and one that was cut off, is not what was read.
+
+    Attributes:
+        has_new_leaders: whether a partition of the ranges that were identified last has another leader than before:
+            what was fetched ahead of the old one must not be used.
+    """
+
+    has_new_leaders = False
 
     def __init__(self, source: KafkaSource) -> None:
         self._source = source
         self._topics = Topics(source.bootstrap_servers, options=source.client_options)
         self._ids: dict[str, str] = {}
+        self._epochs: dict[Partition, int] = {}
 
     def names(self) -> list[str]:
         """List the topics that are named, or else match now, in one request."""
         return sorted(self._source.topics or [name for name in self._topics.list() if self._source.reads(name)])
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Describe each topic now; None for one that is named and does not exist. Only Kinesis uses the position."""
+        """Describe each topic now; None for one that is named and does not exist.
+
+        Partitions that no longer have all records up to the position have the offset from which on they differ.
+        """
         names = self.names()
         existing = self._topics.describe_all(names)
         self._ids = {name: topic.topic_id for name, topic in existing.items()}
-        return {name: existing.get(name) for name in names}
+        self._epochs = {key: epoch for topic in existing.values() for key, epoch in topic.epochs.items()}
+        found = {name: existing.get(name) for name in names}
+        return found if position is None else mark_cut_offs(self._source, found, position.ranges.ranges)
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """Add the ids of their topics to the ranges, from one request; refuse a topic that was recreated."""
-        ids = self._topics.ids(sorted({span.topic for span in ranges.ranges}))
+        """Add the topics' ids and the leaders' epochs to the ranges; refuse a topic that was recreated or cut off."""
+        ids, epochs = self._topics.identify([span.key for span in ranges.ranges])
         for name, topic_id in ids.items():
             if self._ids.setdefault(name, topic_id) != topic_id:
-                raise RecordsLost(
+                raise self._lost(
                     f"the topic {name} was recreated while the feed was reading it (its id was {self._ids[name]}, and "
-                    f"is {topic_id}); nothing of this batch is written",
-                    where=self._source.bootstrap_servers,
-                    hint="start the feed again: it says what is lost, and how to resume",
+                    f"is {topic_id})"
                 )
-        return OffsetRanges(ranges.ranges, ids)
+        known = {key: self._epochs.get(key, epoch) for key, epoch in epochs.items()}
+        changed = {span.key: (span.start, known[span.key]) for span in ranges.ranges if span.key in known}
+        changed = {key: place for key, place in changed.items() if place[1] != epochs[key]}
+        for (topic, number), agreed in find_cut_offs(self._source, changed).items():
+            raise self._lost(
+                f"{topic}-{number} was cut off at {agreed} while the feed was reading it, as a replica without all "
+                f"records became its leader; the feed has read it up to {changed[topic, number][0]}"
+            )
+        self._epochs |= epochs
+        self.has_new_leaders = bool(changed)
+        return OffsetRanges(ranges.ranges, ids).in_epochs(epochs)
+
+    def _lost(self, what: str) -> RecordsLost:
+        return RecordsLost(
+            f"{what}; nothing of this batch is written",
+            where=self._source.bootstrap_servers,
+            hint="start the feed again: it says what is lost, and how to resume",
+        )

@@ -26,6 +26,8 @@ ENDLESS = 2**63 - 1
 class KinesisStream:
     """One stream, in one session that was started with the client for Kinesis."""
 
+    has_new_leaders = False
+
     def __init__(self, spark: SparkSession, source: KinesisSource, access: KinesisAccess) -> None:
         self._spark = spark
         self._source = source

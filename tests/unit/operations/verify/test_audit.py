@@ -193,6 +193,15 @@ def test_the_topic_must_still_have_what_was_not_read_and_all_that_was() -> None:
     assert (passed.kind, passed.partition, passed.start, passed.end) == ("overtaken", 1, 8, 11)
 
 
+def test_a_topic_that_was_cut_off_is_a_fault_although_it_has_grown_past_the_table() -> None:
+    now = described([99, 99])
+    now = replace(now, partitions=(now.partitions[0], replace(now.partitions[1], agreed=5)))
+    found = only(replace(evidence(GOOD), topics={TOPIC: now}))
+    assert (found.kind, found.partition, found.start, found.end) == ("cut-off", 1, 5, 8)
+    all_there = replace(now, partitions=(now.partitions[0], replace(now.partitions[1], agreed=8)))
+    assert findings(replace(evidence(GOOD), topics={TOPIC: all_there})) == []
+
+
 def test_rows_are_compared_with_counts_unless_a_transform_decides() -> None:
     more = (*GOOD[:2], replace(GOOD[2], rows=GOOD[2].rows + 1))
     found = only(evidence(more))

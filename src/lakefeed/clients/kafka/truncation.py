@@ -1,0 +1,78 @@
+"""Finds topics that were cut off: an unclean leader lacks records that a feed has read, and new ones get their offsets.
+
+Each leader has an epoch, and appends only. So an unchanged epoch proves that nothing was cut off, and costs no request;
+after another one the broker says where the old one ended (KIP-320).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from lakefeed.clients.kafka.librdkafka import error_of, open_consumer
+from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import Unreachable
+from lakefeed.offsets.ranges import OffsetRange, Partition
+
+SECONDS = 30.0
+# librdkafka has no other way to say it.
+_TRUNCATED = re.compile(r"log truncation detected.*broker end offset is (\d+)")
+
+
+def mark_cut_offs(
+    source: KafkaSource, topics: Mapping[str, TopicDescription | None], read: Iterable[OffsetRange]
+) -> dict[str, TopicDescription | None]:
+    """Return the topics with the offset up to which they still have what a feed has read to the end of these ranges."""
+    there = partitions_of(topics)
+    positions = {
+        span.key: (span.end, span.epoch)
+        for span in read
+        if span.epoch is not None and span.key in there and there[span.key].leader_epoch not in (None, span.epoch)
+    }
+    agreed = find_cut_offs(source, positions)
+    return {
+        name: topic
+        and replace(
+            topic,
+            partitions=tuple(replace(part, agreed=agreed.get((name, part.id))) for part in topic.partitions),
+        )
+        for name, topic in topics.items()
+    }
+
+
+def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
+    """Return where partitions were cut off, of those that were, before a position that was read in a leader's epoch.
+
+    A consumer asks the broker (OffsetsForLeaderEpoch) before it fetches from a position with an epoch.
+    """
+    found: dict[Partition, int] = {}
+    if not positions:
+        return found
+    settings = {"auto.offset.reset": "error", "fetch.message.max.bytes": 1024, "fetch.wait.max.ms": 10}
+    with open_consumer(source, "lakefeed-epochs", settings) as consumer:
+        consumer.assign([TopicPartition(*key, at, leader_epoch=epoch) for key, (at, epoch) in positions.items()])
+        left, deadline = set(positions), time.monotonic() + SECONDS
+        while left:
+            message = consumer.poll(1.0)
+            if message is None:
+                if time.monotonic() > deadline:
+                    names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(left)[:10])
+                    raise Unreachable(
+                        f"no broker says whether {names} still has the records that were read",
+                        where=source.bootstrap_servers,
+                    )
+                continue
+            # A record, its end, or an error of the partition: the broker has answered.
+            key, error = (str(message.topic()), int(message.partition() or 0)), message.error()
+            if error is None or error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+                left.discard(key)
+                if error is not None and (cut := _TRUNCATED.search(error.str())):
+                    found[key] = int(cut[1])
+            elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+                raise error_of(KafkaException(error), servers=source.bootstrap_servers, topic=key[0])
+    return found

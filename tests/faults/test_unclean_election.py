@@ -1,0 +1,177 @@
+"""Three brokers: an unclean leader cuts a topic off, and a rolling restart ends no feed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.errors import LakefeedError, RecordsLost, Unreachable
+from lakefeed.local import Endpoints
+from lakefeed.pipeline import Pipeline
+from tests.support.feed import Feed
+from tests.support.lake import spark_on
+from tests.support.servers.kafka_cluster import BROKERS, Cluster, kafka_cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+WAYS = ("direct", "general", "many tables")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with kafka_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_on(stack, name="lakefeed-tests", folder=tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+def _pipeline(stack: Endpoints, cluster: Cluster, tmp_path: Any, way: str, topic: str) -> Pipeline:
+    """A feed of the topic that reads it in one of three ways."""
+    folder = tmp_path / uuid.uuid4().hex
+    folder.mkdir()
+    feed = Feed(replace(stack, bootstrap_servers=cluster.addresses), folder)
+    table = f"{feed.catalog}.{feed.name}.{{topic}}" if way == "many tables" else feed.table
+    document = feed.write_file(
+        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [topic]}},
+        decode={"json": {"schema_ddl": "id INT"}, "metadata": ["topic", "partition", "offset"]},
+        sink={"iceberg": {"table": table}},
+        fast_path="off" if way == "general" else "auto",
+        **({"tables": {"on_failure": "fail"}} if way == "many tables" else {}),
+    )
+    if way == "many tables":
+        document.write_text(
+            json.dumps({k: v for k, v in json.loads(document.read_text()).items() if k != "checkpoint"})
+        )
+    return Pipeline.from_file(document, environment=feed.environment)
+
+
+def eventually(holds: Callable[[], bool], *, seconds: float = 60) -> None:
+    """Return when it holds; a cluster that elects leaders may not answer."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with suppress(Unreachable):
+            if holds():
+                return
+        time.sleep(0.3)
+    raise AssertionError("not in time")
+
+
+def _values(first: int, last: int) -> list[bytes]:
+    return [b'{"id": %d}' % number for number in range(first, last)]
+
+
+def _kinds(pipeline: Pipeline, topic: str) -> list[str]:
+    one = pipeline.of_topic(topic) if pipeline.config.has_many_tables else pipeline
+    return [finding.kind for finding in one.verify(deep=True).faults]
+
+
+def test_a_topic_that_an_unclean_leader_has_cut_off_is_refused_found_and_given_up(
+    stack: Endpoints, lake: SparkSession, cluster: Cluster, tmp_path: Any
+) -> None:
+    topic = "cut-off"
+    cluster.create_topic(topic, [[1, 2], [1, 2]])
+    cluster.send(topic, _values(0, 100))
+    cluster.send(topic, _values(1000, 1040), partition=1)
+    time.sleep(1)
+    cluster.servers[2].kill()
+    cluster.send(topic, _values(100, 150))
+    eventually(lambda: Topics(cluster.addresses).describe(topic).ends == {0: 150, 1: 40})
+    pipelines = {way: _pipeline(stack, cluster, tmp_path, way, topic) for way in WAYS}
+    for way, pipeline in pipelines.items():
+        assert pipeline.run(spark=lake, once=True).rows == 190, way
+        assert _kinds(pipeline, topic) == []
+    running = _pipeline(stack, cluster, tmp_path, "direct", topic)
+    ended: list[BaseException] = []
+    stop, landed = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            running.run(spark=lake, stop=stop, on_batch=lambda _: landed.set())
+        except LakefeedError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert landed.wait(60)
+        cluster.cut_off(topic, keeps=2, gone=1)
+        cluster.send(topic, _values(200, 280))
+        thread.join(90)
+    finally:
+        stop.set()
+        thread.join(60)
+    [error] = ended
+    assert isinstance(error, RecordsLost)
+    assert f"{topic}-0 was cut off at 100" in error.what
+    for way, pipeline in pipelines.items():
+        assert _kinds(pipeline, topic) == ["cut-off"], way
+        with pytest.raises(RecordsLost) as refused:
+            pipeline.run(spark=lake, once=True)
+        text = str(refused.value)
+        assert f"{topic}-0: the feed has read it up to 150, and the topic was cut off at 100" in text
+        assert f"{topic}-1" not in text
+        assert "--accept-loss" in text
+        assert pipeline.run(spark=lake, once=True, accept_loss=True).rows == 80, way
+        assert _kinds(pipeline, topic) == [], way
+        assert pipeline.run(spark=lake, once=True).rows == 0
+    cluster.servers[1].start_again()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_rolling_restart_ends_no_feed(
+    stack: Endpoints, lake: SparkSession, cluster: Cluster, tmp_path: Any, way: str
+) -> None:
+    topic = f"rolling-{way.replace(' ', '-')}"
+    cluster.create_topic(topic, [[1, 2], [2, 3], [3, 1]])
+    cluster.send(topic, _values(0, 10))
+    pipeline = _pipeline(stack, cluster, tmp_path, way, topic)
+    notes: list[str] = []
+    ended: list[BaseException] = []
+    stop, rows = threading.Event(), [0]
+
+    def run() -> None:
+        try:
+            pipeline.run(
+                spark=lake,
+                stop=stop,
+                on_batch=lambda batch: rows.__setitem__(0, rows[0] + (batch.rows or 0)),
+                on_note=notes.append,
+            )
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    sent = 10
+    try:
+        for number in BROKERS:
+            cluster.stop(number)
+            for _ in range(3):
+                cluster.send(topic, _values(sent, sent + 30), partition=number % 3)
+                sent += 30
+                time.sleep(1.5)
+            cluster.servers[number].start_again()
+        deadline = time.monotonic() + 120
+        while rows[0] < sent and time.monotonic() < deadline and not ended:
+            time.sleep(0.5)
+    finally:
+        stop.set()
+        thread.join(60)
+    assert (ended, rows[0]) == ([], sent), notes
+    assert _kinds(pipeline, topic) == []

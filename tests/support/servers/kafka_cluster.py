@@ -1,0 +1,165 @@
+"""Three brokers and their controller, each a process of its own, which elect unclean leaders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from lakefeed.clients.kafka.librdkafka import SILENCE
+from lakefeed.clients.s3 import Keys
+from lakefeed.local.home import Home
+from lakefeed.local.part import NotReady
+from lakefeed.local.ports import choose_free
+from lakefeed.local.servers import Kafka
+from tests.support.servers.process import Restartable, restartable, wait_for
+
+BROKERS = (1, 2, 3)
+_CONTROLLER = 100
+_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node(Kafka):
+    """One broker, or the controller."""
+
+    number: int
+    joins: list[bool] = field(default_factory=list)
+    """Has an element once its start is to be waited for."""
+
+    def command(self) -> list[str]:
+        return self._main("kafka.Kafka", str(self.properties), options=_OPTIONS)
+
+    def started(self) -> bool:
+        return not self.joins or self.listens()
+
+    def listens(self) -> bool:
+        """Return whether it serves; the controller only has to live."""
+        if self.number == _CONTROLLER:
+            return True
+        try:
+            self.check()
+            admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2}, logger=SILENCE)
+            return self.number in admin.list_topics(timeout=5).brokers
+        except (NotReady, KafkaException):
+            return False
+
+    def _settings(self) -> dict[str, str]:
+        found = super()._settings()
+        controller = f"127.0.0.1:{self.ports['controller']}"
+        found |= {
+            "node.id": str(self.number),
+            "controller.quorum.voters": f"{_CONTROLLER}@{controller}",
+            "unclean.leader.election.enable": "true",
+            "unclean.leader.election.interval.ms": "1000",
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
+            "replica.lag.time.max.ms": "3000",
+            "controlled.shutdown.enable": "true",
+        }
+        if self.number == _CONTROLLER:
+            found |= {"process.roles": "controller", "listeners": f"CONTROLLER://{controller}"}
+            del found["advertised.listeners"]
+        else:
+            found |= {"process.roles": "broker", "listeners": f"PLAINTEXT://{self.address}"}
+        return found
+
+
+@dataclass
+class Cluster:
+    """The brokers by their number."""
+
+    nodes: dict[int, Node]
+    servers: dict[int, Restartable] = field(default_factory=dict)
+
+    @property
+    def addresses(self) -> str:
+        return ",".join(self.nodes[number].address for number in BROKERS)
+
+    def create_topic(self, name: str, assignments: list[list[int]]) -> None:
+        """Create a topic with these replicas of its partitions, the leader first."""
+        new = NewTopic(name, num_partitions=len(assignments), replica_assignment=assignments)
+        admin = self.admin()
+        admin.create_topics([new])[name].result(20)
+        wait_for(f"topic {name}", lambda: self.leaders(name) == [each[0] for each in assignments], logs=str, seconds=30)
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.addresses, "log_level": 2}, logger=SILENCE)
+
+    def leaders(self, topic: str) -> list[int]:
+        """Return the leader of each partition; -1 while it has none."""
+        try:
+            found = self.admin().list_topics(timeout=5).topics.get(topic)
+        except KafkaException:
+            return []
+        return [] if found is None else [found.partitions[number].leader for number in sorted(found.partitions)]
+
+    def send(self, topic: str, values: list[bytes], *, partition: int = 0) -> None:
+        """Send records that the leader alone acknowledges."""
+        producer = Producer({"bootstrap.servers": self.addresses, "acks": 1, "log_level": 2}, logger=SILENCE)
+        for value in values:
+            producer.produce(topic, value=value, partition=partition)
+        assert producer.flush(60) == 0
+
+    def stop(self, number: int) -> None:
+        """Stop a broker as an operator does: it hands its partitions over."""
+        self.servers[number].process.terminate()
+        self.servers[number].process.wait(30)
+
+    def restart(self, number: int, *, pause: float = 0.0) -> None:
+        self.stop(number)
+        time.sleep(pause)
+        self.servers[number].start_again()
+
+    def cut_off(self, topic: str, *, keeps: int, gone: int) -> None:
+        """Let the replica that lags lead without the records that only the broker ``gone`` has."""
+        self.servers[gone].kill()
+        self.servers[keeps].start_again()
+        wait_for("an unclean leader", lambda: set(self.leaders(topic)) == {keeps}, logs=str, seconds=60)
+
+
+def _node(folder: Path, number: int, port: int, controller: int, cluster_id: str) -> Node:
+    home = Home(folder / str(number))
+    home.make()
+    ports = {"kafka": port, "controller": controller}
+    keys = Keys(access_key="", secret_key=home.credentials().secret_key)
+    return Node(home=home, ports=ports, credentials=keys, cluster_id=cluster_id, number=number)
+
+
+@contextmanager
+def kafka_cluster(folder: Path) -> Iterator[Cluster]:
+    """Run the cluster until the block ends."""
+    ports: list[int] = []
+    for _ in range(len(BROKERS) + 1):
+        ports.append(choose_free(avoid=ports))
+    numbers = (_CONTROLLER, *BROKERS)
+    nodes = {n: _node(folder, n, ports[at], ports[0], "MkU3OEVBNTcwNTJENDM2Qg") for at, n in enumerate(numbers)}
+    nodes[_CONTROLLER].prepare()
+    for number in BROKERS:
+        # Formatting takes a JVM: copy what it makes.
+        shutil.copytree(nodes[_CONTROLLER].data, nodes[number].data, dirs_exist_ok=True)
+        meta = nodes[number].data / "meta.properties"
+        lines = [line for line in meta.read_text().splitlines() if not line.startswith(("node.id", "directory.id"))]
+        directory = uuid.uuid4().hex[:21] + "g"
+        meta.write_text("\n".join([*lines, f"node.id={number}", f"directory.id={directory}", ""]))
+        nodes[number].prepare()
+    cluster = Cluster(nodes)
+    with ExitStack() as running:
+        for number, node in nodes.items():
+            environment = {**os.environ, **node.environment()}
+            # A broker is not waited for here: all of them start together.
+            server = restartable(node.command(), log=node.log, ready=node.started, environment=environment)
+            cluster.servers[number] = running.enter_context(server)
+        for node in nodes.values():
+            node.joins.append(True)
+        for number in BROKERS:
+            wait_for(f"broker {number}", nodes[number].listens, logs=nodes[number].log.read_text, seconds=60)
+        yield cluster
