@@ -164,6 +164,11 @@ class Unreachable(WorldError):
 
     topic = "check"
 
+    @property
+    def is_of_kafka(self) -> bool:
+        """Check that the server is a broker of Kafka."""
+        return any(word in self.what for word in ("Kafka", "broker"))
+
 
 class DownloadError(WorldError):
     """A download did not arrive whole, or is not what the lock file says."""

@@ -163,6 +163,27 @@ def test_another_server_is_not_taken_for_a_registry(spark: SparkSession) -> None
     assert isinstance(registry_error_of(stopped.value), WorldError)
 
 
+@pytest.mark.parametrize("status", [404, 401, 302])
+def test_what_stands_before_a_registry_is_waited_for_once_that_has_answered(spark: SparkSession, status: int) -> None:
+    with RegistryInAThread() as registry:
+        registry.put(1, V1)
+        registry.put(2, V1)
+        [before] = results(decoded(records(spark, [framed(1, V1, {"a": 7})]), spec_for(registry)))
+        registry.failing = status
+
+        def come_back() -> None:
+            while not registry.requests["/schemas/ids/2"]:
+                time.sleep(0.01)
+            registry.failing = None
+
+        back = threading.Thread(target=come_back)
+        back.start()
+        [after] = results(decoded(records(spark, [framed(2, V1, {"a": 8})]), spec_for(registry)))
+        back.join()
+    assert [(each.value.a, each.error) for each in (before, after)] == [(7, None), (8, None)]
+    assert registry.requests["/schemas/ids/2"] > 1
+
+
 def test_an_unknown_id_is_asked_for_once_in_a_while(spark: SparkSession) -> None:
     with RegistryInAThread() as registry:
         found = results(decoded(records(spark, [framed(9, V1, {"a": 7})] * 200), spec_for(registry)))

@@ -68,6 +68,13 @@ AT_THE_START = (
         f"{VERIFY}a_topic_that_was_cut_off_is_a_fault_although_it_has_grown_past_the_table",
     ),
     python(
+        "leader epochs: a running feed asks where the one that it has read ended",
+        "records/sources/kafka",
+        "if place[1] != epochs[key]",
+        "if False",
+        "tests/faults/test_unclean_election.py::test_a_topic_that_an_unclean_leader_has_cut_off_is_refused_found_and_given_up",
+    ),
+    python(
         "leader epochs: the same ranges under another leader are the same",
         "offsets/ranges",
         "epoch: int | None = field(default=None, compare=False)",

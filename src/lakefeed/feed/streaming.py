@@ -22,6 +22,7 @@ from lakefeed.feed.feed import Feed, FeedSource
 from lakefeed.feed.maintenance import upkeep_beside_feed
 from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.open import FeedStart
+from lakefeed.feed.outage import Outage
 from lakefeed.feed.outcome_counting import PlannedRestart
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, s3_requests
 from lakefeed.feed.recovery import ends
@@ -117,6 +118,7 @@ class StreamRun:
         self.start = self._decide_start(accept_loss=options.accept_loss)
         self._unfinished = self.start.unfinished_batch
         self.observer = QueryObserver(options.monitor, spark)
+        self.outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
         self.group: GroupPublisher | None = None
         self._reached: Mapping[Partition, int] | None = None
 
@@ -167,15 +169,17 @@ class StreamRun:
     ) -> None:
         """Run the query to its end, and again after each planned restart and each interruption."""
         budget = self.feed.config.budget.s3_requests_per_batch if self.feed.config.budget else None
-        is_interrupted = False
+        is_interrupted = was_paused = False
         while (outcome := self.steering.settle()) != "stop":
-            if outcome == "resumed":
-                self._decide_again(writer)
             if is_interrupted:
                 requests.next_query()
             # A planned restart belongs to the batch that needs it.
             is_interrupted = False
+            was_paused = was_paused or outcome == "resumed"
             try:
+                if was_paused:
+                    self._decide_again(writer)
+                    was_paused = False
                 with self.observer:
                     query = self.start_query(writer, requests)
                     self.observer.follow(query)
@@ -186,7 +190,7 @@ class StreamRun:
                         requests=requests,
                         request_budget=budget,
                         observer=self.observer,
-                        on_turn=self.steering.keep,
+                        on_turn=partial(self._turn, query),
                     )
                 if has_ended:
                     return
@@ -197,9 +201,17 @@ class StreamRun:
                 self.options.monitor.restarted(why)
                 self.options.on_note(why)
             except LakefeedError as error:
-                if (cause := writer.cause_of(error)) is error:
+                if (cause := writer.cause_of(error)) is not error:
+                    raise cause from error
+                if not self.outage.wait(error):
                     raise
-                raise cause from error
+                self.batches.failure = None
+
+    def _turn(self, query: StreamingQuery) -> None:
+        self.steering.keep()
+        # Without new records no batch shows that the servers answer again.
+        if self.outage.since is not None and str(query.status["message"]).startswith("Waiting"):
+            self.outage.is_over()
 
     def change(self, request: ActionRequest) -> None:
         """Take over the trigger and the size of batches for the next query of this run."""
@@ -268,10 +280,12 @@ class StreamRun:
         with self.observer.batch(batch_id, ranges.ranges):
             result = writer.write(batch, committed, batch_id)
             self._reached = ranges.ends
+            self.outage.has_landed = True
             with timed("publish"):
                 note = self.group.publish(ranges.ranges) if self.group is not None else None
         self.options.monitor.paused(self.sink.lagging())
         self.options.monitor.columns = writer.columns
+        self.outage.is_over()
         if self.by_ledger:
             requests.end_batch(batch_id)
         return result if note is None else replace(result, notes=(*result.notes, note))

@@ -109,6 +109,7 @@ def progress_of(document: Any) -> FeedProgress:
         partitions=tuple(_partition(part) for part in found.parts("partitions")),
         last_dead_letters=_reasons(found, "last_dead_letters"),
         paused=_pause(found.part("paused")),
+        waits_for=found.text_or_none("waits_for"),
         paused_sinks=found.mapping("paused_sinks"),
         failed_tables=found.mapping("failed_tables"),
         totals=RunTotals(**{name: totals.whole(name) or 0 for name in RunTotals().as_dict()}),

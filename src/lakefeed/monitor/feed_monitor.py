@@ -260,6 +260,14 @@ class FeedMonitor:
             self._change(restarts=self._progress.restarts + 1, running=None, state="waiting")
         self.events.add("restarted", why)
 
+    def waits_for(self, error: LakefeedError | None) -> None:
+        """Note the server's answer that the feed waits after; None when all servers answer again."""
+        if error is not None and self._progress.waits_for is None:
+            self.failed(error)
+        text = None if error is None else failure_of(error, at=self._clock()).text
+        with self._lock:
+            self._change(waits_for=text, state=self._after_batch if text is None else "retrying")
+
     def paused(self, sinks: Mapping[str, str]) -> None:
         """Note which sinks wait after a failure, and why."""
         with self._lock:

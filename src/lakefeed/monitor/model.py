@@ -15,7 +15,7 @@ from lakefeed.monitor.lag import PartitionLag, longest, per_second, rounded, sec
 from lakefeed.monitor.text import one_line
 from lakefeed.offsets.ranges import OffsetRange
 
-State = Literal["starting", "waiting", "working", "paused", "stopping", "ended", "failed"]
+State = Literal["starting", "waiting", "working", "retrying", "paused", "stopping", "ended", "failed"]
 
 HANGS_AFTER_SECONDS = 60.0
 """A driver whose loop has not turned for so long hangs: it turns four times a second."""
@@ -326,6 +326,7 @@ class FeedProgress:
         failed_tables: by topic, of a job with a table for each: the error of those that do not continue now.
         fence: the driver's, in the sink's ledger; None where the sink has no fences.
         paused: the pause that holds; None while there is none.
+        waits_for: the answer of the server that the feed waits for, in the state ``retrying``.
     """
 
     feed: str
@@ -346,6 +347,7 @@ class FeedProgress:
     partitions: tuple[PartitionLag, ...] = ()
     last_dead_letters: tuple[DeadLetterReason, ...] = ()
     paused: Pause | None = None
+    waits_for: str | None = None
     paused_sinks: Mapping[str, str] = field(default_factory=dict)
     failed_tables: Mapping[str, str] = field(default_factory=dict)
     totals: RunTotals = field(default_factory=RunTotals)
@@ -396,6 +398,7 @@ class FeedProgress:
             "partitions": [partition.as_dict() for partition in self.partitions],
             "last_dead_letters": [reason.as_dict() for reason in self.last_dead_letters],
             "paused": self.paused.as_dict() if self.paused else None,
+            "waits_for": self.waits_for,
             "paused_sinks": dict(self.paused_sinks),
             "failed_tables": dict(self.failed_tables),
             "totals": self.totals.as_dict(),

@@ -341,6 +341,8 @@ def _by_answer(
     state = progress.get("state")
     if state == "failed":
         return "failed", (f"{who}: the run has failed",)
+    if (waits_for := progress.get("waits_for")) is not None:
+        who = f"{who}; waiting for a server: {one_line(str(waits_for))}"
     return ("ended", (f"{who}: the run has ended",)) if state == "ended" else ("running", (who,))
 
 

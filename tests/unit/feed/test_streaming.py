@@ -34,6 +34,7 @@ class Run(StreamRun):
         self.steering = cast("Any", SimpleNamespace(settle=lambda: outcome))
         self.checkpoint = cast("Any", SimpleNamespace(refresh=lambda: None))
         self.observer = cast("Any", nullcontext())
+        self.outage = cast("Any", SimpleNamespace(wait=lambda error: False))
         self.sink = cast("Any", SimpleNamespace(fence_taken=lambda: fence))
         self._decided = decided
         self._reached = None if reached is None else {("trips", 0): reached}

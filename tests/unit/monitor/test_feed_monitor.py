@@ -190,7 +190,7 @@ def test_the_document_is_json_and_its_keys_are_these() -> None:
     assert list(document) == [
         "feed", "sink", "state", "hangs", "driver", "taken_at", "started_at", "alive_at", "progress_at", "fence",
         "restarts", "last_commit_at", "last_error", "lag", "unread", "lag_seconds", "rate", "last_batch", "running",
-        "partitions", "last_dead_letters", "paused", "paused_sinks", "failed_tables", "totals",
+        "partitions", "last_dead_letters", "paused", "waits_for", "paused_sinks", "failed_tables", "totals",
     ]  # fmt: skip
     assert list(document["partitions"][0]) == [
         "topic", "partition", "end", "read", "committed", "unread", "uncommitted", "lag", "unread_seconds",

@@ -32,6 +32,10 @@ BRING_BACK = (
     "drop the table from the catalog"
 )
 
+FILE_DENIED = "a file cannot be written"
+REGISTRY_SILENT = "The schema registry does not answer"
+"""The tasks have waited for it already."""
+
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
 """The beginning of the message of ``raise_error``, for Spark's ``format_string``."""
 
@@ -128,7 +132,7 @@ KNOWN: dict[str, LakefeedError] = {
         r"(?:\((?:Permission denied|Operation not permitted|Read-only file system)\)|"
         r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
     ): AccessDenied(
-        "a file cannot be written",
+        FILE_DENIED,
         hint="let the user of this process write there, or correct warehouse and checkpoint; then start the feed again",
     ),
     r"(?:File |Location does not exist: )[^\n]*\.metadata\.json": JobFailed(METADATA_GONE, hint=BRING_BACK),
@@ -140,14 +144,26 @@ KNOWN: dict[str, LakefeedError] = {
         "the S3 store refuses the credentials",
         hint="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
     ),
-    r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange)": RecordsLost(
+    # In other words than Java's exceptions for a connection: these servers have answered, and not what was asked.
+    (
+        r"(?:SlowDown|Status Code: 50[234]|ServiceUnavailableException|ServiceFailureException|"
+        r"CommitStateUnknownException|Service Unavailable|Bad Gateway|TooManyRequests)"
+    ): Unreachable(
+        "the catalog or the S3 store answers with an error of its own", hint="look at the server that is named above"
+    ),
+    r"(?:the database system is (?:starting up|shutting down|in recovery)|terminating connection due to)": Unreachable(
+        "the catalog's database does not answer", hint="check that it runs: catalogs.<name>.uri"
+    ),
+    r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange|LogTruncation)": RecordsLost(
         "the topic no longer holds records that have not been read: retention has overtaken the pipeline, "
         "or the topic was recreated",
         hint="start the feed again: it says how many are lost. lakefeed run pipeline.yaml --accept-loss resumes "
         "without them, and records the gap in the table's ledger",
     ),
     (
-        r"(?:TimeoutException.*(?:node assignment|metadata|listTopics|describeTopics)|"
+        r"(?:TimeoutException.*(?:node assignment|metadata|listTopics|describeTopics|listOffsets|position for)|"
+        r"NotLeaderOrFollowerException|LeaderNotAvailableException|no record came from offset \d+|"
+        r"kafka\.common\.errors\.(?:DisconnectException|TimeoutException|NetworkException)|"
         r"Failed to create new KafkaAdminClient|No resolvable bootstrap urls)"
     ): Unreachable("no Kafka broker answers", hint="check source.kafka.bootstrap_servers and that the broker runs"),
     r"(?:Connection refused|UnknownHostException|ConnectException|Unable to execute HTTP request)": Unreachable(

@@ -141,7 +141,7 @@ class MultiTableScheduler:
                 results = self._round(topics, on_batch)
                 if results and self._due(topics):
                     continue
-                if self._once and not results:
+                if self._once and not results and not any(each.waits_for_server for each in self.tables.values()):
                     return
                 while (left := self._seconds - (time.monotonic() - began)) > 0:
                     if self._options.stop.wait(min(left, TICK_SECONDS)) or self._steering.interrupts:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.kafka.truncation import mark_cut_offs
+from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.blocks import OnFailure
 from lakefeed.config.models import PipelineConfig
@@ -23,6 +24,7 @@ from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError, RecordsL
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart, record_beginning
+from lakefeed.feed.outage import LONGEST_PAUSE_SECONDS, is_of_server
 from lakefeed.feed.recovery import GIVE_UP, find_data_loss
 from lakefeed.feed.run import TableSummary
 from lakefeed.ledger.feed_position import Position
@@ -139,6 +141,8 @@ class TableTask:
     _created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _reached: OffsetRanges = field(default=NOTHING)
     _retry_at: float = 0.0
+    _unanswered_since: float | None = None
+    """When a server that had answered rightly first failed the table; None while all answer."""
     _waiting_since: float | None = None
     _batch_id: int = 0
 
@@ -158,7 +162,8 @@ class TableTask:
 
     def is_due(self, topic: TopicDescription) -> bool:
         """Check that there are records to write, and the table does not wait after a failure."""
-        if self.failure is not None and (self.on_failure == "stop" or time.monotonic() < self._retry_at):
+        stopped = self.on_failure == "stop" and not self.waits_for_server
+        if self.failure is not None and (stopped or time.monotonic() < self._retry_at):
             return False
         if self.begins.kind == "latest" and self._latest is None:
             self._latest = self._first_offsets(topic)
@@ -180,6 +185,12 @@ class TableTask:
         return next_ranges(self._position, topic).records
 
     @property
+    def waits_for_server(self) -> bool:
+        """Check that the table is tried again, whatever ``on_failure`` says: see ``lakefeed.feed.outage``."""
+        since = self._unanswered_since
+        return since is not None and time.monotonic() - since < PATIENCE_SECONDS
+
+    @property
     def _position(self) -> Mapping[int, int]:
         return {span.partition: span.end for span in self._reached.ranges}
 
@@ -195,7 +206,7 @@ class TableTask:
             failure = translate(error)
             return None, self._fail(failure if self._writer is None else self._writer.cause_of(failure))
         note = None if self.failure is None else "resumes"
-        self.failure = None
+        self.failure = self._unanswered_since = None
         return result, note
 
     def refuse(self, error: LakefeedError) -> None:
@@ -287,16 +298,22 @@ class TableTask:
 
     def _fail(self, error: LakefeedError) -> str:
         """Pause or stop the table; returns a message for the user, which is empty if the failure is known."""
+        if not is_of_server(error):
+            self._unanswered_since = None
+        elif self._unanswered_since is None and self.batches:
+            self._unanswered_since = time.monotonic()
         # Opened again, the table would take the fence from the other driver, which would take it back.
-        if self.on_failure == "fail" or isinstance(error, DriverReplaced):
+        if isinstance(error, DriverReplaced) or (self.on_failure == "fail" and not self.waits_for_server):
             raise error
         is_known = self.failure is not None and self.failure.what == error.what
         self.failure = error
         self.close()
         # The columns or the position that were read of the table may be the cause: open it again.
         self._writer, self._reached = None, NOTHING
-        self._retry_at = time.monotonic() + self.retry_seconds
-        then = "stopped until the next start" if self.on_failure == "stop" else f"tried again in {self.retry_seconds} s"
+        pause = min(self.retry_seconds, LONGEST_PAUSE_SECONDS) if self.waits_for_server else self.retry_seconds
+        self._retry_at = time.monotonic() + pause
+        stops = self.on_failure == "stop" and not self.waits_for_server
+        then = "stopped until the next start" if stops else f"tried again in {pause:g} s"
         return "" if is_known else f"{error.what}; {then}"
 
 

@@ -21,6 +21,7 @@ _STYLES = {
     "waiting": "green",
     "starting": "yellow",
     "stopping": "yellow",
+    "retrying": "yellow",
     "paused": "yellow",
     "failed": "red",
 }
@@ -67,6 +68,8 @@ def panel_lines(progress: FeedProgress, batches: Sequence[FinishedBatch]) -> Ite
     if progress.last_dead_letters:
         count = progress.totals.dead_letters
         yield Text(f"  dead letters {count:,}: {reasons_text(progress.last_dead_letters)}", style="yellow")
+    if progress.waits_for is not None:
+        yield Text(f"  waits for a server: {one_line(progress.waits_for)}", style="yellow")
     for sink, why in progress.paused_sinks.items():
         yield Text(f"  the sink {one_line(sink)} waits: {one_line(why)}", style="yellow")
     for topic, why in list(progress.failed_tables.items())[:MOST_TABLES]:

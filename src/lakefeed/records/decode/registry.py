@@ -82,6 +82,10 @@ class _Refused(Exception):
     """The registry's answer with an error, a ``Response``."""
 
 
+class NotARegistry(ConfigError):
+    """A server answers that is no registry: a wrong address, or a load balancer while the registry restarts."""
+
+
 class SchemaRegistry:
     """A registry with Confluent's REST API; a call takes a few seconds at most.
 
@@ -302,8 +306,8 @@ def _token_of(settings: Registry) -> Callable[[], str] | None:
     )
 
 
-def _not_a_registry(url: str, status: int) -> ConfigError:
-    return ConfigError(
+def _not_a_registry(url: str, status: int) -> NotARegistry:
+    return NotARegistry(
         f"This address answers, but not as a schema registry does (HTTP status {status})",
         where=url,
         hint="give the base address of Confluent's API; Apicurio's ends in /apis/ccompat/v7",

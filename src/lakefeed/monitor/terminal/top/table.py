@@ -24,6 +24,7 @@ STYLES = {
     "unknown": "yellow",
     "starting": "yellow",
     "stopping": "yellow",
+    "retrying": "yellow",
     "paused": "yellow",
     "working": "green",
     "waiting": "green",

@@ -16,6 +16,8 @@ export function stateOf(feed) {
       return { text: "working", kind: "good", order: 6 };
     case "waiting":
       return { text: "waiting", kind: "calm", order: 7 };
+    case "retrying":
+      return { text: "waiting for a server", kind: "warn", order: 3 };
     case "stopping":
       return { text: "stopping", kind: "warn", order: 4 };
     case "starting":

@@ -176,6 +176,7 @@ export class FeedView {
     const notes = [];
     if (progress.hangs) notes.push(["bad", `The driver hangs: its loop has not turned since ${time(progress.alive_at)} ${zoneName()}.`]);
     if (progress.paused) notes.push(["warn", `${pauseText(progress.paused)}, since ${time(progress.paused.at)} ${zoneName()}`]);
+    if (progress.waits_for) notes.push(["warn", `Waiting for a server: ${progress.waits_for}`]);
     for (const [sink, why] of Object.entries(progress.paused_sinks ?? {})) notes.push(["warn", `The sink ${sink} waits: ${why}`]);
     const error = progress.last_error;
     if (error) notes.push(["bad", `${errorText(error)}${error.hint ? `. Next: ${error.hint}` : ""} (${time(error.at)} ${zoneName()})`]);

@@ -20,7 +20,8 @@ import java.util.function.Predicate;
  *   <li>it answers: the JSON object, or a {@link BadRecord} if there is no such thing (error code 404xx);
  *   <li>no connection, no whole answer in time, 5xx or 429: asked again after growing pauses for the time allowed,
  *       then a {@link RegistryException}: the task fails, no record is blamed;
- *   <li>anything else (401, 403, a page of another server): a {@link RegistryException} at once.
+ *   <li>anything else (401, 403, a page of another server): a {@link RegistryException} at once, if it has given no
+ *       right answer before; else as if there was no answer.
  * </ul>
  */
 final class RegistryClient {
@@ -36,6 +37,7 @@ final class RegistryClient {
     private final String url;
     private final Login login;
     private final HttpClient http;
+    private volatile boolean answered;
 
     /** Creates a client of the registry at {@code url}; {@code credentials} are those of {@link Login}, or null. */
     RegistryClient(String url, String credentials) {
@@ -88,10 +90,19 @@ final class RegistryClient {
                     renewed = true;
                     continue;
                 }
-                if (status != 429 && status < 500) {
-                    return read(status, response.body(), path, missing, usable);
-                }
                 trouble = "HTTP status " + status;
+                if (status != 429 && status < 500) {
+                    try {
+                        JsonNode found = read(status, response.body(), path, missing, usable);
+                        answered = true;
+                        return found;
+                    } catch (RegistryException unusable) {
+                        // After a right answer it is of something before the registry, as while that is restarted.
+                        if (!answered) {
+                            throw unusable;
+                        }
+                    }
+                }
             } catch (IOException unreachable) {
                 trouble = unreachable.getClass().getSimpleName()
                         + (unreachable.getMessage() == null ? "" : " (" + unreachable.getMessage() + ")");
