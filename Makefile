@@ -75,6 +75,7 @@ lint: setup ## formatting, style, layers, words, types
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
 	@$(BIN)/python tools/check_words.py
+	@$(BIN)/python tools/check_sql.py
 	$(BIN)/mypy
 
 docs: setup ## regenerate the references in docs/ and the locks of the image

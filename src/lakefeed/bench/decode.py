@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.http_server import HttpAnswer, serve_http
+from lakefeed.clients.spark.statements import expression
 from lakefeed.messages.printable import aligned
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.records.decode import ConfluentAvro, decoded, rows
@@ -237,7 +238,7 @@ def _schema(name: str) -> str:
 
 
 def _of(*columns: str) -> Callable[[SparkSession, int], DataFrame]:
-    return lambda spark, rows: spark.range(rows).selectExpr(*columns)
+    return lambda spark, rows: spark.range(rows).select(*(expression(spark, each) for each in columns))
 
 
 CASES: Mapping[str, DecodeCase] = {

@@ -18,6 +18,7 @@ from lakefeed.bench.cases import RequestCase, Workload
 from lakefeed.clients.spark import jars, jvm
 from lakefeed.clients.spark.errors import translate
 from lakefeed.clients.spark.session import session
+from lakefeed.clients.spark.statements import run
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed, LakefeedError
 from lakefeed.local import Endpoints
@@ -208,7 +209,7 @@ def start_plain_stream(
     ``options`` are further ones of Spark's Kafka source.
     """
     from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.functions import expr
+    from pyspark.sql.functions import lit, substr
 
     records = (
         spark.readStream.format("kafka")
@@ -219,14 +220,14 @@ def start_plain_stream(
         .options(**(options or {}))
         .load()
     )
-    trip = from_avro(expr(f"substring(value, {_HEADER_BYTES + 1})"), taxi_schema())
+    trip = from_avro(substr("value", lit(_HEADER_BYTES + 1)), taxi_schema())
     trips = records.select(trip.alias("trip")).select("trip.*")
     writer = trips.writeStream.option("checkpointLocation", case.checkpoint).trigger(availableNow=True)
     if case.sink == "parquet":
         return writer.start(case.path, format="parquet")
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
     columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in trips.schema.fields)
-    spark.sql(f"CREATE TABLE {case.table} ({columns}) USING iceberg")
+    run(spark, f"CREATE TABLE {case.table} ({columns}) USING iceberg")
     return writer.format("iceberg").outputMode("append").toTable(case.table)
 
 

@@ -115,7 +115,7 @@ def _seed(spark: SparkSession, trips: Trips, topic: str, endpoints: Endpoints) -
 def topic_totals(producer: Producer, topic: str, endpoints: Endpoints) -> Totals:
     """Decode the records of a topic with Spark's ``from_avro``, and add them up."""
     from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.functions import expr
+    from pyspark.sql.functions import col, lit, substr
 
     spark = session("bench-check")
     records = (
@@ -124,6 +124,6 @@ def topic_totals(producer: Producer, topic: str, endpoints: Endpoints) -> Totals
         .option("subscribe", topic)
         .load()
     )
-    value = expr(f"substring(value, {_HEADER_BYTES + 1})" if producer == "lakefeed" else "value")
+    value = substr("value", lit(_HEADER_BYTES + 1)) if producer == "lakefeed" else col("value")
     trips = records.select(from_avro(value, taxi_schema()).alias("trip")).select("trip.*")
     return totals(trips, key=None)

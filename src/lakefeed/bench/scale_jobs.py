@@ -14,6 +14,7 @@ from lakefeed.bench.monitor_cost import CpuTimes
 from lakefeed.bench.throughput_jobs import forget_peaks, peak_megabytes
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.session import session
+from lakefeed.clients.spark.statements import expression
 from lakefeed.config.models import PipelineConfig
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.ledger.iceberg import IcebergLedger
@@ -113,8 +114,9 @@ def add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
 def produce_columns(columns: int, rows: int, topic: str, endpoints: Endpoints) -> int:
     """Produce rows of so many columns: whole numbers, floating ones, texts and times in turn."""
     spark = session("bench-scale")
-    named = [f"{_COLUMNS[number % len(_COLUMNS)].format(n=number + 1)} AS c{number}" for number in range(columns)]
-    records = to_records(spark.range(rows).selectExpr(*named), topic=topic, registry=endpoints.schema_registry_url)
+    texts = [_COLUMNS[number % len(_COLUMNS)].format(n=number + 1) for number in range(columns)]
+    named = [expression(spark, text).alias(f"c{number}") for number, text in enumerate(texts)]
+    records = to_records(spark.range(rows).select(*named), topic=topic, registry=endpoints.schema_registry_url)
     return produce(records, topic, bootstrap_servers=endpoints.bootstrap_servers).records
 
 

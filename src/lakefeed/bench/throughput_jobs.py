@@ -17,6 +17,7 @@ from lakefeed.bench.stages import Stage, shares
 from lakefeed.bench.trips import taxi_trips
 from lakefeed.clients.spark import jars, jvm
 from lakefeed.clients.spark.session import session
+from lakefeed.clients.spark.statements import run
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.taxi import KEY, Totals, taxi_schema, totals
 from lakefeed.operations.produce.write import produce
@@ -178,7 +179,7 @@ def remove(case: TimedRun, work: Workload, endpoints: Endpoints) -> None:
     java: Any = spark.sparkContext._jvm
     configuration: Any = spark.sparkContext._jsc
     if case.sink == "iceberg":
-        spark.sql(f"DROP TABLE {case.table} PURGE")
+        run(spark, f"DROP TABLE {case.table} PURGE")
     for location in (case.path, case.checkpoint):
         path = java.org.apache.hadoop.fs.Path(location)
         path.getFileSystem(configuration.hadoopConfiguration()).delete(path, True)

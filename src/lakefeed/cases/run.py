@@ -27,6 +27,7 @@ from lakefeed.cases.records import PlacedRecord, RecordFiles, place
 from lakefeed.cases.registry import CaseRegistry
 from lakefeed.cases.schemas import CaseSchemas
 from lakefeed.cases.values import read_row
+from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.config.cases import Case, CaseRecord
@@ -275,7 +276,7 @@ class CaseRunner:
     def _run_feed(self, feed: CaseFeed, places: CasePlaces) -> Outcome:
         """Run a feed over all of its batches; an error of the feed is a part of the outcome."""
         spark, notes, results, error = self._spark, list[str](), list[BatchResult](), None
-        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {places.namespace}")
+        statements.run(spark, f"CREATE NAMESPACE IF NOT EXISTS {places.namespace}")
         try:
             with translating():
                 results.extend(_batches(spark, feed, notes))

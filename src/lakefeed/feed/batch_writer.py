@@ -248,7 +248,9 @@ class BatchWriter:
         """Write the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""
         if self.dead_letters is None:
             return
-        expected = self.rows.classify(batch).filter(f"{RECORD}.reason IS NOT NULL").count()
+        from pyspark.sql import functions as sf
+
+        expected = self.rows.classify(batch).filter(sf.col(f"{RECORD}.reason").isNotNull()).count()
         if expected:
             self.dead_letters.complete(self.rows.classify, commit, spans=commit.ranges.ranges, expected=expected)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
-from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark import jvm, statements
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.continuity import check_commit, fence_lost, next_fence
 from lakefeed.ledger.feed_position import Position
@@ -88,7 +88,7 @@ class IcebergLedger:
         for attempt in range(TRIES):
             fence = next_fence(self.properties().get(key), driver=driver)
             try:
-                self._spark.sql(set_properties(self._table, {key: fence}))
+                statements.run(self._spark, set_properties(self._table, {key: fence}))
             except Exception as error:
                 if FENCE_REFUSED not in str(error) or attempt == TRIES - 1:
                     raise
@@ -130,7 +130,7 @@ class IcebergLedger:
     def ask_for_quiet(self) -> None:
         """Refuse rewrites of files until the feed's next commit, or for ``QUIET_SECONDS`` at most."""
         until = int((time.time() + QUIET_SECONDS) * 1000)
-        self._spark.sql(set_properties(self._table, {QUIET: str(until)}))
+        statements.run(self._spark, set_properties(self._table, {QUIET: str(until)}))
 
     def location(self) -> str:
         return str(self.loaded().location())
@@ -166,7 +166,9 @@ class IcebergLedger:
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         if delete_where is not None:
-            statement = f"DELETE FROM {quoted(tuple(self._written.split('.')))} WHERE {delete_where}"  # noqa: S608
+            where, values = statements.parts(delete_where)
+            delete = f"DELETE FROM {quoted(tuple(self._written.split('.')))} WHERE {where}"  # noqa: S608
+            statement = statements.Statement.of(delete, values)
             run_in_turn(self._table, lambda: self.run(statement, properties), ask_for_quiet=self.ask_for_quiet)
         self.ensure_commit(properties)
 
@@ -176,7 +178,8 @@ class IcebergLedger:
         ``session`` is the one whose views it names; default: the ledger's.
         """
         spark: Any = session or self._spark
-        jvm.java(self._spark).commit.FeedLedger.commit(spark._jsparkSession, statement, properties)
+        sql, values = statements.parts(statement)
+        jvm.java(self._spark).commit.FeedLedger.commit(spark._jsparkSession, sql, values, properties)
 
     def land_empty(self, properties: Mapping[str, str]) -> None:
         """Commit a snapshot that changes no row and has these properties."""

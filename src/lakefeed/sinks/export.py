@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.jvm import spark_setting
+from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
@@ -149,7 +150,7 @@ class PlainTable(Target):
             return self._table.land(rows, commit, commit_id=commit_id)
         except Exception:
             if self._is_new:
-                self._spark.sql(f"DROP TABLE IF EXISTS {quoted_table(self._name)} PURGE")
+                run(self._spark, f"DROP TABLE IF EXISTS {quoted_table(self._name)} PURGE")
             raise
 
 

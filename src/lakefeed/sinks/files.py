@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.statements import run
 from lakefeed.config.sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim, StoredCheckpoint
@@ -146,25 +147,31 @@ class PartitionedTable:
 
     def ensure(self, rows: StructType) -> None:
         """Create the table for rows of this schema, if it is missing, and add the columns that it lacks."""
-        self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted((self._namespace,))}")
+        run(self._spark, f"CREATE DATABASE IF NOT EXISTS {quoted((self._namespace,))}")
         partitions = ", ".join(quoted((name,)) for name in self._sink.partition_by)
         partitioned_by = f"PARTITIONED BY ({partitions})" if partitions else ""
         # As they were written: of CSV the first line is none of the rows.
-        options = ", ".join(f"{_literal(key)} {_literal(value)}" for key, value in self._sink.writer_options().items())
-        self._spark.sql(
+        values, own = {"path": self._sink.path}, self._sink.writer_options()
+        for at, (key, value) in enumerate(own.items()):
+            values |= {f"key{at}": key, f"value{at}": value}
+        options = ", ".join(f":key{at} = :value{at}" for at in range(len(own)))
+        run(
+            self._spark,
             f"CREATE TABLE IF NOT EXISTS {self._name} ({_columns(rows.fields)}) USING {self._sink.format} "
-            f"{f'OPTIONS ({options})' if options else ''} {partitioned_by} LOCATION {_literal(self._sink.path)}"
+            f"{f'OPTIONS ({options})' if options else ''} {partitioned_by} LOCATION :path",
+            values,
         )
         have = {name.lower() for name in self._spark.table(self._name).columns}
         if missing := [field for field in rows.fields if field.name.lower() not in have]:
-            self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({_columns(missing)})")
+            run(self._spark, f"ALTER TABLE {self._name} ADD COLUMNS ({_columns(missing)})")
 
     def add(self, directories: Iterable[Any]) -> None:
         """Make partitions known, such as ``zip=8001/day=2024-01-01``."""
         new = sorted({str(directory) for directory in directories} - self._known)
         for at in range(0, len(new), MOST_AT_ONCE):
-            listed = " ".join(f"PARTITION ({_values(directory)})" for directory in new[at : at + MOST_AT_ONCE])
-            self._spark.sql(f"ALTER TABLE {self._name} ADD IF NOT EXISTS {listed}")
+            values: dict[str, str] = {}
+            listed = " ".join(f"PARTITION ({_values(directory, values)})" for directory in new[at : at + MOST_AT_ONCE])
+            run(self._spark, f"ALTER TABLE {self._name} ADD IF NOT EXISTS {listed}", values)
         self._known.update(new)
         self._spark.catalog.refreshTable(self._name)
 
@@ -173,14 +180,12 @@ def _columns(fields: Iterable[StructField]) -> str:
     return ", ".join(f"{quoted((field.name,))} {type_sql(field.dataType)}" for field in fields)
 
 
-def _values(directory: str) -> str:
-    """Write ``zip=8001/day=…`` as SQL; a name that Spark has escaped is as it was."""
-    pairs = (part.partition("=") for part in directory.split("/"))
-    return ", ".join(f"{quoted((unquote(name),))} = {_literal(unquote(value))}" for name, _, value in pairs)
-
-
-def _literal(value: str) -> str:
-    if value == NULL_PARTITION:
-        return "NULL"
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+def _values(directory: str, values: dict[str, str]) -> str:
+    """Write ``zip=8001/day=…`` as SQL, and add its parameters; a name that Spark has escaped is as it was."""
+    listed = []
+    for name, _, value in (part.partition("=") for part in directory.split("/")):
+        mark = f":value{len(values)}" if value != NULL_PARTITION else "NULL"
+        if value != NULL_PARTITION:
+            values[mark[1:]] = unquote(value)
+        listed.append(f"{quoted((unquote(name),))} = {mark}")
+    return ", ".join(listed)

@@ -24,6 +24,7 @@ from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
+from lakefeed.clients.spark.statements import expression
 from lakefeed.config.kafka_options import CONSUMER, PREFIX, PRODUCER, PRODUCER_DEFAULTS
 from lakefeed.config.kafka_sink import KafkaSinkConfig, Value
 from lakefeed.config.keyed import POSITION_COLUMNS
@@ -193,7 +194,10 @@ class RowRecords:
             self._value(rows).alias("value"),
             source.alias("source"),
             batch.alias("batch"),
-            *(sf.expr(text).cast("string").alias(f"header_{at}") for at, text in enumerate(self.sink.headers.values())),
+            *(
+                expression(rows.sparkSession, text).cast("string").alias(f"header_{at}")
+                for at, text in enumerate(self.sink.headers.values())
+            ),
         )
         headers = [header(BATCH, sf.col("batch"))]
         if placed:
@@ -222,13 +226,12 @@ class RowRecords:
 
 def require_columns(sink: KafkaSinkConfig, rows: DataFrame) -> None:
     """Refuse rows that lack the columns of the sink's key, value or headers, by a ConfigError with the setting."""
-    from pyspark.sql import functions as sf
 
     with _refusals("key", rows):
         _ = rows.select(key_of(sink, rows)).schema
     for name, text in sink.headers.items():
         with _refusals(f"headers.{name}", rows):
-            _ = rows.select(sf.expr(text).cast("string")).schema
+            _ = rows.select(expression(rows.sparkSession, text).cast("string")).schema
     if (column := sink.value.column) is None:
         return
     if column.name not in rows.columns:
@@ -266,7 +269,7 @@ def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
     if isinstance(sink.key, list):
         columns = sf.struct(*(sf.col(quoted((name,))) for name in sink.key))
         return sf.to_json(columns, {"ignoreNullFields": "false"}).cast("binary")
-    made = sf.expr(sink.key)
+    made = expression(rows.sparkSession, sink.key)
     is_bytes = isinstance(rows.select(made).schema.fields[0].dataType, BinaryType)
     return made if is_bytes else made.cast("string").cast("binary")
 

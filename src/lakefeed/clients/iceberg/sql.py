@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakefeed.clients.spark.statements import Statement
 from lakefeed.offsets.ranges import Partition
 
 Path = tuple[str, ...]
@@ -14,14 +15,17 @@ def in_branch(table: str, branch: str | None) -> str:
     return table if branch is None else f"{table}.branch_{branch}"
 
 
-def set_properties(table: str, properties: Mapping[str, str]) -> str:
+def set_properties(table: str, properties: Mapping[str, str]) -> Statement:
     """Return the statement that sets table properties."""
-    return f"ALTER TABLE {quoted(tuple(table.split('.')))} SET TBLPROPERTIES ({listed(properties)})"
+    return with_properties(f"ALTER TABLE {quoted(tuple(table.split('.')))} SET", properties)
 
 
-def listed(properties: Mapping[str, str]) -> str:
-    """List table properties as SQL does."""
-    return ", ".join(f"{text_sql(key)} = {text_sql(each)}" for key, each in properties.items())
+def with_properties(sql: str, properties: Mapping[str, str]) -> Statement:
+    """Return a statement that ends with table properties."""
+    listed = ", ".join(f":key{at} = :value{at}" for at in range(len(properties)))
+    names = {f"key{at}": key for at, key in enumerate(properties)}
+    values = {f"value{at}": value for at, value in enumerate(properties.values())}
+    return Statement.of(f"{sql} TBLPROPERTIES ({listed})", {**names, **values})
 
 
 def quoted(path: Path) -> str:
@@ -29,19 +33,14 @@ def quoted(path: Path) -> str:
     return ".".join("`" + part.replace("`", "``") + "`" for part in path)
 
 
-def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> str:
+def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> Statement:
     """Write a condition in Spark SQL: rows of these offsets, without the last; a topic's column may be empty."""
     topic_column, partition_column, offset_column = columns
-    parts = []
-    for (topic, partition), (start, end) in sorted(spans.items()):
-        # A topic's name has neither quotes nor backslashes.
-        of_topic = f"{topic_column} = '{topic}' AND " if topic_column else ""
+    parts, topics = [], {}
+    for at, ((topic, partition), (start, end)) in enumerate(sorted(spans.items())):
+        of_topic = f"{topic_column} = :topic{at} AND " if topic_column else ""
+        topics[f"topic{at}"] = topic
         parts.append(
             f"({of_topic}{partition_column} = {partition} AND {offset_column} >= {start} AND {offset_column} < {end})"
         )
-    return " OR ".join(parts) or "false"
-
-
-def text_sql(text: str) -> str:
-    """Quote a text."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return Statement.of(" OR ".join(parts) or "false", topics)

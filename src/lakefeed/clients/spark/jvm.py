@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
@@ -49,10 +51,11 @@ def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str,
     Spark configures functions through their catalog only, and reads a catalog's options once. So each set of
     options has its own catalog, named after their digest.
     """
-    digest = hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()[:16]
+    # In the texts of schemas Spark would replace ${env:NAME} and ${system:name} as it reads a catalog's options.
+    encoded = base64.b64encode(json.dumps(dict(options), sort_keys=True).encode()).decode()
+    digest = hashlib.sha256(encoded.encode()).hexdigest()[:16]
     name = f"lakefeed_{class_name.rpartition('.')[2].removesuffix('Catalog').lower()}_{digest}"
-    for option, value in options.items():
-        spark.conf.set(f"spark.sql.catalog.{name}.{option}", value)
+    spark.conf.set(f"spark.sql.catalog.{name}.encoded", encoded)
     spark.conf.set(f"spark.sql.catalog.{name}", class_name)
     return name
 

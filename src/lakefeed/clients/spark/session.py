@@ -97,6 +97,8 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         "spark.redaction.string.regex": secrets.IN_TEXT,
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Else Spark puts variables of the driver's environment into SQL that has ${env:NAME} in it.
+        "spark.sql.variable.substitute": "false",
         # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/checkpoint-manager.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
         # The store has checksums of its own, and Spark's are a file and a listing beside each file of state; of RocksDB

@@ -12,6 +12,7 @@ from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
 from lakefeed.clients.spark.session import activate
+from lakefeed.clients.spark.statements import run
 from lakefeed.config.dashboard_panels import QueryPanel
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.messages.record_values import without_values
@@ -71,7 +72,7 @@ class PanelSession:
                 where=f"panel {panel.name}",
                 hint="write one SELECT over tables and views",
             )
-        return self.spark.sql(sql)
+        return run(self.spark, sql)
 
 
 def statement_of(panel: QueryPanel) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.spark.jvm import cause_of
+from lakefeed.clients.spark.statements import run
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.feed import Feed
 from lakefeed.ledger.continuity import REWIND
@@ -40,7 +41,7 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
         _create_table(feed, sink, spark)
     else:
         # Before the commit: without it, a backfill or a rewind would land the other tool's records again.
-        spark.sql(set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
+        run(spark, set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
     fence = sink.take_fence(prefix=REWIND)
     commit = Commit(feed.config.name, 0, agreed.ranges, fence=fence, adopted=agreed.adoption)
     try:

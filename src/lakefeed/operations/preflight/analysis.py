@@ -169,6 +169,8 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
 
 def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     """Return a stream with the source's columns; of files only what the pipeline says."""
+    from pyspark.sql import functions as sf
+
     from lakefeed.records.sources.rows import read_rows
 
     source = config.source
@@ -177,8 +179,7 @@ def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     if source.numbered is not None:
         return rate.selectExpr(*RECORDS)
     if columns is not None:
-        escaped = columns.replace("\\", "\\\\").replace("'", "\\'")
-        return rate.selectExpr(f"from_json(CAST(NULL AS STRING), '{escaped}') AS row").select("row.*")
+        return rate.select(sf.from_json(sf.lit(None).cast("string"), columns).alias("row")).select("row.*")
     return rate.selectExpr("'' AS value") if source.files is not None else read_rows(spark, source)
 
 

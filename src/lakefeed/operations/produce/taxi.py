@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.spark.statements import expression
 from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 KEY = "trip_key"
 """The column that identifies a trip: meant as the record's key, not a field of the schema."""
@@ -78,7 +79,7 @@ def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
     expressions = dict(TOTALS_SQL)
     if key is not None:
         expressions["distinct_keys"] = f"count(distinct {quoted((key,))})"
-    row = rows.selectExpr(*_aliased(expressions)).collect()[0].asDict()
+    row = rows.select(*_aliased(rows.sparkSession, expressions)).collect()[0].asDict()
     return Totals(distinct_keys=row.pop("distinct_keys", None), **{name: value or 0 for name, value in row.items()})
 
 
@@ -101,11 +102,11 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
     slices = slices or max(spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_SLICE))
     dice = _Dice(seed)
     # Each step is a projection of its own: a value that is used often is computed once.
-    trips = spark.range(start, start + rows, 1, slices).selectExpr("id", *dice.hashes)
-    trips = trips.selectExpr("id", *_aliased(_draws(dice)))
+    trips = spark.range(start, start + rows, 1, slices).select("id", *_aliased(spark, dice.hashes))
+    trips = trips.select("id", *_aliased(spark, _draws(dice)))
     for step in _STEPS:
-        trips = trips.selectExpr("*", *_aliased(step))
-    return trips.selectExpr(*_aliased(_FIELDS), f"concat('{seed}-', id) AS {KEY}")
+        trips = trips.select("*", *_aliased(spark, step))
+    return trips.select(*_aliased(spark, {**_FIELDS, KEY: f"concat('{seed}-', id)"}))
 
 
 class _Dice:
@@ -115,7 +116,7 @@ class _Dice:
         # The literals are one word of the seed each, so that neighbouring seeds have nothing in common.
         digest = hashlib.sha256(f"lakefeed taxi {seed}".encode()).digest()
         words = [int.from_bytes(digest[i * 8 : i * 8 + 8], "big", signed=True) >> 1 for i in range(3)]
-        self.hashes = [f"xxhash64({word}L, id) AS h{number}" for number, word in enumerate(words)]
+        self.hashes = {f"h{number}": f"xxhash64({word}L, id)" for number, word in enumerate(words)}
         self._free = [64] * len(words)
 
     def bits(self, count: int) -> str:
@@ -207,8 +208,8 @@ def _array(values: Iterable[object]) -> str:
     return f"array({', '.join(map(str, values))})"
 
 
-def _aliased(expressions: dict[str, str]) -> list[str]:
-    return [f"{sql} AS {name}" for name, sql in expressions.items()]
+def _aliased(spark: SparkSession, expressions: Mapping[str, str]) -> list[Column]:
+    return [expression(spark, sql).alias(name) for name, sql in expressions.items()]
 
 
 def _clock(seconds: str) -> str:

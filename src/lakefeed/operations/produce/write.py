@@ -219,4 +219,4 @@ def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
     catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
     spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
     spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / executors))
-    return records.withColumn("value", F.expr(f"{catalog}.pace(value)"))
+    return records.withColumn("value", F.call_function(f"{catalog}.pace", F.col("value")))

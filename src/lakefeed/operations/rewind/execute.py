@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -186,7 +186,7 @@ def _with_rows(
             "partition, offset]} keeps the offsets of new rows",
         )
     where = rows_where(spans, columns=columns)
-    counts = _count_rows(table, feed, where, columns, spans) if why is None else Counter()
+    counts = _count_rows(table, feed, columns, spans) if why is None else Counter()
     if delete_rows is None and (why is not None or counts.total()):
         rows = f"the {counts.total():,} rows" if why is None else "the rows"
         raise ConfigError(
@@ -215,18 +215,30 @@ def _why_unknown(
 
 
 def _count_rows(
-    table: Table, feed: str, where: str, columns: tuple[str, str, str], spans: Iterable[Partition]
+    table: Table, feed: str, columns: tuple[str, str, str], spans: Mapping[Partition, tuple[int, int]]
 ) -> Counter[Partition]:
-    from pyiceberg.expressions import parser
-
     [first, *_] = spans
     counts: Counter[Partition] = Counter(dict.fromkeys(spans, 0))
     selected = tuple(name for name in columns if name)
-    scan = scanned(table, feed, row_filter=parser.parse(where), selected_fields=selected)
+    scan = scanned(table, feed, row_filter=_rows(spans, columns), selected_fields=selected)
     for batch in scan.to_arrow_batch_reader():
         topics = batch.column(TOPIC).to_pylist() if columns[0] else [first[0]] * batch.num_rows
         counts.update(zip(topics, batch.column(PARTITION).to_pylist(), strict=True))
     return counts
+
+
+def _rows(spans: Mapping[Partition, tuple[int, int]], columns: tuple[str, str, str]) -> Any:
+    """Return ``rows_where`` as an expression of pyiceberg."""
+    from pyiceberg import expressions
+
+    own: Any = expressions  # Constructors are made by a plugin that mypy has not got.
+    topic_column, partition_column, offset_column = columns
+    found = []
+    for (topic, partition), (start, end) in spans.items():
+        at = own.GreaterThanOrEqual(offset_column, start), own.LessThan(offset_column, end)
+        of_topic = (own.EqualTo(topic_column, topic),) if topic_column else ()
+        found.append(own.And(own.EqualTo(partition_column, partition), *at, *of_topic))
+    return own.Or(*found) if len(found) > 1 else found[0]
 
 
 def _with_letters(

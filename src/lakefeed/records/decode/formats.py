@@ -55,7 +55,7 @@ def _with_value(records: DataFrame, spec: DecodeSpec) -> DataFrame:
     options = decoder_options(records.sparkSession, spec)
     catalog = jvm.function_catalog(records.sparkSession, "io.lakefeed.decode.DecodeCatalog", options)
     try:
-        return records.withColumn("decoded", sf.expr(f"{catalog}.decode(value)"))
+        return records.withColumn("decoded", sf.call_function(f"{catalog}.decode", sf.col("value")))
     except (PySparkException, Py4JJavaError) as refused:
         is_avro = isinstance(spec, specs.ConfluentAvro | specs.PlainAvro)
         raise ConfigError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, POSITION
 from lakefeed.clients.spark.jvm import spark_setting
+from lakefeed.clients.spark.statements import expression
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, name_taken
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import RECORD
@@ -207,10 +208,9 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
 
 def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
     from pyspark.errors import PySparkException
-    from pyspark.sql import functions as sf
 
-    rule = sf.expr(expectation.rule)
     try:
+        rule = expression(rows.sparkSession, expectation.rule)
         rule_type = rows.select(rule.alias("rule")).schema["rule"].dataType.simpleString()
     except PySparkException as error:
         raise ConfigError(

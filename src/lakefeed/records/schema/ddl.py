@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import Path, quoted
+from lakefeed.clients.spark.statements import Statement, parts
 from lakefeed.errors import SchemaIncompatible
 from lakefeed.records.schema.changes import Change
 from lakefeed.records.schema.fit import (
@@ -64,18 +65,22 @@ def statements(
         what = f"the table lacks columns that the rows have: {', '.join('.'.join(path) for path, _ in plan.new)}"
         hint = "ALTER TABLE … ADD COLUMNS, leave them out in transform.sql, or set schema.on_change: evolve"
         raise SchemaIncompatible(what, where=f"table {table}", hint=hint)
-    new = ", ".join(_new_column(path, type_, defaults or {}) for path, type_ in plan.new)
+    new = [_new_column(path, type_, defaults or {}) for path, type_ in plan.new]
+    added = f"{alter} ADD COLUMNS ({', '.join(each.sql for each in new)})"
     return (
         *(f"{alter} RENAME COLUMN {quoted(path)} TO {quoted((name,))}" for path, name in renames),
         *(f"{alter} ALTER COLUMN {quoted(path)} DROP NOT NULL" for path in plan.optional),
         *(f"{alter} ALTER COLUMN {quoted(path)} TYPE {type_sql(wider)}" for path, wider in plan.wider),
-        *([f"{alter} ADD COLUMNS ({new})"] if new else []),
+        *([Statement.of(added, {name: value for each in new for name, value in each.values.items()})] if new else []),
     )
 
 
-def _new_column(path: Path, type_: DataType, defaults: Mapping[str, tuple[str, str]]) -> str:
+def _new_column(path: Path, type_: DataType, defaults: Mapping[str, tuple[str, str]]) -> Statement:
     kind, default = defaults.get(path[0], ("", "")) if len(path) == 1 else ("", "")
-    return column_sql(path, type_) + (f" DEFAULT {default}" if kind == type_.typeName() else "")
+    if kind != type_.typeName():
+        return Statement.of(column_sql(path, type_), {})
+    text, values = parts(default)
+    return Statement.of(f"{column_sql(path, type_)} DEFAULT {text}", values)
 
 
 def column_sql(path: Path, type_: DataType) -> str:

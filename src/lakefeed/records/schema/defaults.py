@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from lakefeed.clients.iceberg.sql import text_sql
+from lakefeed.clients.spark.statements import Statement
 from lakefeed.records.schema.avro import NO_DEFAULT, AvroSchema, Primitive, Ref, Type, members
 from lakefeed.records.schema.parse import parse
 
@@ -17,16 +17,16 @@ _TYPES = {"int": "integer"}
 def column_defaults(text: str) -> Mapping[str, tuple[str, str]]:
     """Return the Spark type and the default in SQL of each field of an Avro record schema that has such a default.
 
-    A default of null is none: a column that is added is null in rows from before in any case. Defaults of records,
-    arrays, bytes and logical types are left out.
+    A text is a parameter. A default of null is none: a column that is added is null in rows from before in any case.
+    Defaults of records, arrays, bytes and logical types are left out.
     """
     schema = parse(text)
     found = {}
-    for field in schema.record.fields:
+    for at, field in enumerate(schema.record.fields):
         if field.default is NO_DEFAULT or field.default is None:
             continue
         kind = _kind(schema, field.type)
-        sql = None if kind is None else _sql(kind, field.default)
+        sql = None if kind is None else _sql(kind, field.default, f"default{at}")
         if kind is not None and sql is not None:
             found[field.name] = (_TYPES.get(kind, kind), sql)
     return found
@@ -45,7 +45,7 @@ def _kind(schema: AvroSchema, type_: Type) -> str | None:
     return None
 
 
-def _sql(kind: str, value: Any) -> str | None:
+def _sql(kind: str, value: Any, name: str) -> str | None:
     match kind:
         case "boolean" if isinstance(value, bool):
             return json.dumps(value)
@@ -54,5 +54,5 @@ def _sql(kind: str, value: Any) -> str | None:
         case "float" | "double" if isinstance(value, int | float) and math.isfinite(value):
             return f"CAST('{value!r}' AS {kind.upper()})"
         case "string" if isinstance(value, str):
-            return text_sql(value)
+            return Statement.of(f":{name}", {name: value})
     return None

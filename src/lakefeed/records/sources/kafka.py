@@ -190,7 +190,9 @@ def deduplicated(records: DataFrame) -> DataFrame:
         >>> lf.deduplicated(records).isStreaming
         True
     """
-    return mark_copies(classic(records)).filter(f"NOT {COPY}").drop(COPY)
+    from pyspark.sql import functions as sf
+
+    return mark_copies(classic(records)).filter(~sf.col(COPY)).drop(COPY)
 
 
 def mark_copies(records: DataFrame) -> DataFrame:

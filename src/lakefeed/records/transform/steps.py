@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.errors import quietly
 from lakefeed.clients.spark.python_files import find_imports
+from lakefeed.clients.spark.statements import run
 from lakefeed.config.transform import StaticTable, Step, Transform, Watermark
 from lakefeed.errors import ConfigError, LakefeedError, MissingExtra
 
@@ -67,7 +68,7 @@ class TransformSteps:
 
     def _run(self, name: str, step: Step, before: DataFrame, frames: dict[str, DataFrame]) -> DataFrame:
         if step.sql is not None:
-            return before.sparkSession.sql(step.sql)
+            return run(before.sparkSession, step.sql)
         if step.deduplicate is not None:
             keys = list(step.deduplicate)
             _require_columns(before, keys, where=f"transform.steps.{name}.deduplicate")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.iceberg.sql import rows_where
 from lakefeed.clients.iceberg.write_lock import run_in_turn
+from lakefeed.clients.spark.statements import Statement, run
 from lakefeed.config.connections import Connections
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS
@@ -166,9 +167,9 @@ class DeadLetterTable(DeadLetterStore):
         step = self._step_back(position, moved=moved)
         if step is None:
             return 0
-        condition = rows_where(step.deleted, columns=("topic", "partition", "offset"))
-        where = f"feed = '{self._feed}' AND ({condition})"
-        count = self._spark.table(self._table).filter(where).count()
+        spans = rows_where(step.deleted, columns=("topic", "partition", "offset"))
+        where = Statement.of(f"feed = :feed AND ({spans.sql})", {"feed": self._feed, **spans.values})
+        count = self._sql(f"SELECT feed FROM IDENTIFIER(:letters) WHERE {where.sql}", **where.values).count()  # noqa: S608
         self.ledger.record_move(step.commit, commit_id=uuid.uuid4().hex, delete_where=where if count else None)
         return count
 
@@ -218,7 +219,7 @@ class DeadLetterTable(DeadLetterStore):
         run_in_turn(self._table, lambda: self._sql(statement, **arguments), ask_for_quiet=self.ledger.ask_for_quiet)
 
     def _sql(self, statement: str, **arguments: Any) -> DataFrame:
-        return self._spark.sql(statement, args={"letters": self._table, "feed": self._feed, **arguments})
+        return run(self._spark, statement, {"letters": self._table, "feed": self._feed, **arguments})
 
 
 def _arguments(choice: DeadLetterFilter) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
+from lakefeed.clients.spark.statements import Statement
 from lakefeed.config.iceberg_sink import MAIN_BRANCH, IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.iceberg import IcebergLedger
@@ -46,7 +47,7 @@ def branch_statements(
                 hint=f"put branch: {have} back, and run lakefeed publish; then change it",
             )
     if want is None:
-        return () if have is None else (f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{key}')",)
+        return () if have is None else (Statement.of(f"ALTER TABLE {table} UNSET TBLPROPERTIES (:key)", {"key": key}),)
     if properties and not ledger.branch_is_free(want):
         raise ConfigError(
             f"the table has a branch {want} already, which is not at the snapshot of {MAIN_BRANCH}",

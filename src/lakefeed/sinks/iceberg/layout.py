@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.sql import listed, quoted, set_properties
+from lakefeed.clients.iceberg.sql import quoted, set_properties, with_properties
+from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.config.values import PartitionTransform, SortColumn
 from lakefeed.errors import ConfigError
@@ -156,8 +157,10 @@ def creation(
     partitioning = f" PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
     return (
         f"CREATE NAMESPACE IF NOT EXISTS {quoted_table(table.rpartition('.')[0])}",
-        f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}) USING iceberg{partitioning} "
-        f"TBLPROPERTIES ({listed({**TABLE_PROPERTIES, **(properties or {})})})",
+        with_properties(
+            f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}) USING iceberg{partitioning}",
+            {**TABLE_PROPERTIES, **(properties or {})},
+        ),
     )
 
 
@@ -170,7 +173,7 @@ def carry_out(spark: SparkSession, change: TableChange) -> None:
         _make(spark, statements[1], is_there=lambda: spark.catalog.tableExists(change.table))
         statements = statements[2:]
     for statement in statements:
-        spark.sql(statement)
+        run(spark, statement)
 
 
 def quoted_table(identifier: str) -> str:
@@ -183,7 +186,7 @@ def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) 
     from pyspark.errors import PySparkException
 
     try:
-        spark.sql(statement)
+        run(spark, statement)
     except (Py4JError, PySparkException):
         if not is_there():
             raise

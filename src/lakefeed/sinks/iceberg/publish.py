@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.clients.spark.jvm import java
+from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import MAIN_BRANCH, IcebergSinkConfig
 from lakefeed.config.publish import TableExpectations
 from lakefeed.errors import AuditFailed, BranchDiverged, ConfigError, ResourceMissing
@@ -147,13 +148,13 @@ class Publisher:
 
     def _rows_at(self, snapshot_id: int) -> DataFrame:
         table = quoted(tuple(self._table.split(".")))
-        return self._spark.sql(f"SELECT * FROM {table} VERSION AS OF {snapshot_id}")  # noqa: S608
+        return run(self._spark, f"SELECT * FROM {table} VERSION AS OF {snapshot_id}")  # noqa: S608
 
     def _remember(self, found: TableAudit) -> None:
         before = StoredAudit.of(self._ledger.properties(), self._feed)
         if before is None or (before.snapshot_id, before.failures) != (found.snapshot_id, found.failures):
             text = StoredAudit(found.snapshot_id, time.time(), found.failures).to_json()
-            self._spark.sql(set_properties(self._table, {f"{AUDIT}.{self._feed}": text}))
+            run(self._spark, set_properties(self._table, {f"{AUDIT}.{self._feed}": text}))
 
     def _diverged(self) -> BranchDiverged:
         return BranchDiverged(

@@ -7,6 +7,7 @@ ranges continue where the feed's last commit ended and no newer driver has taken
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from lakefeed.sinks.iceberg.branch import branch_statements
 from lakefeed.sinks.iceberg.layout import carry_out, creation, require_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -190,13 +191,12 @@ class IcebergTable(LedgerBackedSink):
         Iceberg notices only at the commit that a decimal, rounded down by ``truncate``, has a digit too many. Spark's
         cast refuses it for each row.
         """
-        from pyspark.sql import functions as sf
-
-        rounded = [sf.expr(each).alias(f"partition{at}") for at, each in enumerate(self._rounded(rows.schema))]
+        rounded = [each.alias(f"partition{at}") for at, each in enumerate(self._rounded(rows.schema))]
         rows.select("*", *rounded).write.format("noop").mode("overwrite").save()
 
-    def _rounded(self, rows: StructType) -> Iterator[str]:
-        """Yield SQL that rounds each decimal as its partition does, and fails where the result does not fit."""
+    def _rounded(self, rows: StructType) -> Iterator[Column]:
+        """Yield columns that round each decimal as its partition does, and fail where the result does not fit."""
+        from pyspark.sql import functions as sf
         from pyspark.sql.types import DecimalType
 
         columns = self._spark.table(self.name).schema
@@ -205,10 +205,9 @@ class IcebergTable(LedgerBackedSink):
             if transform.name != "truncate" or column is None or own is None:
                 continue
             if isinstance(column.dataType, DecimalType):
-                precision, scale = column.dataType.precision, column.dataType.scale
-                value = f"CAST({quoted((own.name,))} AS DECIMAL({precision}, {scale}))"
-                unit = f"CAST({transform.width}e-{scale}BD AS DECIMAL(38, {scale}))"
-                yield f"CAST({value} - pmod({value}, {unit}) AS DECIMAL({precision}, {scale}))"
+                value, scale = sf.col(quoted((own.name,))).cast(column.dataType), column.dataType.scale
+                unit = sf.lit(Decimal(transform.width or 0).scaleb(-scale)).cast(DecimalType(38, scale))
+                yield (value - sf.pmod(value, unit)).cast(column.dataType)
 
     def files_of(self, batch_ids: Iterable[int]) -> int:
         """Count the data files that these batches' commits added, as their snapshots say."""

@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from lakefeed.clients.iceberg.sql import set_properties
+from lakefeed.clients.iceberg.sql import rows_where, set_properties
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.jvm import spark_setting
+from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import ConfigError
@@ -61,6 +62,9 @@ KEYED = "lakefeed.upsert"
 
 OFFSETS_OF = "lakefeed.offsets-of"
 """Table property, and a topic's name: the id of the topic whose offsets the rows have."""
+
+LAST = 2**63 - 1
+"""No record has this offset."""
 
 VIEW, HISTORY_VIEW, RESULTS_VIEW = "lakefeed_changes", "lakefeed_history", "lakefeed_results"
 
@@ -123,12 +127,8 @@ class HistoryTable(IcebergTable):
 
 def _from(positions: Mapping[tuple[str, int], tuple[int, int]]) -> str | None:
     """Return the condition for the rows that a move goes back behind."""
-    back = [
-        f"({TOPIC} = '{topic}' AND {PARTITION} = {partition} AND {OFFSET} >= {to})"
-        for (topic, partition), (start, to) in sorted(positions.items())
-        if to < start
-    ]
-    return " OR ".join(back) or None
+    back = {key: (to, LAST) for key, (start, to) in positions.items() if to < start}
+    return rows_where(back, columns=(TOPIC, PARTITION, OFFSET)) if back else None
 
 
 class UpsertTable(IcebergTable):
@@ -265,7 +265,7 @@ class UpsertTable(IcebergTable):
         if new := {
             f"{OFFSETS_OF}.{topic}": topic_id for topic, topic_id in ranges.topic_ids.items() if topic not in known
         }:
-            self._spark.sql(set_properties(self.name, new))
+            run(self._spark, set_properties(self.name, new))
             self._offsets_of = {**self._offsets_of, **new}
 
 

@@ -1,5 +1,10 @@
 package io.lakefeed;
 
+import com.fasterxml.jackson.core.type.TypeReference;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
@@ -15,9 +20,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Spark passes {@code bind} the types of the arguments but never a literal, so a call cannot configure its function.
  * The catalog does: each configuration is a catalog with its own name, and its options are {@code
- * spark.sql.catalog.<name>.<option>}.
+ * spark.sql.catalog.<name>.<option>}; or {@code encoded} has them all, as a JSON object in Base64, so that Spark does not
+ * replace {@code ${env:NAME}} in the text of a schema.
  */
 public abstract class FunctionsOnly implements FunctionCatalog {
+    private static final String ENCODED = "encoded";
+
     private String name;
     private Map<String, Binding> functions;
 
@@ -39,7 +47,17 @@ public abstract class FunctionsOnly implements FunctionCatalog {
     @Override
     public final void initialize(String name, CaseInsensitiveStringMap options) {
         this.name = name;
-        this.functions = functions(name, options);
+        String encoded = options.get(ENCODED);
+        this.functions = functions(name, encoded == null ? options : decoded(encoded));
+    }
+
+    private static CaseInsensitiveStringMap decoded(String options) {
+        try {
+            byte[] json = Base64.getDecoder().decode(options);
+            return new CaseInsensitiveStringMap(new ObjectMapper().readValue(json, new TypeReference<>() {}));
+        } catch (IOException notJson) {
+            throw new UncheckedIOException(notJson);
+        }
     }
 
     @Override

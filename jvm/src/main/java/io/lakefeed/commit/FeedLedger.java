@@ -2,6 +2,7 @@ package io.lakefeed.commit;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.lakefeed.query.Statements;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -104,12 +105,13 @@ public final class FeedLedger {
         append.commit();
     }
 
-    /** Runs a statement that changes rows, and adds these properties to the summary of its snapshot. */
-    public static void commit(SparkSession spark, String statement, Map<String, String> properties) {
+    /** Runs a statement that changes rows, with its parameters, and adds these properties to its snapshot's summary. */
+    public static void commit(
+            SparkSession spark, String statement, Map<String, Object> values, Map<String, String> properties) {
         CommitMetadata.withCommitProperties(
                 properties,
                 () -> {
-                    spark.sql(statement);
+                    Statements.run(spark, statement, values);
                     return null;
                 },
                 RuntimeException.class);

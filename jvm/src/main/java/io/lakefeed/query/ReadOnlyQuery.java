@@ -71,10 +71,7 @@ public final class ReadOnlyQuery {
      * @throws AnalysisException if it is no statement
      */
     public static String refusal(SparkSession spark, String sql) throws AnalysisException {
-        return refusal(((org.apache.spark.sql.classic.SparkSession) spark)
-                .sessionState()
-                .sqlParser()
-                .parsePlan(sql));
+        return refusal(Statements.plan(spark, sql));
     }
 
     static String refusal(LogicalPlan plan) {

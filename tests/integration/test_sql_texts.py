@@ -1,0 +1,108 @@
+"""Texts of records, schemas and the pipeline file stay as they are, in lakefeed's session and in a user's.
+
+In a user's session Spark replaces ``${name}`` in SQL, by settings and by variables of the driver's environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.spark.session import copy_of
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TEXTS = (
+    *("${foo}", "${env:HOME}", "${system:user.dir}", "${spark.app.name}", "$${foo}", "${env:HOME", "${}"),
+    *("it's", "''", '"', "a`b", "``", "-- no", "/* no */", "*/", "a\nb", ";", "\\", "\\'", "\\n", "\\u0041", "%s"),
+    *(":value0", ":key0", "?", "{fn}", "' OR '1' = '1", "❄ é", "a b", "\t", "$", "NULL", ""),
+)
+NAMES = tuple(f"n{number} {text}" for number, text in enumerate(TEXTS) if text)
+
+
+@pytest.fixture(params=["ours", "users"])
+def session(lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The session of a feed; a user's has Spark's default for variables in SQL."""
+    assert lake.conf.get("spark.sql.variable.substitute") == "false"
+    own = copy_of(lake)
+    if request.param == "users":
+        own.conf.set("spark.sql.variable.substitute", "true")
+        own.conf.set("foo", "replaced")
+    yield own
+
+
+def stored_texts(feed: Feed) -> str:
+    properties = dict(open_table(feed.table, connections=feed.connections).properties)
+    return json.dumps(properties)
+
+
+def test_texts_are_keys_values_and_names_as_they_are(session: SparkSession, feed: Feed) -> None:
+    """Each text is a key, a value and a part of a field's name of JSON records that are upserted twice."""
+    feed.create_topic(partitions=1)
+    rows = [
+        {"k": text, "v": 1, "nested": {name: text for name in NAMES}, **dict.fromkeys(NAMES, text)} for text in TEXTS
+    ]
+    pipeline = feed.pipeline(
+        decode={"json": {"schema": "sample"}},
+        sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["k"]}},
+    )
+    for version in (1, 2):
+        feed.send([json.dumps({**row, "v": version}).encode() for row in rows])
+        pipeline.run(spark=session, once=True)
+        found = {row["k"]: row for row in feed.rows()}
+        assert set(found["a b"]) == set(rows[0])
+        assert len(feed.rows()) == len(found) == len(TEXTS)
+        for row in rows:
+            have = {name: found[row["k"]][name] for name in row}
+            assert have == {**row, "v": version}
+    assert "${env:HOME}" in stored_texts(feed)
+
+
+def test_defaults_and_docs_of_schemas_are_texts(session: SparkSession, feed: Feed) -> None:
+    """Records of an older version get the newer one's defaults, in a later run, as the schema has them."""
+    feed.create_topic(partitions=1)
+    added: list[dict[str, Any]] = [
+        {"name": f"s{number}", "type": "string", "default": text, "doc": text} for number, text in enumerate(TEXTS)
+    ]
+    first: dict[str, Any] = {"type": "record", "name": "R", "doc": TEXTS[1], "fields": [{"name": "id", "type": "long"}]}
+    second = {**first, "fields": [*first["fields"], *added]}
+    blocks: dict[str, Any] = {"sink": {"iceberg": {"table": feed.table, "format_version": 3}}}
+    feed.send(feed.avro([{"id": 1}], first))
+    feed.pipeline(**blocks).run(spark=session, once=True)
+    feed.send(feed.avro([{"id": 2, **{each["name"]: "own" for each in added}}], second))
+    feed.pipeline(**blocks).run(spark=session, once=True)
+    feed.send(feed.avro([{"id": 3}], first))
+    feed.pipeline(**blocks).run(spark=session, once=True)
+    found = {row["id"]: row for row in feed.rows()}
+    assert found[3] == {"id": 3, **{each["name"]: each["default"] for each in added}}
+    # Rows from before have the column's initial default in version 3.
+    assert found[1] == {"id": 1, **{each["name"]: each["default"] for each in added}}
+    texts = stored_texts(feed)
+    assert "${env:HOME}" in texts
+    assert f'"{os.environ["HOME"]}\\"' not in texts
+
+
+def test_sql_of_the_pipeline_file_is_read_as_it_is_written(session: SparkSession, feed: Feed) -> None:
+    """A rule, a transform and a dead letter's reason have ``${…}`` as text; ``$$`` is one sign in the file."""
+    feed.create_topic(partitions=1)
+    feed.send([json.dumps({"id": number, "s": text}).encode() for number, text in enumerate(TEXTS)])
+    dead = f"{feed.table}_dead"
+    feed.pipeline(
+        decode={"json": {"schema_ddl": "id BIGINT, s STRING"}},
+        expect={"known": {"rule": "s <> '$${env:HOME}'", "on_violation": "dead_letter"}},
+        transform={"sql": f"SELECT id, s, '$${{env:HOME}}' AS `$${{foo}}` FROM {feed.name}"},
+        dead_letters={"table": dead},
+        sink={"iceberg": {"table": feed.table, "partition_by": ["s"]}},
+    ).run(spark=session, once=True)
+    rows = feed.rows()
+    assert sorted(row["s"] for row in rows) == sorted(text for text in TEXTS if text != "${env:HOME}")
+    assert {row["${foo}"] for row in rows} == {"${env:HOME}"}
+    [letter] = feed.rows(dead)
+    assert letter["reason"] == "expectation known: s <> '${env:HOME}'"

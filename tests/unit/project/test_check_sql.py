@@ -1,0 +1,52 @@
+"""The check of SQL: it finds text that is put together where Spark takes it as it is, and values between quotes."""
+
+import pytest
+
+from tools.check_sql import in_java, in_python
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'spark.sql(f"SELECT {name}")',
+        'spark.sql("SELECT " + name)',
+        'spark.sql("SELECT {}".format(name))',
+        "self._spark.sql(statement)",
+        'spark.sql(*["SELECT 1"])',
+        "sf.expr(rule)",
+        "expr(text)",
+        'rows.selectExpr("id", f"{sql} AS x")',
+        "rows.selectExpr(*columns)",
+        'rows.filter(f"topic = {topic}")',
+        'rows.where("topic = " + topic)',
+        'rows.where("a AND %s" % rule)',
+        'table.scan(row_filter=f"feed = {feed}")',
+        "run(spark, f\"DELETE FROM t WHERE topic = '{topic}'\")",
+        "Statement.of(f\"SET ('{key}' = :value)\", {})",
+    ],
+)
+def test_sql_that_is_put_together_is_found(source: str) -> None:
+    assert [line for line, _ in in_python(f"import x\n{source}\n")] == [2]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'spark.sql("SELECT 1 " "AS one")',
+        "rows.selectExpr(*COLUMNS)",
+        'run(spark, f"DROP TABLE {quoted(path)}")',
+        "run(spark, f\"SELECT 'a', {column} FROM t WHERE x = :x\", {})",
+        "rows.filter(~sf.col(COPY))",
+        'rows.filter("rows > 1")',
+        "rows.where(sf.col(name) == topic)",
+        'table.scan(row_filter=equal("feed", feed))',
+        "Counts.of(f\"'{word}'\")",
+    ],
+)
+def test_literals_columns_and_parameters_pass(source: str) -> None:
+    assert list(in_python(source)) == []
+
+
+def test_java_parses_in_one_class() -> None:
+    source = 'spark.sql("SELECT 1");\nspark.sql(text);\nsession.sessionState().sqlParser();\nrows.selectExpr(name)'
+    assert [line for line, _ in in_java(source)] == [2, 3, 4]

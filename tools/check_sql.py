@@ -1,0 +1,96 @@
+"""Find SQL that is put together where Spark takes it as it is: part of ``make lint``.
+
+Spark replaces ``${name}`` in the SQL that it parses, and a quote in a value ends a literal. So text that is no literal
+of the code goes to Spark through ``lakefeed.clients.spark.statements`` and its Java class. Values are parameters there.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PYTHON, JAVA = ROOT / "src" / "lakefeed", ROOT / "jvm" / "src" / "main" / "java"
+OWN = ("clients/spark/statements.py", "io/lakefeed/query/Statements.java")
+
+PARSED = {"sql", "expr", "selectExpr"}
+"""They parse each of their arguments."""
+
+CONDITIONS = {"filter", "where", "overwrite"}
+"""They parse a text, and take columns too."""
+
+THROUGH = {"run", "expression", "Statement.of", "with_properties"}
+"""Functions of ``statements`` that take SQL."""
+
+IN_JAVA = re.compile(r"\b(?:spark\.sql|selectExpr|expr)\((?!\")|\bsqlParser\(\)")
+
+
+def in_python(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the fault of each call whose SQL is put together, or has a value between quotes."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = f"Statement.{name}" if ast.unparse(node.func) == "Statement.of" else name
+        given = [*node.args, *(each.value for each in node.keywords if each.arg in ("row_filter", "sqlQuery"))]
+        if (name in PARSED and not all(map(_is_literal, given))) or (
+            (name in CONDITIONS or len(given) > len(node.args)) and any(map(_is_composed, given))
+        ):
+            yield node.lineno, f"{name}(…) parses text that is put together: use lakefeed.clients.spark.statements"
+        elif name in THROUGH and any(map(_quotes_value, given)):
+            yield node.lineno, f"{name}(…) has a value between quotes: make it a parameter, :name"
+
+
+def in_java(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the fault of each use of Spark's parser."""
+    for number, line in enumerate(source.splitlines(), start=1):
+        if found := IN_JAVA.search(line):
+            yield number, f"{found.group()} parses text: use io.lakefeed.query.Statements"
+
+
+def _is_literal(node: ast.expr) -> bool:
+    """Check for a text in the code, or a constant of the module."""
+    inner = node.value if isinstance(node, ast.Starred) else node
+    return isinstance(inner, ast.Constant) or (isinstance(inner, ast.Name) and inner.id.isupper())
+
+
+def _is_composed(node: ast.expr) -> bool:
+    """Check for a text that is put together: by an f-string, an operator or a method of a text."""
+    match node:
+        case ast.JoinedStr():
+            return True
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mod(), right=right):
+            return any(_is_composed(side) or isinstance(getattr(side, "value", None), str) for side in (left, right))
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()))):
+            return True
+    return False
+
+
+def _quotes_value(node: ast.expr) -> bool:
+    """Check an f-string for a value that stands inside of a literal of SQL."""
+    text = ""
+    for part in node.values if isinstance(node, ast.JoinedStr) else ():
+        if isinstance(part, ast.Constant):
+            text += str(part.value)
+        elif text.count("'") % 2:
+            return True
+    return False
+
+
+def main() -> int:
+    """Print each fault with its place, and return the exit status."""
+    found = []
+    for path in sorted((*PYTHON.rglob("*.py"), *JAVA.rglob("*.java"))):
+        if not path.as_posix().endswith(OWN):
+            check = in_python if path.suffix == ".py" else in_java
+            faults = check(path.read_text(encoding="utf-8"))
+            found += [f"{path.relative_to(ROOT)}:{line}: {fault}" for line, fault in faults]
+    print("\n".join(found) or "SQL: none is put together outside of its place")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
