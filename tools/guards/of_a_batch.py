@@ -10,6 +10,7 @@ START = "tests/unit/feed/test_recovery.py::test_"
 OFFSETS = "tests/integration/test_offsets.py::test_"
 KINESIS = "tests/integration/test_kinesis.py::test_"
 LETTERS = "tests/integration/test_dead_letters.py::test_"
+STATEMENTS = "tests/spark/test_statements.py::test_"
 MANAGER = "tests/contract/test_checkpoint_manager.py::test_"
 
 BEFORE_THE_COMMIT = (
@@ -207,5 +208,19 @@ DEAD_LETTERS = (
         "return filters;",
         "tests/integration/test_stream_joins.py::test_what_cannot_be_joined_is_refused_before_anything_is_made",
         "tests/integration/test_stateful.py::test_what_cannot_run_is_refused_before_anything_is_made",
+    ),
+    java(
+        "texts: SQL of a user's session",
+        "query/Statements",
+        'settings.setConfString("spark.sql.variable.substitute", "false");',
+        "",
+        f"{STATEMENTS}texts_reach_spark_as_they_are",
+    ),
+    python(
+        "texts: the options of a function",
+        "clients/spark/jvm",
+        'spark.conf.set(f"spark.sql.catalog.{name}.encoded", encoded)',
+        '[spark.conf.set(f"spark.sql.catalog.{name}.{each}", options[each]) for each in options]',
+        f"{STATEMENTS}no_variable_is_replaced_in_the_schema_of_a_decoder",
     ),
 )

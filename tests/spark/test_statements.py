@@ -1,0 +1,71 @@
+"""SQL reaches Spark as it is written, and values as they are, in a session where Spark replaces ``${name}``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.spark.jvm import function_catalog
+from lakefeed.clients.spark.session import copy_of
+from lakefeed.clients.spark.statements import Statement, expression, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TEXTS = (
+    *(
+        "${foo}",
+        "${env:HOME}",
+        "${system:user.dir}",
+        "${spark.app.name}",
+        "${env:HOME",
+        "it's",
+        '"',
+        "a`b",
+        "\\",
+        "\\'",
+    ),
+    *("-- no", "/* no */", "a\nb", ";", "\\u0041", ":value0", "?", "❄", "' OR '1' = '1"),
+)
+
+
+@pytest.fixture(params=["ours", "users", "literals as Spark 1 reads them"])
+def session(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
+    own = copy_of(spark)
+    own.conf.set("spark.sql.variable.substitute", str(request.param != "ours").lower())
+    own.conf.set("spark.sql.parser.escapedStringLiterals", str(request.param.startswith("literals")).lower())
+    own.conf.set("foo", "replaced")
+    return own
+
+
+@pytest.mark.quick
+def test_texts_reach_spark_as_they_are(session: SparkSession) -> None:
+    names = ", ".join(f":value{at} AS {quoted((text,))}" for at, text in enumerate(TEXTS))
+    values = {f"value{at}": text for at, text in enumerate(TEXTS)}
+    found = run(session, Statement.of(f"SELECT {names}", values))
+    assert found.columns == list(TEXTS)
+    assert list(found.collect()[0]) == list(TEXTS)
+    [row] = found.select(expression(session, f"concat({quoted(('${env:HOME}',))}, ' ${{env:HOME}}')")).collect()
+    assert row[0] == "${env:HOME} ${env:HOME}"
+    assert run(session, "SELECT '${env:HOME}', 1 AS `${foo}`").collect()[0].asDict()["${foo}"] == 1
+
+
+def test_a_statement_is_shown_with_its_values() -> None:
+    shown = Statement.of("SET (:key0 = :value0) -- :other", {"key0": "it's", "value0": ":key0 \\"})
+    assert shown == "SET ('it\\'s' = ':key0 \\\\') -- :other"
+    assert (shown.sql, shown.values["value0"]) == ("SET (:key0 = :value0) -- :other", ":key0 \\")
+
+
+@pytest.mark.quick
+def test_no_variable_is_replaced_in_the_schema_of_a_decoder(session: SparkSession) -> None:
+    from pyspark.sql import functions as sf
+
+    assert os.environ["HOME"]
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "s", "type": "string", "default": "${env:HOME}"}]}'
+    options = {"format": "json", "reader-schema": schema}
+    catalog = function_catalog(session, "io.lakefeed.decode.DecodeCatalog", options)
+    decoded = session.range(1).select(sf.call_function(f"{catalog}.decode", sf.lit(b"{}")).alias("decoded"))
+    assert decoded.collect()[0].decoded.value.s == "${env:HOME}"
