@@ -99,7 +99,8 @@ def type_sql(type_: DataType) -> str:
         return f"ARRAY<{type_sql(type_.elementType)}>"
     if isinstance(type_, t.MapType):
         return f"MAP<{type_sql(type_.keyType)}, {type_sql(type_.valueType)}>"
-    if type_.typeName() not in _PLAIN:
+    # A text with a collation of its own is a string by its name alone.
+    if type_.typeName() not in _PLAIN or " " in type_.simpleString():
         hint = "cast the column, or leave it out, in transform.sql"
         raise SchemaIncompatible(f"an Iceberg table has no columns of type {type_.simpleString()}", hint=hint)
     return type_.simpleString().upper()

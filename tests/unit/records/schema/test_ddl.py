@@ -139,6 +139,7 @@ def test_fields_that_can_only_be_null_get_no_columns() -> None:
         (struct(a=t.DateType()), struct(a=t.TimestampType()), "column a is date in the table and timestamp in the"),
         (struct(a=INT), struct(a=struct(b=INT)), "column a is int in the table and struct<b:int> in the rows"),
         (struct(), struct(n=t.CharType(3)), "an Iceberg table has no columns of type char"),
+        (struct(), struct(n=t.StringType("UNICODE_CI")), "an Iceberg table has no columns of type string collate"),
         (struct(a=INT), struct(a=INT, A=INT), "the columns a and A differ in case only"),
         (struct(), struct(s=t.ArrayType(struct(x=INT, X=INT))), "s.element.x and s.element.X differ in case only"),
     ],
