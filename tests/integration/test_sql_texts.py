@@ -26,7 +26,7 @@ TEXTS = (
 NAMES = tuple(f"n{number} {text}" for number, text in enumerate(TEXTS) if text)
 
 
-@pytest.fixture(params=["ours", "users"])
+@pytest.fixture(params=[pytest.param("ours", marks=pytest.mark.slow), "users"])
 def session(lake: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
     """The session of a feed; a user's has Spark's default for variables in SQL."""
     assert lake.conf.get("spark.sql.variable.substitute") == "false"

@@ -19,6 +19,7 @@ from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override,
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.config.sinks import UnreadSinkConfig, without_imports
+from lakefeed.config.spark_settings import misspelt_settings
 from lakefeed.errors import ConfigError
 
 _BEGIN = "lakefeed init --topic TOPIC writes one to begin with"
@@ -118,7 +119,7 @@ def _read(
         later = [*_catalog_problems(config, environment), *_subject_problems(config, document)]
         if not errors_of([*found, *later]):
             later += plain_text_logins(config, config.connections(environment or {}))
-        later += [*missing_columns(config), *missing_jars(config), *_unread_sinks(config)]
+        later += [*missing_columns(config), *missing_jars(config), *misspelt_settings(config), *_unread_sinks(config)]
         later += function_problems(config, folder, static=environment is None)
         found += [problem for problem in map(document.located, later) if not mistakes.is_noise(problem)]
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
