@@ -112,15 +112,15 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
     )
     if policy.deletes is not None:
         rows = with_deleted(rows, policy.deletes, null_value=sf.col(f"{RECORD}.null_value"))
-    reason, verdict = _verdict(rows, policy)
-    with_verdict = sf.struct(
-        sf.col(f"{RECORD}.record").alias("record"),
-        sf.col(f"{RECORD}.schema_id").alias("schema_id"),
-        reason.alias("reason"),
-        verdict.alias("verdict"),
-    )
-    # So that a rule gives null where it would stop the job, as 1/0 does: the record is broken.
+    # So that a rule, as it is parsed here, gives null where it would stop the job, as 1/0 does: the record is broken.
     with spark_setting(rows.sparkSession, _ANSI, "false"):
+        reason, verdict = _verdict(rows, policy)
+        with_verdict = sf.struct(
+            sf.col(f"{RECORD}.record").alias("record"),
+            sf.col(f"{RECORD}.schema_id").alias("schema_id"),
+            reason.alias("reason"),
+            verdict.alias("verdict"),
+        )
         return rows.withColumn(RECORD, with_verdict)
 
 

@@ -28,26 +28,31 @@ public final class Statements {
      * @param values of the named parameters, {@code :name}; they are no part of the text
      */
     public static Dataset<Row> run(org.apache.spark.sql.SparkSession spark, String text, Map<String, Object> values) {
-        return asWritten(spark, () -> spark.sql(text, values));
+        return asWritten(spark, !values.isEmpty(), () -> spark.sql(text, values));
     }
 
     /** Returns a column for an expression in SQL. */
     public static Column expression(org.apache.spark.sql.SparkSession spark, String text) {
-        return asWritten(spark, () -> ExpressionUtils.column(parser(spark).parseExpression(text)));
+        return asWritten(spark, false, () -> ExpressionUtils.column(parser(spark).parseExpression(text)));
     }
 
     /** Returns the plan of a statement, which is not run. */
     static LogicalPlan plan(org.apache.spark.sql.SparkSession spark, String text) {
-        return asWritten(spark, () -> parser(spark).parsePlan(text));
+        return asWritten(spark, false, () -> parser(spark).parsePlan(text));
     }
 
     private static ParserInterface parser(org.apache.spark.sql.SparkSession spark) {
         return ((SparkSession) spark).sessionState().sqlParser();
     }
 
-    private static <T> T asWritten(org.apache.spark.sql.SparkSession spark, Callable<T> act) {
+    private static <T> T asWritten(
+            org.apache.spark.sql.SparkSession spark, boolean hasValues, Callable<T> act) {
         SQLConf settings = ((SparkSession) spark).sessionState().conf().clone();
         settings.setConfString("spark.sql.variable.substitute", "false");
+        if (hasValues) {
+            // Spark writes them with escapes, which it does not read with this on.
+            settings.setConfString("spark.sql.parser.escapedStringLiterals", "false");
+        }
         // With it on, table properties are no place for parameters.
         settings.setConfString("spark.sql.legacy.parameterSubstitution.constantsOnly", "false");
         return SQLConf$.MODULE$.withExistingConf(settings, () -> {
