@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import RECORD, Json, Raw, RecordPolicy, RowExpectation, classify, decoded
 from lakefeed.records.decode.changes import DeleteRule
+from lakefeed.records.decode.unavailable import Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +91,25 @@ def test_values_that_are_no_events_are_named(spark: SparkSession) -> None:
         classify(decoded(frame(spark, [b"{}"]), KEY), RecordPolicy(envelope="debezium"))
 
 
+@pytest.mark.parametrize("then", ["set_null", "keep", "error"])
+def test_a_value_that_the_event_lacks_is_null_or_kept_or_an_error_of_its_record(spark: SparkSession, then: Any) -> None:
+    lacks = "__own__"
+    coded = base64.b64encode(lacks.encode()).decode()
+    row = "STRUCT<id: BIGINT, city: STRING, data: BINARY, text: STRING, list: STRING, inner: STRUCT<a: ARRAY<STRING>>>"
+    after = {"id": 1, "city": lacks, "data": coded, "text": coded, "list": [lacks], "inner": {"a": [lacks]}}
+    values = [event("u", after=after), event("u", after={"id": 2, "city": f"{lacks} ", "inner": {"a": [lacks, "b"]}})]
+    policy = RecordPolicy(envelope="debezium", on_error="dead_letter", unavailable=Unavailable(lacks, then))
+    rows = classify(decoded(frame(spark, values), Json(schema=f"after {row}, op STRING")), policy)
+    one, two = found(rows, "id", "city", "data", "text", "list", "inner.a", f"{RECORD}.reason")
+    assert two == (2, f"{lacks} ", None, None, None, [lacks, "b"], None)
+    if then == "error":
+        assert (one[0], str(one[-1]).partition(":")[0]) == (None, "city")
+    elif then == "keep":
+        assert one == (1, lacks, bytearray(lacks.encode()), coded, f'["{lacks}"]', [lacks], None)
+    else:
+        assert one == (1, *[None] * 6)
+
+
 @pytest.mark.parametrize(
     ("keys", "rule", "expected"),
     [
@@ -120,3 +142,58 @@ def test_rules_are_not_for_deletes_and_a_column_that_is_not_there_is_named(spark
     wrong = DeleteRule(tombstones=False, columns=(("gone", ("d",)),), keys=("id",))
     with pytest.raises(ConfigError, match=r"delete\.column names 'gone'"):
         classify(decoded(frame(spark, values), spec), RecordPolicy(deletes=wrong))
+
+
+@pytest.mark.parametrize("on_error", ["fail", "dead_letter"])
+def test_a_change_with_a_null_key_is_an_error_of_its_record(spark: SparkSession, on_error: Any) -> None:
+    spec = Json(schema="id BIGINT, part STRING, op STRING")
+    rule = DeleteRule(tombstones=True, columns=(("op", ("d",)),), keys=("ID", "part"))
+    values = [
+        b'{"id": 1, "part": "a"}',
+        b'{"id": 1}',
+        b'{"id": null, "part": "a"}',
+        b'{"part": "a", "op": "d"}',
+        None,
+        None,
+        b'{"id": 7, "op": "drop"}',
+    ]
+    keys = [b'{"id": 1, "part": "a"}', *[b"{}"] * 3, b'{"id": 2}', b'{"id": 2, "part": "b"}', b"{}"]
+    dropped = RowExpectation("known", "coalesce(op, '') <> 'drop'", "drop")
+    policy = RecordPolicy(on_error=on_error, on_null="keep", deletes=rule, expect=(dropped,))
+    judged = classify(decoded(frame(spark, values, keys), spec, key=Json(schema="id BIGINT, part STRING")), policy)
+    bad = 1 if on_error == "dead_letter" else 3
+    assert [verdict for (verdict,) in found(judged, f"{RECORD}.verdict")] == [0, bad, bad, bad, bad, 0, 2]
+    reasons = [str(reason).split(" is null")[0] for (reason,) in found(judged, f"{RECORD}.reason")]
+    part, id_ = "the key column part", "the key column ID"
+    assert reasons == ["None", part, id_, id_, part, "None", "None"]
+    # Where a transform follows, it may make the keys; where null values are skipped, they have none.
+    later = RecordPolicy(on_null="keep", deletes=replace(rule, are_columns=False))
+    assert {each for (each,) in found(classify(decoded(frame(spark, values), spec), later), f"{RECORD}.verdict")} == {0}
+    skips = RecordPolicy(on_null="skip", deletes=replace(rule, tombstones=False))
+    assert found(classify(decoded(frame(spark, [None]), spec), skips), f"{RECORD}.verdict") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ("payload STRUCT<id: BIGINT>", {"payload": {"id": 2}, "schema": {"type": "struct"}}),
+        ("schema STRING, payload STRUCT<ID: STRING>", {"payload": {"ID": "2"}, "schema": None}),
+        ("payload BIGINT", {"payload": 2, "schema": {}}),
+        ("id BIGINT, payload STRING", {"id": 2, "payload": "x"}),
+    ],
+)
+def test_a_key_with_its_schema_is_read_where_its_payload_is(spark: SparkSession, keys: str, key: Any) -> None:
+    values = [None, event("d"), event("d", before={"id": 3, "city": None})]
+    records = decoded(frame(spark, values, [json.dumps(key).encode()] * 3), EVENT, key=Json(schema=keys))
+    rows = classify(records, RecordPolicy(on_null="keep", envelope="debezium", deletes=RULE))
+    assert found(rows, "id", "lakefeed_deleted") == [(2, True), (2, True), (3, True)]
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [("STRING", "MongoDB"), ("VOID", "as of events that only delete"), ("ARRAY<INT>", "after is array<int>")],
+)
+def test_events_without_columns_are_refused_with_the_reason(spark: SparkSession, after: str, why: str) -> None:
+    for spec in (f"after {after}, op STRING", f"payload STRUCT<after: {after}, op: STRING>"):
+        with pytest.raises(ConfigError, match=why):
+            classify(decoded(frame(spark, []), Json(schema=spec)), RecordPolicy(envelope="debezium"))

@@ -11,6 +11,7 @@ import pytest
 from lakefeed.clients.spark import jvm
 from lakefeed.ledger.outcomes import RECORD, BatchOutcomes, Counts
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, COUNTS, Commit
+from lakefeed.records.decode import Json, RecordPolicy, classify, decoded
 from lakefeed.records.decode.verdict import DEAD_LETTER, ROW, SKIPPED, STOP
 from tests.support.feed_table import FEED, Table, refused, span
 
@@ -114,3 +115,30 @@ def test_a_plan_that_reads_its_records_twice_counts_them_once(table: Table) -> N
     assert len(table.ids()) == 2 * (RECORDS - 1)
     [summary] = table.spark.sql(f"SELECT summary FROM {table.name}.snapshots").collect()
     assert summary.summary[COUNTS] == '{"topic":{"0":[10,1,0]}}'
+
+
+def test_json_fields_that_no_column_has_are_counted_and_one_is_named(spark: SparkSession) -> None:
+    values = [
+        b'{"id": 1, "inner": {"a": 2}}',
+        b'{"id": 2, "more": [1, {"x": {}}], "inner": {"a": 3, "b": 4}}',
+        b'{"id": 3, "inner": {"b": 4}, "list": [{"c": 1}, {"d": 2}]}',
+        b'{"id": "no number", "more": 5}',
+    ]
+
+    def left_out(*documents: bytes) -> tuple[int, str]:
+        rows = [("t", 0, at, None, document) for at, document in enumerate(documents)]
+        columns = "topic STRING, partition INT, offset BIGINT, key BINARY, value BINARY"
+        records = spark.createDataFrame(rows, columns).coalesce(1)
+        spec = Json(schema="id BIGINT, inner STRUCT<a: INT>, list ARRAY<STRUCT<c: INT>>")
+        with BatchOutcomes(spark) as outcomes:
+            policy = RecordPolicy(on_error="dead_letter")
+            outcomes.accepted(classify(decoded(records, spec), policy)).write.format("noop").mode("overwrite").save()
+            return outcomes.left_out
+
+    assert left_out(*values) == (2, "more")
+    assert left_out(values[0]) == (0, "")
+    assert left_out(values[0], values[2]) == (1, "inner.b")
+    assert left_out(b'{"list": [{"c": 1}, {"d": 2}]}') == (1, "list.d")
+    # A name in another case is another name, and the likelier mistake.
+    assert left_out(b'{"more": 1, "inner": {"A": 1}, "ID": 4}') == (1, "inner.A (the column is a)")
+    assert left_out(values[3]) == (0, "")

@@ -23,6 +23,10 @@ _SUBJECT = "Subject whose latest version is the table's schema. Default: <topic>
 _SCHEMA_FILE = "Or a file: an .avsc, or a Spark schema as .json."
 
 _Character = Annotated[str, spelled(r"[^\r\n\x80-\U0010ffff]", "one ASCII character is expected")]
+AFTER_IS_TEXT = "envelope: debezium requires the columns of a row in after, and here it is a text, as of MongoDB"
+UNWRAP_DOCUMENTS = "let the connector unwrap its events (ExtractNewDocumentState), and leave decode.envelope out"
+UNAVAILABLE = "__debezium_unavailable_value"
+"""Debezium's default of unavailable.value.placeholder."""
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
@@ -165,6 +169,12 @@ class Decode(Encoded):
     envelope: Literal["debezium"] | None = None
     """debezium: values are change events with before, after and op; the row is what is in after, in before for a
     delete."""
+    unavailable_value: str | None = Field(None, min_length=1)
+    """The text that stands for a value which the database did not log: the connector's unavailable.value.placeholder.
+    Default: __debezium_unavailable_value with an envelope, else none. In an upsert the stored value stays."""
+    on_unavailable: Literal["set_null", "keep"] | None = None
+    """What such a value becomes where none is stored: in an append, a history or the row of a new key. Default:
+    set_null; in an upsert of documents, which are replaced as a whole, an error of the record."""
     metadata: list[RecordMetadata] = Field(default_factory=list)
     """Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on. sequence_number is of
     Kinesis alone."""
@@ -174,6 +184,19 @@ class Decode(Encoded):
     """A record's timestamp that Spark cannot hold, such as nanoseconds sent as milliseconds: an error of the record (a
     dead letter, or a stop), or keep the row with a null time. Default: error if the rows have the column
     kafka_timestamp, else keep."""
+
+    @property
+    def placeholder(self) -> str | None:
+        """The text that stands for a value which the database did not log."""
+        return self.unavailable_value or (UNAVAILABLE if self.envelope else None)
+
+    def _contradictions(self) -> Iterator[str | ConfigProblem]:
+        yield from super()._contradictions()
+        ddl = self.json_.schema_ddl if self.json_ is not None and self.envelope else None
+        if ddl and re.search(r"(?i)(?<![\w`])`?after`?\s*:?\s*string\b", ddl):
+            yield ConfigProblem(AFTER_IS_TEXT, key="envelope", hint=UNWRAP_DOCUMENTS)
+        if self.on_unavailable is not None and self.placeholder is None:
+            yield "on_unavailable requires unavailable_value, or envelope: debezium"
 
 
 def _message_problems(file: Path, message: str | None) -> Iterator[ConfigProblem]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,8 +29,10 @@ from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import without_batches
+from lakefeed.messages.readable import counted
 from lakefeed.monitor.columns import RowColumn, columns_of
 from lakefeed.monitor.stopwatch import timed
+from lakefeed.monitor.text import one_line
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import coalesce_small
@@ -126,6 +128,7 @@ class BatchWriter:
     def __post_init__(self) -> None:
         self._spent = SpentBudget(self.budget)
         self._columns_with: object = None
+        self._rows_left_out, self._next_note = 0, 1
 
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> None:
         """Prepare the sink, and complete what the last run has left. Once, before the first batch.
@@ -237,12 +240,21 @@ class BatchWriter:
                 committed.rows,
                 replayed=False,
                 counts=counts,
-                notes=self.rows.notes(),
+                notes=(*self.rows.notes(), *self._left_out(committed.outcomes)),
                 reasons=tuple(committed.outcomes.reasons) if counts.dead_letters else (),
                 schema_id=max(self.rows.schema.covered_ids or (), default=None),
             )
         finally:
             self.counting.end_batch()
+
+    def _left_out(self, outcomes: BatchOutcomes) -> Iterator[str]:
+        """Say that records have fields which no column has: once, and again when there are a hundred times more."""
+        rows, field = outcomes.left_out
+        self._rows_left_out += rows
+        if self._rows_left_out >= self._next_note:
+            self._next_note = 100 * self._rows_left_out
+            records = counted(self._rows_left_out, "record")
+            yield f"no column takes the JSON field {one_line(field)}: {records} of this run have such fields, left out"
 
     def _complete(self, batch: DataFrame, commit: Commit) -> None:
         """Write the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""

@@ -58,6 +58,7 @@ class DirectRows:
             "transform.streams": bool(rows.streams),
             "decode.key": rows.key is not None,
             "decode.envelope": policy.envelope is not None,
+            "decode.unavailable_value": policy.unavailable is not None,
             "expect": bool(policy.expect),
             "rows that delete": policy.deletes is not None,
             "decode.on_bad_timestamp": policy.on_bad_timestamp is not None,

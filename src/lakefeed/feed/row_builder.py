@@ -14,6 +14,7 @@ from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.records.decode import RECORD, DecodeSpec, Raw, RecordPolicy, RowExpectation, classify, decoded, rows
 from lakefeed.records.decode.changes import delete_rule
 from lakefeed.records.decode.resolve import resolve_decoder
+from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.fit import RowTransform, StorableRows
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.spec import ResolvedDecoder
@@ -103,6 +104,7 @@ class FeedDecoder:
             on_bad_timestamp=config.decode.on_bad_timestamp,
             envelope=config.decode.envelope,
             deletes=delete_rule(config),
+            unavailable=Unavailable.of_records(config),
             expect=tuple(RowExpectation(name, rule.rule, rule.on_violation) for name, rule in config.expect.items()),
         )
 
@@ -140,6 +142,7 @@ class FeedDecoder:
                 on_bad_timestamp=policy.on_bad_timestamp,
                 envelope=policy.envelope,
                 deletes=policy.deletes,
+                unavailable=Unavailable.of_records(self.config) or Unavailable.of_sink(self.config),
             )
 
         return read

@@ -184,6 +184,12 @@ class BatchOutcomes:
         return {int(each) for each in self._outcomes.schemaIds()}
 
     @property
+    def left_out(self) -> tuple[int, str]:
+        """How many rows are of records with JSON fields that no column has, and the path of one of these fields."""
+        rows = int(self._outcomes.leftOut())
+        return rows, str(self._outcomes.leftOutField()) if rows else ""
+
+    @property
     def reasons(self) -> list[Reason]:
         """The most frequent reasons of dead letters."""
         found = islice(self._outcomes.reasons(), MOST_REASONS)

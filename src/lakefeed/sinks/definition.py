@@ -28,6 +28,7 @@ from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.publication import Publication
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import SchemaKeeper, StoredSchema
 
@@ -211,6 +212,9 @@ class SinkContext:
     folder: Path | None = None
     is_transformed: bool = True
     """Whether the rows' columns are made by a transform or an envelope, and are not the decoded records' fields."""
+
+    unavailable: Unavailable | None = None
+    """The placeholder of values that an upsert leaves as they are stored."""
 
     @property
     def patience(self) -> float:

@@ -30,6 +30,7 @@ from lakefeed.ledger.outcomes import check_outcomes, seconds_since_allowed, timi
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
@@ -73,7 +74,7 @@ def open_sink(
         return main
     begun = tuple(claim.noted.sinks)
     sides = [
-        SecondarySink(name, sink, block.can_lag, is_new=name not in begun)
+        SecondarySink(name, sink, block.can_lag, is_new=name not in begun, unavailable=Unavailable.of_sink(config))
         for (name, block), sink in zip(config.sinks.items(), others, strict=True)
     ]
     if new := [side.name for side in sides if side.is_new]:
@@ -94,6 +95,7 @@ def _definition(
         can_lag=isinstance(sink, SecondarySinkChoice) and sink.can_lag,
         source=config.source.kafka,
         folder=folder,
+        unavailable=Unavailable.of_sink(config),
         is_transformed=config.transform is not None or config.decode.envelope is not None,
     )
     module, _, name = settings.definition.partition(":")
@@ -118,6 +120,8 @@ class SecondarySink:
     """Whether the feed continues without it when it fails."""
     is_new: bool
     """Whether it has never had a batch, so that it begins with the next one."""
+    unavailable: Unavailable | None = None
+    """The placeholder of values that the feed's own sink has stored, and this one has not."""
     failure: LakefeedError | None = None
     """Why it waits; None if it does not."""
     _fence: str | None = None
@@ -162,7 +166,7 @@ class SecondarySink:
                 self.catch_up(commit, again)
                 if self.sink.has(commit):
                     return
-        self.sink.land(rows, replace(commit, fence=self._fence), commit_id=commit_id)
+        self._land(rows, replace(commit, fence=self._fence), commit_id=commit_id)
         self.is_new = False
         self.failure = None
 
@@ -184,8 +188,12 @@ class SecondarySink:
         ranges = OffsetRanges(tuple(spans), commit.ranges.topic_ids)
         with again(missed) as (rows, outcomes):
             between = Commit(commit.feed, commit.batch_id, ranges, fence=self._fence)
-            self.sink.land(rows, between, commit_id=outcomes.commit_id)
+            self._land(rows, between, commit_id=outcomes.commit_id)
         self.failure = None
+
+    def _land(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
+        rows = rows if self.unavailable is None else self.unavailable.without(rows)
+        self.sink.land(rows, commit, commit_id=commit_id)
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None) -> None:
         if self.sink.keeps_ledger and self.sink.position() is not None:

@@ -111,6 +111,23 @@ def test_sql_that_does_not_close(sql: str, why: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("ddl", "refused"),
+    [
+        ("after STRING, op STRING", True),
+        ("payload STRUCT<`after`: string, op: STRING>", True),
+        ("after STRUCT<after: INT, s: STRING>, op STRING", False),
+        ("afterwards STRING, after STRUCT<id: INT>, op STRING", False),
+    ],
+)
+def test_change_events_of_documents_are_refused_with_the_reason(reading: Reader, ddl: str, refused: bool) -> None:
+    text = GOOD.replace(AVRO, f"  json: {{schema_ddl: '{ddl}'}}\n  envelope: debezium\n")
+    found = [each for each in reading(text)[1] if each.key == "decode.envelope"]
+    assert ["MongoDB" in each.what and "ExtractNewDocumentState" in str(each.hint) for each in found] == [
+        True
+    ] * refused
+
+
+@pytest.mark.parametrize(
     ("fields", "name"),
     [
         ("_Lakefeed_rank INT", "_Lakefeed_rank"),

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import DecodeError, ErrorBudgetExceeded
-from lakefeed.feed.batch_writer import BatchWriter, Committed, OverBudget, PlannedRestart, SchemasMissing, Stopped
+from lakefeed.feed.batch_writer import BatchWriter, Committed, OverBudget, SchemasMissing, Stopped
+from lakefeed.feed.outcome_counting import PlannedRestart
 from lakefeed.ledger.outcomes import Counts, Reason
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -29,6 +30,7 @@ class Outcomes:
     counts = Counts(records=3, dead_letters=2)
     reasons = (Reason("broken", 2, "broken 7"),)
     schema_ids = (7,)
+    left_out = (0, "")
 
     def __init__(self, refusal: str | None) -> None:
         self.refusal = refusal

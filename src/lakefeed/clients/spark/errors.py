@@ -233,12 +233,19 @@ def decode_error_of(exception: BaseException) -> DecodeError | None:
     return None
 
 
+NO_KEY = "the key column"
+"""Begins the reason of a record whose key is null."""
+
+
 def stopped_at(record: str) -> DecodeError:
     """Return the error for the record that stops a job, given as ``topic …, partition …, offset …: why``."""
     where, _, why = record.partition(": ")
     hint = "compare the record with the declared format; dead_letters in the pipeline file lets the feed continue"
     if re.match(BAD_TIMESTAMP_PATTERN, why):
         hint = "dead_letters lets the feed continue; or decode.on_bad_timestamp: keep, with a null time"
+    if why.startswith(NO_KEY):
+        hint = "dead_letters lets the feed continue, expect can leave such values out; of tombstones see decode.key"
+        return DecodeError(f"A record cannot be landed: {why}", where=where, hint=hint)
     return DecodeError(f"A record cannot be decoded: {why}", where=where, hint=hint)
 
 

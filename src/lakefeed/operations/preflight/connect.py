@@ -65,7 +65,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
         return [Problem.of(error, key="tls")]
     checks = [*_kafka(config, start=tables), *_places(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
-    checks.append(partial(_missing_columns, config))
+    checks += [partial(_missing_columns, config), partial(_change_events, config)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
     # A catalog that fails its own check is named there; opening tables through it would fail in more words.
@@ -250,6 +250,23 @@ def _missing_columns(config: PipelineConfig) -> list[Problem]:
         replace(problem, severity="warning", what=problem.what.replace("which the rows do not have", what))
         for problem in missing_columns(config, columns)
     ]
+
+
+def _change_events(config: PipelineConfig) -> list[Problem]:
+    """Refuse values whose registered schema is no change event with a row."""
+    registry, decode = config.decode.registry, config.decode
+    if decode.envelope is None or registry is None or (decode.avro is None and decode.json_schema is None):
+        return []
+    from lakefeed.records.decode.avro_schema import table_schema
+    from lakefeed.records.decode.changes import why_no_rows
+    from lakefeed.records.schema.fit import columns_of
+
+    try:
+        latest = _registry(registry).latest(decode.subject or f"{(config.kafka.topics or [''])[0]}-value")
+        error = why_no_rows(columns_of(table_schema(None, latest, registry=registry.url)))
+    except (LakefeedError, ValueError, LookupError, TypeError):
+        return []  # Another check says what is wrong, or only Spark knows the columns.
+    return [] if error is None else [Problem.of(error, key="decode.envelope")]
 
 
 def _rows(config: PipelineConfig) -> StructType | None:

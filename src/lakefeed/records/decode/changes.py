@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.config.decoding import AFTER_IS_TEXT, UNWRAP_DOCUMENTS
 from lakefeed.config.keyed import DELETED, OWN, name_taken
 from lakefeed.config.upserts import tombstones_delete, upserting
 from lakefeed.errors import ConfigError
@@ -42,11 +43,13 @@ class DeleteRule:
         tombstones: those with a null value.
         columns: those that have one of these values in this column.
         keys: the key columns, filled from the record's key where a delete has none.
+        are_columns: whether these are the rows' columns, as no transform follows: then none of them may be null.
     """
 
     tombstones: bool
     columns: tuple[tuple[str, tuple[str | int | bool, ...]], ...] = ()
     keys: tuple[str, ...] = ()
+    are_columns: bool = True
 
 
 def unwrap(records: DataFrame) -> DataFrame:
@@ -56,19 +59,12 @@ def unwrap(records: DataFrame) -> DataFrame:
     stays null. A truncate, which has no row, and events with an unknown ``op`` are errors of their record.
     """
     from pyspark.sql import functions as sf
-    from pyspark.sql.types import StructType
 
     decoded = sf.col("decoded")
     event, schema = decoded["value"], _struct(records.select("decoded.value").schema, "value")
-    if "after" not in schema.names and (payload := _struct(schema, "payload")).names:
-        event, schema = event["payload"], payload
-    after = schema["after"].dataType if "after" in schema.names else None
-    if not isinstance(after, StructType) or "op" not in schema.names:
-        raise ConfigError(
-            "envelope: debezium requires values with the fields op and after",
-            where=f"fields of the values: {', '.join(schema.names)}",
-            hint="leave decode.envelope out if the connector unwraps its events itself (ExtractNewRecordState)",
-        )
+    if (events := _events(schema)) is not schema:
+        event, schema = event["payload"], events
+    after = _after(schema)
     for name in after.names:
         if (why := name_taken(name, (OP, TS_MS))) is not None:
             hint = "give the field another name, in the table or by a transform of the connector"
@@ -85,6 +81,37 @@ def unwrap(records: DataFrame) -> DataFrame:
     row = sf.struct(*fields, op.alias(OP), _change_time(event, schema).alias(TS_MS))
     value = sf.when(error.isNull() & decoded["value"].isNotNull(), row)
     return with_result(records, value, schema_id=decoded["schema_id"], error=error)
+
+
+def _after(event: StructType) -> StructType:
+    """Return the type of the rows in change events; a ConfigError says why there are none."""
+    from pyspark.sql import types as t
+
+    after = event["after"].dataType if "after" in event.names else None
+    what = "envelope: debezium requires values with the fields op and after"
+    hint = "leave decode.envelope out if the connector unwraps its events itself (ExtractNewRecordState)"
+    if "op" in event.names and isinstance(after, t.StringType):
+        what, hint = AFTER_IS_TEXT, UNWRAP_DOCUMENTS
+    elif "op" in event.names and after is not None and not isinstance(after, t.StructType):
+        what = f"the columns of the rows are not known: after is {after.simpleString()}, as of events that only delete"
+        hint = "begin when the topic has an insert or an update, or give its columns: schema_ddl, schema_file"
+    if not isinstance(after, t.StructType) or "op" not in event.names:
+        raise ConfigError(what, where=f"fields of the values: {', '.join(event.names)}", hint=hint)
+    return after
+
+
+def why_no_rows(values: StructType) -> ConfigError | None:
+    """Return why change events of this type have no rows; None if they have."""
+    try:
+        _after(_events(values))
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _events(values: StructType) -> StructType:
+    payload = _struct(values, "payload")
+    return payload if "after" not in values.names and payload.names else values
 
 
 def row_type(event: StructType) -> StructType:
@@ -107,7 +134,12 @@ def delete_rule(config: PipelineConfig) -> DeleteRule | None:
         columns.append((OP, (_DELETE,)))
     if sink.delete.column is not None:
         columns.append((sink.delete.column, tuple(sink.delete.equals)))
-    return DeleteRule(tombstones=tombstones_delete(config), columns=tuple(columns), keys=tuple(sink.keys))
+    return DeleteRule(
+        tombstones=tombstones_delete(config),
+        columns=tuple(columns),
+        keys=tuple(sink.keys),
+        are_columns=config.transform is None,
+    )
 
 
 def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> DataFrame:
@@ -162,7 +194,11 @@ def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
     if OWN_KEY not in rows.columns:
         return {}
     requested = {key.lower() for key in keys}
-    key_type = rows.schema[OWN_KEY].dataType
+    key, key_type = sf.col(OWN_KEY), rows.schema[OWN_KEY].dataType
+    own = {name.lower() for name in key_type.names} if isinstance(key_type, StructType) else set()
+    if isinstance(key_type, StructType) and "payload" in key_type.names and requested.isdisjoint(own):
+        # As Connect's JsonConverter writes keys with their schemas.
+        key, key_type = key["payload"], key_type["payload"].dataType
     names = {name.lower(): name for name in key_type.names} if isinstance(key_type, StructType) else {}
     columns = {}
     for field in rows.schema.fields:
@@ -170,9 +206,9 @@ def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
         if lower not in requested or field.name == OWN_KEY:
             continue
         if lower in names:
-            from_key = sf.col(OWN_KEY)[names[lower]]
+            from_key = key[names[lower]]
         elif not isinstance(key_type, StructType) and len(keys) == 1:
-            from_key = sf.col(OWN_KEY)
+            from_key = key
         else:
             continue
         column = sf.col(quoted((field.name,)))

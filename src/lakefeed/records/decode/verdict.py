@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, POSITION
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, NO_KEY, POSITION
 from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.clients.spark.statements import expression
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, name_taken
@@ -21,6 +22,8 @@ from lakefeed.records.sources.kafka import BAD_TIMESTAMP, COPY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from lakefeed.records.decode.unavailable import Unavailable
 
 OnError = Literal["fail", "dead_letter"]
 OnNull = Literal["fail", "skip", "keep", "dead_letter"]
@@ -69,6 +72,7 @@ class RecordPolicy:
         refused_schemas: ids of writers' schemas whose records must not become rows, and why.
         envelope: what the values are wrapped in.
         deletes: which records delete the row of their key; None if rows are only added.
+        unavailable: a placeholder that no row may have.
     """
 
     on_error: OnError = "fail"
@@ -78,6 +82,7 @@ class RecordPolicy:
     refused_schemas: Mapping[int, str] = field(default_factory=dict)
     envelope: Literal["debezium"] | None = None
     deletes: DeleteRule | None = None
+    unavailable: Unavailable | None = None
 
 
 def metadata_column(name: str) -> str:
@@ -94,6 +99,8 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
 
     if policy.envelope is not None:
         decoded_records = unwrap(decoded_records)
+    if policy.unavailable is not None:
+        decoded_records = policy.unavailable.before_rows(decoded_records)
     _require_metadata(decoded_records, keep, deletes=policy.deletes is not None)
     bad_timestamps = policy.on_bad_timestamp or ("error" if "timestamp" in keep else "keep")
     source = {"key": KEY} if KEY in decoded_records.columns else {}
@@ -132,6 +139,7 @@ def rows(
     keep: Sequence[str] = (),
     envelope: Literal["debezium"] | None = None,
     deletes: DeleteRule | None = None,
+    unavailable: Unavailable | None = None,
 ) -> DataFrame:
     """Select the rows of decoded records; a record that cannot be read stops the job.
 
@@ -144,12 +152,19 @@ def rows(
         on_bad_timestamp: as in ``RecordPolicy``.
         keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
         deletes: which records delete the row of their key: the column ``lakefeed_deleted``.
+        unavailable: a placeholder that no row may have.
 
     Raises:
         ConfigError: an unknown name in ``keep``, a column that the records do not have, or a field of the value
             with the name of a metadata column.
     """
-    policy = RecordPolicy(on_null=on_null, on_bad_timestamp=on_bad_timestamp, envelope=envelope, deletes=deletes)
+    policy = RecordPolicy(
+        on_null=on_null,
+        on_bad_timestamp=on_bad_timestamp,
+        envelope=envelope,
+        deletes=deletes,
+        unavailable=unavailable,
+    )
     # In the filter, since that is never optimised away.
     return classify(decoded_records, policy, keep=keep).filter(_is_row_or_stops()).drop(RECORD)
 
@@ -189,9 +204,14 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
         )
     error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
     tombstone = sf.lit(TOMBSTONE if policy.on_null in ("fail", "dead_letter") else None)
-    reason = sf.when(error.isNotNull(), error).when(null_value, tombstone)
+    reason = sf.when(error.isNotNull(), error)
     # No rule is for a record without a value, nor for one that is of its key alone.
-    verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error]).when(null_value, VERDICTS[policy.on_null])
+    verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error])
+    keyless = _keyless(rows, policy.deletes)
+    if policy.on_null == "keep":
+        unknown = null_value & keyless.isNotNull()
+        reason, verdict = reason.when(unknown, keyless), verdict.when(unknown, VERDICTS[policy.on_error])
+    reason, verdict = reason.when(null_value, tombstone), verdict.when(null_value, VERDICTS[policy.on_null])
     for expectation in policy.expect:
         broken = ~sf.coalesce(_rule(rows, expectation), sf.lit(False))
         if policy.deletes is not None:
@@ -199,11 +219,24 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
         why = None if expectation.on_violation == "drop" else f"expectation {expectation.name}: {expectation.rule}"
         reason = reason.when(broken, sf.lit(why))
         verdict = verdict.when(broken, VERDICTS[expectation.on_violation])
-    verdict = verdict.otherwise(ROW)
+    reason = reason.when(keyless.isNotNull(), keyless)
+    verdict = verdict.when(keyless.isNotNull(), VERDICTS[policy.on_error]).otherwise(ROW)
     if COPY in rows.select(f"{RECORD}.record.*").columns:
         # Not one that is a dead letter: those of a batch are found again without knowing the copies.
         verdict = sf.when(sf.col(f"{RECORD}.record.{COPY}") & (verdict == ROW), SKIPPED).otherwise(verdict)
     return reason.otherwise(sf.lit(None)).cast("string"), verdict
+
+
+def _keyless(rows: DataFrame, deletes: DeleteRule | None) -> Column:
+    """Return which key column is null, as no row of an upsert can have it; null if none is, or a transform follows."""
+    from pyspark.sql import functions as sf
+
+    why, have = sf.lit(None).cast("string"), {name.lower() for name in rows.columns}
+    for key in deletes.keys if deletes is not None and deletes.are_columns else ():
+        if key.lower() in have:
+            text = f"{NO_KEY} {key} is null, and an upsert has no row for it"
+            why = sf.coalesce(why, sf.when(sf.col(quoted((key,))).isNull(), sf.lit(text)))
+    return why
 
 
 def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:

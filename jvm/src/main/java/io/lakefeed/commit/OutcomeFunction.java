@@ -1,5 +1,6 @@
 package io.lakefeed.commit;
 
+import io.lakefeed.decode.LeftOut;
 import java.io.Serializable;
 import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.types.DataType;
@@ -30,6 +31,7 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
     private transient RangeOutcome range;
     private transient UTF8String topic;
     private transient int lastSchema;
+    private transient LeftOut leftOut;
 
     OutcomeFunction(Outcomes outcomes) {
         this.outcomes = outcomes;
@@ -43,6 +45,12 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
             current = begin(topic, partition, offset);
         }
         current.records++;
+        if (leftOut.isFound()) {
+            if (verdict == ROW) {
+                current.leaveOut(leftOut);
+            }
+            leftOut.clear();
+        }
         if (schemaId != lastSchema) {
             lastSchema = schemaId;
             if (schemaId != NO_SCHEMA) {
@@ -65,6 +73,7 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
         this.topic = topic.clone();
         range = new RangeOutcome(topic.toString(), partition, offset);
         lastSchema = NO_SCHEMA;
+        leftOut = LeftOut.ofThread();
         outcomes.add(range);
         return range;
     }

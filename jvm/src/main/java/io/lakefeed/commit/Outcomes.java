@@ -182,6 +182,23 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         return ranges.values().stream().mapToLong(each -> each.skipped).sum();
     }
 
+    /** Returns the number of rows whose records have fields that no column has. */
+    public long leftOut() {
+        return ranges.values().stream().mapToLong(each -> each.leftOut).sum();
+    }
+
+    /** Returns one of these fields, the same whichever task was first; null if there is none. */
+    public String leftOutField() {
+        return ranges.values().stream()
+                .filter(each -> each.leftOut > 0)
+                .min(Comparator.comparing((RangeOutcome each) -> !each.leftOutField.endsWith(")"))
+                        .thenComparing(each -> each.topic)
+                        .thenComparing(each -> each.partition)
+                        .thenComparing(each -> each.firstOffset))
+                .map(each -> each.leftOutField)
+                .orElse(null);
+    }
+
     /** Returns the ids of the writers' schemas. */
     public Set<Integer> schemaIds() {
         Set<Integer> all = new TreeSet<>();

@@ -1,5 +1,6 @@
 package io.lakefeed.commit;
 
+import io.lakefeed.decode.LeftOut;
 import java.io.Serializable;
 import java.util.Map;
 import java.util.Set;
@@ -26,6 +27,10 @@ final class RangeOutcome implements Serializable {
     long skipped;
     long firstDead = Long.MAX_VALUE;
     long lastDead = -1;
+    /** The rows whose records have fields that no column has, and one of these fields. */
+    long leftOut;
+
+    String leftOutField;
     /** Where and why the feed must stop; null if it need not. */
     String stop;
 
@@ -53,6 +58,13 @@ final class RangeOutcome implements Serializable {
     void stop(long offset, String reason) {
         if (stop == null) {
             stop = "topic " + topic + ", partition " + partition + ", offset " + offset + ": " + reason;
+        }
+    }
+
+    void leaveOut(LeftOut field) {
+        leftOut++;
+        if (leftOutField == null) {
+            leftOutField = field.described();
         }
     }
 

@@ -34,6 +34,9 @@ final class JsonInput implements Closeable {
     /** The memory of the record. */
     final MemoryBudget budget;
 
+    /** Takes fields that no column has; null where they are not counted. */
+    LeftOut leftOut;
+
     private final boolean lenient;
     /** Whether there are escapes: only an escape can put half of a surrogate pair into valid UTF-8. */
     private final boolean escapes;

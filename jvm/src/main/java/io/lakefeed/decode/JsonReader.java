@@ -18,6 +18,7 @@ final class JsonReader extends RecordReader {
     private final JsonValue.Record record;
     private final boolean lenient;
     private final Writers<String> writers;
+    private final LeftOut leftOut = LeftOut.ofThread();
     private int lastId = -1;
 
     /** Creates a reader of records; with a header if {@code writers} is not null. */
@@ -36,6 +37,7 @@ final class JsonReader extends RecordReader {
             lastId = schemaId;
         }
         try (JsonInput input = new JsonInput(text(bytes, from), budget, lenient)) {
+            input.leftOut = leftOut;
             if (input.parser.nextToken() != JsonToken.START_OBJECT) {
                 throw new BadRecord("not a JSON object");
             }

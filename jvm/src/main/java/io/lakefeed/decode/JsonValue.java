@@ -48,7 +48,7 @@ interface JsonValue {
      * @throws IllegalArgumentException if the type has a part that JSON cannot be
      */
     static Record record(StructType type, Schema schema, TextValue.Rules rules) {
-        return new Compiler(rules).record(type, schema, false);
+        return new Compiler(rules).record(type, schema, false, "");
     }
 
     /** Creates the readers of a type's parts. */
@@ -58,7 +58,7 @@ interface JsonValue {
          *
          * @param repeated whether one record may contain many of them, so that their memory is charged
          */
-        private Record record(StructType type, Schema schema, boolean repeated) {
+        private Record record(StructType type, Schema schema, boolean repeated, String path) {
             Map<String, Integer> slots = new HashMap<>();
             JsonValue[] values = new JsonValue[type.size()];
             Object[] defaults = new Object[type.size()];
@@ -70,29 +70,30 @@ interface JsonValue {
                 names[slot] = name == null ? field.name() : name;
                 slots.put(names[slot], slot);
                 boolean any = of == null || Boolean.TRUE.equals(of.getObjectProp(ANY));
-                values[slot] = of(field.dataType(), of == null ? null : AvroDefault.withoutNull(of.schema()), any, repeated);
+                Schema inner = of == null ? null : AvroDefault.withoutNull(of.schema());
+                values[slot] = of(field.dataType(), inner, any, repeated, path.isEmpty() ? names[slot] : path + "." + names[slot]);
                 if (of != null) {
                     of.aliases().stream().filter(alias -> schema.getField(alias) == null).forEach(alias -> slots.put(alias, of.pos()));
                     defaults[slot] = of.hasDefaultValue() ? AvroDefault.of(of, field.dataType()) : null;
                 }
             }
-            return new Record(type, slots, names, values, defaults, repeated);
+            return new Record(type, slots, names, values, defaults, repeated, path);
         }
 
-        private JsonValue of(DataType type, Schema schema, boolean any, boolean repeated) {
+        private JsonValue of(DataType type, Schema schema, boolean any, boolean repeated, String path) {
             if (type instanceof StructType struct) {
-                return record(struct, schema != null && schema.getType() == Schema.Type.RECORD ? schema : null, repeated);
+                return record(struct, schema != null && schema.getType() == Schema.Type.RECORD ? schema : null, repeated, path);
             }
             if (type instanceof ArrayType array) {
                 Schema items = schema == null ? null : AvroDefault.withoutNull(schema.getElementType());
-                return new Items(of(array.elementType(), items, any, true), array.containsNull());
+                return new Items(of(array.elementType(), items, any, true, path), array.containsNull());
             }
             if (type instanceof MapType map) {
                 if (!(map.keyType() instanceof StringType)) {
                     throw new IllegalArgumentException("keys of JSON objects are text, not " + map.keyType().simpleString());
                 }
                 Schema values = schema == null ? null : AvroDefault.withoutNull(schema.getValueType());
-                return new Entries(of(map.valueType(), values, any, true), map.valueContainsNull());
+                return new Entries(of(map.valueType(), values, any, true, path), map.valueContainsNull());
             }
             if (type instanceof NullType) {
                 return in -> {
@@ -231,9 +232,17 @@ interface JsonValue {
         private final boolean[] required;
         private final Object[] unset;
         private final int charge;
+        private final String path;
 
         private Record(
-                StructType type, Map<String, Integer> slots, String[] names, JsonValue[] values, Object[] defaults, boolean repeated) {
+                StructType type,
+                Map<String, Integer> slots,
+                String[] names,
+                JsonValue[] values,
+                Object[] defaults,
+                boolean repeated,
+                String path) {
+            this.path = path;
             this.slots = slots;
             this.names = names;
             this.values = values;
@@ -262,6 +271,9 @@ interface JsonValue {
                     slot = slots.get(name);
                     JsonToken first = in.parser.nextToken();
                     if (slot == null) {
+                        if (in.leftOut != null) {
+                            in.leftOut.note(path, name, slots.keySet());
+                        }
                         in.parser.skipChildren();
                     } else if (row[slot] != ABSENT) {
                         throw new BadRecord("occurs twice in one object");

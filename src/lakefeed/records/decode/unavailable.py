@@ -1,0 +1,153 @@
+"""Values that a change event lacks: Debezium writes a placeholder where the database did not log the column.
+
+It is the text itself, its bytes, an array or a map of it alone, or its bytes as an array of whole numbers:
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-toasted-values
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.config.upserts import upserting
+from lakefeed.records.decode.formats import with_result
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from lakefeed.config.models import PipelineConfig
+
+Path = tuple[str, ...]
+OnUnavailable = Literal["set_null", "keep", "error"]
+
+
+OfLeaf = Callable[[Path, "Column", "DataType"], "Column | None"]
+
+
+class Leaf(NamedTuple):
+    """A field that may be lacking: its path, its value, its type, and whether it is lacking."""
+
+    path: Path
+    value: Column
+    type: DataType
+    lacking: Column
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """The placeholder, and what becomes of a value that it stands for where no stored value is known."""
+
+    placeholder: str
+    then: OnUnavailable = "set_null"
+
+    def found(self, column: Column, type_: DataType) -> Column | None:
+        """Return the condition that a value is the placeholder; None if no value of its type can be."""
+        from pyspark.sql import functions as sf
+        from pyspark.sql import types as t
+
+        data = self.placeholder.encode()
+        match type_:
+            case t.StringType():
+                return column.isin(*self._texts())
+            case t.BinaryType():
+                return column == sf.lit(bytearray(data))
+            case t.ArrayType(elementType=t.StringType() | t.BinaryType() as item):
+                inner = self.found(sf.get(column, sf.lit(0)), item)
+                return None if inner is None else (sf.size(column) == 1) & inner
+            case t.ArrayType(elementType=t.ShortType() | t.IntegerType() | t.LongType() as item):
+                numbers = [int.from_bytes(bytes([byte]), signed=True) for byte in data]
+                return column == sf.array(*(sf.lit(number).cast(item) for number in numbers))
+            case t.MapType(keyType=t.StringType()):
+                return sf.map_keys(column) == sf.array(sf.lit(self.placeholder))
+        return None
+
+    @classmethod
+    def of_records(cls, config: PipelineConfig) -> Self | None:
+        """Return the rule for records before they are rows; None where the sink has one, or none is needed."""
+        placeholder, sink = config.decode.placeholder, upserting(config)
+        if placeholder is None or cls.of_sink(config) is not None or config.decode.on_unavailable == "keep":
+            return None
+        return cls(placeholder, config.decode.on_unavailable or ("set_null" if sink is None else "error"))
+
+    @classmethod
+    def of_sink(cls, config: PipelineConfig) -> Self | None:
+        """Return the rule for a sink that has the stored values; None for any other one."""
+        placeholder, sink = config.decode.placeholder, upserting(config)
+        if placeholder is None or sink is None or config.sink.elasticsearch is not None:
+            return None
+        return cls(placeholder, config.decode.on_unavailable or "set_null")
+
+    def without(self, rows: DataFrame) -> DataFrame:
+        """Return rows with null for each placeholder, if that is the rule."""
+        from pyspark.sql import functions as sf
+
+        if self.then == "keep":
+            return rows
+        return rows.select(
+            *(
+                column if (value := rebuilt(column, field.dataType, self._null, (field.name,))) is None else value
+                for field in rows.schema.fields
+                for column in [sf.col(quoted((field.name,)))]
+            )
+        )
+
+    def before_rows(self, decoded_records: DataFrame) -> DataFrame:
+        """Replace each placeholder in ``decoded.value`` by null, or make it the error of its record."""
+        from pyspark.sql import functions as sf
+
+        decoded = sf.col("decoded")
+        value, error, type_ = decoded["value"], decoded["error"], decoded_records.select("decoded.value.*").schema
+        if self.then == "error":
+            what = "the event lacks this value, and a document is replaced as a whole (decode.on_unavailable)"
+            for leaf in self.leaves(value, type_):
+                error = sf.coalesce(error, sf.when(leaf.lacking, sf.lit(f"{'.'.join(leaf.path)}: {what}")))
+            value = sf.when(error.isNull(), value)
+        elif self.then == "set_null" and (without := rebuilt(value, type_, self._null)) is not None:
+            value = without
+        return with_result(decoded_records, value, schema_id=decoded["schema_id"], error=error)
+
+    def leaves(self, value: Column, type_: DataType, path: Path = ()) -> list[Leaf]:
+        """Return the fields at all levels that can be the placeholder."""
+        leaves: list[Leaf] = []
+
+        def note(path: Path, column: Column, leaf: DataType) -> None:
+            if (found := self.found(column, leaf)) is not None:
+                leaves.append(Leaf(path, column, leaf, found))
+
+        rebuilt(value, type_, note, path)
+        return leaves
+
+    def _null(self, _: Path, column: Column, type_: DataType) -> Column | None:
+        from pyspark.sql import functions as sf
+
+        found = self.found(column, type_)
+        return None if found is None else sf.when(found, sf.lit(None)).otherwise(column)
+
+    def _texts(self) -> set[str]:
+        """Return the placeholder's texts: its own, those of its bytes, and an array or a map of it as JSON."""
+        own, data = self.placeholder, self.placeholder.encode()
+        coded = {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), data.hex()}
+        return {own, *coded, *(json.dumps(each, separators=(",", ":")) for each in ([own], {own: own}))}
+
+
+def rebuilt(column: Column, type_: DataType, leaf: OfLeaf, path: Path = ()) -> Column | None:
+    """Return a value with what ``leaf`` returns for its fields, at all levels; None if that is nothing for all."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StructType
+
+    if not isinstance(type_, StructType):
+        made = leaf(path, column, type_)
+        return made if made is None or not path else made.alias(path[-1])
+    fields = [(column.getField(each.name), each) for each in type_.fields]
+    parts = [rebuilt(inner, field.dataType, leaf, (*path, field.name)) for inner, field in fields]
+    if all(part is None for part in parts):
+        return None
+    pairs = zip(parts, fields, strict=True)
+    made = sf.struct(*(inner.alias(field.name) if part is None else part for part, (inner, field) in pairs))
+    made = sf.when(column.isNotNull(), made)
+    return made.alias(path[-1]) if path else made
