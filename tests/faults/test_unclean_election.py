@@ -90,7 +90,7 @@ def test_a_topic_that_an_unclean_leader_has_cut_off_is_refused_found_and_given_u
     cluster.send(topic, _values(1000, 1040), partition=1)
     time.sleep(1)
     cluster.servers[2].kill()
-    cluster.send(topic, _values(100, 150))
+    cluster.send(topic, _values(100, 150), acks="1")
     eventually(lambda: Topics(cluster.addresses).describe(topic).ends == {0: 150, 1: 40})
     pipelines = {way: _pipeline(stack, cluster, tmp_path, way, topic) for way in WAYS}
     for way, pipeline in pipelines.items():
@@ -173,5 +173,6 @@ def test_a_rolling_restart_ends_no_feed(
     finally:
         stop.set()
         thread.join(60)
+    assert Topics(cluster.addresses).describe(topic).offsets == sent
     assert (ended, rows[0]) == ([], sent), notes
     assert _kinds(pipeline, topic) == []

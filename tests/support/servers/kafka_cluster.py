@@ -102,9 +102,9 @@ class Cluster:
             return []
         return [] if found is None else [found.partitions[number].leader for number in sorted(found.partitions)]
 
-    def send(self, topic: str, values: list[bytes], *, partition: int = 0) -> None:
-        """Send records that the leader alone acknowledges."""
-        producer = Producer({"bootstrap.servers": self.addresses, "acks": 1, "log_level": 2}, logger=SILENCE)
+    def send(self, topic: str, values: list[bytes], *, partition: int = 0, acks: str = "all") -> None:
+        """Send records that the replicas in sync acknowledge, or the leader alone: any election may lose those."""
+        producer = Producer({"bootstrap.servers": self.addresses, "acks": acks, "log_level": 2}, logger=SILENCE)
         for value in values:
             producer.produce(topic, value=value, partition=partition)
         assert producer.flush(60) == 0
