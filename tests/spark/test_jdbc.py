@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import uuid
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Schem
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.local.ports import choose_free
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.sinks.jdbc.session import JvmDatabase
 from tests.support.databases import EACH_DATABASE, JdbcFeed, server_of
 from tests.support.servers.postgresql import PostgreSQL
@@ -174,6 +176,20 @@ def test_the_newest_change_of_each_key_wins_and_deletes_delete(upserts: JdbcFeed
         1,
     )
     assert newest.void == 2
+
+
+@pytest.mark.parametrize("on_delete", ["remove", "mark"])
+def test_a_value_that_its_event_lacks_stays_as_it_is_stored(upserts: JdbcFeed, on_delete: str) -> None:
+    lacks = "__debezium_unavailable_value"
+    table = upserts.started(on_delete=on_delete)
+    table._context = replace(table._context, unavailable=Unavailable(lacks))
+    upserts.land(table, upserts.changes([(1, "a", "x", 0, 0), (2, "b", "y", 0, 1)]))
+    changes = [(1, lacks, "z", 0, 10), (1, lacks, lacks, 0, 11), (2, "c", "y", 0, 12), (2, lacks, "w", 0, 13)]
+    upserts.land(table, upserts.changes([*changes, (3, lacks, "n", 0, 14)]))
+    assert upserts.select("id, city, v") == [(1, "a", "z"), (2, "c", "w"), (3, None, "n")]
+    upserts.land(table, upserts.changes([(1, "gone", None, 0, 20), (2, None, None, 0, 21), (2, lacks, "v", 0, 22)]))
+    upserts.land(table, upserts.changes([(1, lacks, "back", 0, 30)]))
+    assert upserts.select("id, city, v") == [(1, None, "back"), (2, None, "v"), (3, None, "n")]
 
 
 def test_an_older_change_changes_nothing(upserts: JdbcFeed) -> None:

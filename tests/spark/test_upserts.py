@@ -18,6 +18,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit, PositionReset
 from lakefeed.local.home import make_catalog
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.catalogs import SqliteCase
 from tests.support.feed_table import refused
@@ -416,3 +417,66 @@ def test_rows_that_cannot_be_upserted_are_refused(checked: SparkSession, columns
     with pytest.raises(ConfigError, match=because):
         table.apply_schema(checked.createDataFrame([], columns).schema)
     assert not checked.catalog.tableExists(sink.table)
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+DOCUMENTS = (
+    "id BIGINT, v STRING, data BINARY, tags ARRAY<STRING>, numbers ARRAY<INT>, map MAP<STRING, STRING>, "
+    "inner STRUCT<a: STRING, `b.c`: STRUCT<d: BINARY, e: INT>>, kafka_topic STRING, kafka_partition INT, "
+    "kafka_offset BIGINT, lakefeed_deleted BOOLEAN"
+)
+LACKING = (
+    PLACEHOLDER,
+    PLACEHOLDER.encode(),
+    [PLACEHOLDER],
+    list(PLACEHOLDER.encode()),
+    {PLACEHOLDER: PLACEHOLDER},
+    (PLACEHOLDER, (PLACEHOLDER.encode(), 9)),
+)
+
+
+def _document(at: int) -> tuple[Any, ...]:
+    return (f"v{at}", f"d{at}".encode(), [f"t{at}", "t"], [at, 2], {"k": f"m{at}"}, (f"a{at}", (f"e{at}".encode(), at)))
+
+
+@pytest.mark.parametrize("on_delete", ["remove", "mark"])
+def test_a_value_that_its_event_lacks_stays_as_it_is_stored_or_as_an_older_change_has_it(
+    checked: SparkSession, on_delete: str
+) -> None:
+    upserts = Upserts(checked, {"on_delete": on_delete, "with_history": True, "order_by": []})
+
+    def land(start: int, *documents: tuple[int, tuple[Any, ...] | None]) -> None:
+        values = [
+            (key, *(document or (None,) * 6), "topic", 0, start + at, document is None)
+            for at, (key, document) in enumerate(documents)
+        ]
+        rows = checked.createDataFrame(values, DOCUMENTS)
+        upserts.table.apply_schema(rows.schema)
+        upserts.table.unavailable = Unavailable(PLACEHOLDER)
+        upserts.table.land(rows, upserts.batch(start, start + len(documents)), commit_id=uuid.uuid4().hex)
+
+    def stored() -> dict[int, tuple[Any, ...]]:
+        where = "" if on_delete == "remove" else "WHERE NOT lakefeed_deleted"
+        found = checked.sql(f"SELECT * FROM {upserts.name} {where}").collect()
+        return {row.id: (row.v, bytes(row.data or b""), row.tags, row.numbers, row.map, row.inner) for row in found}
+
+    def expected(at: int, e: int | None = None) -> tuple[Any, ...]:
+        *plain, (a, (d, number)) = _document(at)
+        return (*plain, (a, (bytearray(d), number if e is None else e)))
+
+    nothing = (None, b"", None, None, None, (None, (None, 9)))
+    land(0, (1, _document(1)), (2, _document(2)))
+    # Stored rows keep what the event lacks; a new key has none; a value in the same batch is newer than the stored one.
+    land(2, (1, LACKING), (3, LACKING), (2, _document(4)), (2, LACKING), (2, (None, *LACKING[1:])))
+    assert stored() == {1: expected(1, 9), 2: (None, *expected(4, 9)[1:]), 3: nothing}
+    # What was before a delete is gone, in the table as in the batch.
+    land(7, (1, None), (1, LACKING), (2, None), (4, _document(5)), (4, None), (4, LACKING))
+    assert stored() == {1: nothing, 3: nothing, 4: nothing}
+    land(13, (2, LACKING))
+    assert stored()[2] == nothing
+    upserts.table.unavailable = Unavailable(PLACEHOLDER)
+    assert checked.sql(f"SELECT 1 FROM {upserts.history} WHERE v = '{PLACEHOLDER}'").collect() == []
+    upserts.table.unavailable = Unavailable(PLACEHOLDER, "keep")
+    rows = checked.createDataFrame([(5, *LACKING, "topic", 0, 14, False)], DOCUMENTS)
+    upserts.table.land(rows, upserts.batch(14, 15), commit_id=uuid.uuid4().hex)
+    assert stored()[5][0] == PLACEHOLDER

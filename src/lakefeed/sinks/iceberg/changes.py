@@ -14,6 +14,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.snapshot_summary import Upserts
 from lakefeed.records.schema.ddl import type_sql
 from lakefeed.sinks.iceberg.layout import quoted_table
+from lakefeed.sinks.kept_values import KeptValues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,22 +51,30 @@ def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: 
     return int(row["rows"])
 
 
-def latest_per_key(changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
-    """Return the newest change of each key, with the columns that ``summarize_changes`` needs."""
+def latest_per_key(
+    changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], kept: KeptValues | None = None
+) -> DataFrame:
+    """Return the newest change of each key, with the columns that ``summarize_changes`` needs.
+
+    It has the values that it lacks itself and an older change has, and ``KEPT``.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as sf
 
     of_key = Window.partitionBy(*(sf.col(name(key)) for key in keys))
     order = (*order_by, *POSITION_COLUMNS) if order_by else (OFFSET,)
     place = sf.struct(TOPIC, PARTITION)
+    newest_first = of_key.orderBy(*(sf.col(name(each)).desc_nulls_last() for each in order))
     ranked = changes.withColumns(
         {
-            _RANK: sf.row_number().over(of_key.orderBy(*(sf.col(name(each)).desc_nulls_last() for each in order))),
+            _RANK: sf.row_number().over(newest_first),
+            **(kept.newest(newest_first) if kept else {}),
             _OF_KEY: sf.count(sf.lit(1)).over(of_key),
             _MOVED: sf.lit(False) if order_by else sf.min(place).over(of_key) != sf.max(place).over(of_key),
         }
     )
-    return ranked.filter(sf.col(_RANK) == 1).drop(_RANK)
+    latest = ranked.filter(sf.col(_RANK) == 1).drop(_RANK)
+    return kept.folded(latest) if kept else latest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +189,7 @@ def upsert_sql(
     order_by: Sequence[str] = (),
     on_delete: Literal["remove", "mark"] = "remove",
     bounds: Sequence[Bound] = (),
+    kept: KeptValues | None = None,
 ) -> str:
     """Return the MERGE that lands the newest change of each key; it changes nothing if it is run a second time.
 
@@ -193,7 +203,7 @@ def upsert_sql(
     ]
     newer, removes = _newer(order_by), on_delete == "remove"
     deletes = [f"WHEN MATCHED AND s.{DELETED} AND {newer} THEN DELETE"] if removes else []
-    updates = f"WHEN MATCHED AND {newer} THEN {update_sql(columns)}"
+    updates = f"WHEN MATCHED AND {newer} THEN {update_sql(columns, kept, marks=not removes)}"
     inserts = f"AND NOT s.{DELETED} " if removes else ""
     return merge_sql(table, source, *deletes, updates, on=where, columns=columns, inserts=inserts)
 
@@ -229,8 +239,9 @@ def merge_sql(
     return "\n".join(lines)
 
 
-def update_sql(columns: Sequence[str]) -> str:
-    return f"UPDATE SET {', '.join(f't.{name(column)} = s.{name(column)}' for column in columns)}"
+def update_sql(columns: Sequence[str], kept: KeptValues | None = None, *, marks: bool = False) -> str:
+    values = {column: kept.sql(column, marks=marks) if kept else f"s.{name(column)}" for column in columns}
+    return f"UPDATE SET {', '.join(f't.{name(column)} = {value}' for column, value in values.items())}"
 
 
 def same_sql(columns: Sequence[str]) -> list[str]:

@@ -40,10 +40,13 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
         context.connections.catalog(catalog_of(settings.table))
         if settings.history is not None:
             context.connections.catalog(catalog_of(settings.history))
-        table = TABLES.get((settings.mode, context.output_mode), IcebergTable)
-        return table(
+        kind = TABLES.get((settings.mode, context.output_mode), IcebergTable)
+        table = kind(
             spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=not context.is_transformed
         )
+        if isinstance(table, UpsertTable):
+            table.unavailable = context.unavailable
+        return table
 
     def publisher(self, spark: SparkSession) -> Publisher | None:
         if self.settings.branch is None:

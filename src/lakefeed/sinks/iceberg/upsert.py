@@ -30,6 +30,7 @@ from lakefeed.ledger.continuity import recreated_topic, violations
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, PositionReset, Reason, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import align_columns, find_field
 from lakefeed.records.schema.reader import StoredSchema
@@ -52,6 +53,7 @@ from lakefeed.sinks.iceberg.changes import (
     upsert_sql,
 )
 from lakefeed.sinks.iceberg.table import ADAPTIVE, IcebergTable, write_modes
+from lakefeed.sinks.kept_values import KeptValues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -134,6 +136,9 @@ def _from(positions: Mapping[tuple[str, int], tuple[int, int]]) -> str | None:
 class UpsertTable(IcebergTable):
     """One feed's table of keyed rows."""
 
+    unavailable: Unavailable | None = None
+    """The placeholder of values that stay as they are stored."""
+
     def __init__(
         self,
         spark: SparkSession,
@@ -197,16 +202,18 @@ class UpsertTable(IcebergTable):
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         if self._history is not None:
             changes = changes.persist()
-        latest = latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by).persist()
+        kept = KeptValues.of(self.unavailable, changes.schema, keys=self._keys)
+        latest = latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept).persist()
         try:
             batch = summarize_changes(latest, keys=self._keys)
             # Before mistakes in the rows: their schema may still have to be merged.
             check_outcomes(self._spark, commit_id)
             batch.check(keys=self._keys, table=self.name)
             if self._history is not None:
-                self._history.land_changes(changes, commit, commit_id=commit_id, keys=self._keys)
+                without = changes if self.unavailable is None else self.unavailable.without(changes)
+                self._history.land_changes(without, commit, commit_id=commit_id, keys=self._keys)
             properties = {**commit.properties(), COMMIT_ID: commit_id, UPSERTED: batch.upserts.to_json()}
-            self._merge(latest, batch.bounds, properties)
+            self._merge(latest, batch.bounds, properties, kept)
         finally:
             latest.unpersist()
             changes.unpersist()
@@ -214,7 +221,9 @@ class UpsertTable(IcebergTable):
         self.ledger.ensure_commit(properties)
         return self.ledger.changed_by(commit_id)
 
-    def _merge(self, latest: DataFrame, bounds: Sequence[Bound], properties: Mapping[str, str]) -> None:
+    def _merge(
+        self, latest: DataFrame, bounds: Sequence[Bound], properties: Mapping[str, str], kept: KeptValues | None
+    ) -> None:
         """Run the MERGE, again if another writer has changed what it read."""
         session = latest.sparkSession
         statement = upsert_sql(
@@ -225,6 +234,7 @@ class UpsertTable(IcebergTable):
             order_by=self._sink.order_by,
             on_delete=self._sink.on_delete,
             bounds=bounds,
+            kept=kept,
         )
         jvm.kept_rows(latest).createOrReplaceTempView(VIEW)
         try:

@@ -50,21 +50,21 @@ class Dialect:
         quote = self.quote
         return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
 
-    def staging(self, stage: str, target: str, columns: Sequence[str], *, deletes: bool) -> str:
+    def staging(self, stage: str, target: str, columns: Sequence[str], *, more: Mapping[str, str]) -> str:
         """Return the CREATE of an empty table with the target's columns and the attempts' ids.
 
-        The tables' names are quoted. ``deletes`` adds ``lakefeed_deleted``, which the target does not have.
+        The tables' names are quoted. ``more`` are columns that the target does not have, with their types.
         """
         listed = ", ".join(map(self.name, columns))
         if self.kind == "postgresql":
-            more = ", CAST(NULL AS boolean) AS lakefeed_deleted" if deletes else ""
+            beside = "".join(f", CAST(NULL AS {kind}) AS {name}" for name, kind in more.items())
             return (
-                f"CREATE UNLOGGED TABLE {stage} AS SELECT {listed}{more}, CAST(0 AS bigint) AS _lakefeed_task "  # noqa: S608
+                f"CREATE UNLOGGED TABLE {stage} AS SELECT {listed}{beside}, CAST(0 AS bigint) AS _lakefeed_task "  # noqa: S608
                 f"FROM {target} LIMIT 0"
             )
-        more = ", lakefeed_deleted BOOLEAN" if deletes else ""
+        beside = "".join(f", {name} {kind}" for name, kind in more.items())
         return (
-            f"CREATE TABLE {stage} (_lakefeed_task BIGINT{more}) ENGINE=InnoDB "  # noqa: S608
+            f"CREATE TABLE {stage} (_lakefeed_task BIGINT{beside}) ENGINE=InnoDB "  # noqa: S608
             f"AS SELECT {listed} FROM {target} LIMIT 0"
         )
 

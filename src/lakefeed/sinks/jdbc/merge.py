@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
 from lakefeed.sinks.jdbc.dialect import Dialect
 from lakefeed.sinks.jdbc.session import Session
+from lakefeed.sinks.kept_values import KEPT
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 Attempts = Sequence[tuple[int, int]]
@@ -35,6 +36,8 @@ class JdbcMerge:
     """As in ``SinkContext``."""
     session: Session
     attempts: Attempts
+    kept: Mapping[str, Sequence[int]]
+    """The numbers in ``KEPT`` of the columns that may stay as they are stored, by their names in small letters."""
 
     def staged(self) -> int:
         [[count]] = self.session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {self._ours}")  # noqa: S608
@@ -84,13 +87,26 @@ class JdbcMerge:
         gone = 0
         if removes:
             gone = session.update(dialect.delete.format(**names, where=f"{self._ours} AND {deleted} AND {newer}"))
-        changes = ", ".join(f"{dialect.own}{column} = s.{column}" for column in map(self._quoted, self.columns))
+        # MariaDB sets them one after the other: these read what another one sets.
+        columns = sorted(self.columns, key=lambda column: column.lower() not in self.kept)
+        changes = ", ".join(f"{dialect.own}{self._quoted(each)} = {self._changed(each)}" for each in columns)
         updated = session.update(dialect.update.format(**names, changes=changes, where=f"{kept} AND {newer}"))
         inserted = session.update(
             f"INSERT INTO {self.target} ({self._listed()}) SELECT {self._listed('s.')} FROM {self.stage} s "  # noqa: S608
             f"WHERE {kept} AND NOT EXISTS (SELECT 1 FROM {self.target} t WHERE {self._on()})"
         )
         return inserted, updated, gone
+
+    def _changed(self, column: str) -> str:
+        """Return the value that an update sets; one that the event lacks stays, but not in a row that is deleted."""
+        quoted = self._quoted(column)
+        stays = [f"position(',{number},' IN s.{KEPT}) > 0" for number in self.kept.get(column.lower(), ())]
+        if not stays:
+            return f"s.{quoted}"
+        stored, marks = f"t.{quoted}", self.sink.on_delete == "mark"
+        if marks:
+            stored = f"CASE WHEN t.{self._quoted(DELETED)} THEN NULL ELSE {stored} END"
+        return f"CASE WHEN {' OR '.join(stays)} THEN {stored} ELSE s.{quoted} END"
 
     @property
     def _ours(self) -> str:

@@ -35,6 +35,7 @@ from lakefeed.sinks.jdbc.layout import JdbcLayout, is_nested
 from lakefeed.sinks.jdbc.ledger import JdbcLedger, rows_changed
 from lakefeed.sinks.jdbc.merge import JdbcMerge
 from lakefeed.sinks.jdbc.session import JvmDatabase, Session, StatementRefusal
+from lakefeed.sinks.kept_values import KEPT, KeptValues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,6 +56,7 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
         self._database = JvmDatabase(self._spark, self._sink)
         self.ledger = JdbcLedger(self._database, self._sink, self._context.feed)
         self._columns: list[str] = []
+        self._kept: dict[str, list[int]] = {}
 
     def stored_schema(self) -> StoredSchema | None:
         with self.ledger.session() as session:
@@ -121,7 +123,7 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             raise ConfigError("a JDBC feed takes batches only", where=self._sink.where)
         if not self._has_changes:
             return self._patiently(lambda: self._attempt(rows, commit, commit_id))
-        latest = latest_per_key(deleting(rows), keys=self._keys, order_by=self._sink.order_by).persist()
+        latest = self._latest(rows).persist()
         try:
             batch = summarize_changes(latest, keys=self._keys)
             # Before mistakes in the rows: their schema may still have to be merged.
@@ -135,17 +137,24 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Write some of a batch's rows in a transaction that is rolled back."""
         if self._has_changes:
-            rows = latest_per_key(deleting(rows), keys=self._keys, order_by=self._sink.order_by)
+            rows = self._latest(rows)
         self._patiently(lambda: self._attempt(rows, commit, commit_id=None))
+
+    def _latest(self, rows: DataFrame) -> DataFrame:
+        changes = deleting(rows)
+        kept = KeptValues.of(self._context.unavailable, changes.schema, keys=self._keys)
+        self._kept = {} if kept is None else kept.of_columns()
+        return latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)
 
     def _attempt(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
         """Write the rows into a staging table, and from there into the feed's; without ``commit_id`` roll back."""
         name = f"{STAGE}{self._mark}_{uuid.uuid4().hex[:10]}"
         stage, dialect = self.ledger.name(name), self._database.dialect
         target = self.ledger.name(self.ledger.table)
-        stored, only_staged = self._columns, [DELETED] if self._is_only_staged(DELETED) else []
+        stored, only_staged = self._columns, {DELETED: "boolean"} if self._is_only_staged(DELETED) else {}
+        only_staged |= {KEPT: "text"} if self._kept else {}
         with self.ledger.session() as session:
-            session.update(dialect.staging(stage, target, stored, deletes=bool(only_staged)))
+            session.update(dialect.staging(stage, target, stored, more=only_staged))
             session.commit()
         try:
             columns = [*map(dialect.name, (*stored, *only_staged)), "_lakefeed_task"]
@@ -165,6 +174,7 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
                     groups=self._context.groups,
                     session=session,
                     attempts=attempts,
+                    kept=self._kept,
                 )
                 done = self._merge_staged(merge, commit)
                 if commit_id is None:

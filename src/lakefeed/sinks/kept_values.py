@@ -1,0 +1,114 @@
+"""Values that an upsert leaves as they are stored, because their change event lacks them.
+
+A batch's newest change of a key takes each value that it lacks from the newest change before it that has it. What none
+of them has is named in the column ``KEPT``, for the statement that meets the stored row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.config.keyed import DELETED, OWN, POSITION_COLUMNS
+from lakefeed.records.decode.unavailable import Leaf, Path, Unavailable, rebuilt
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.window import WindowSpec
+
+KEPT = f"{OWN}_kept"
+"""Column of the newest changes: the numbers of the values that stay, as ``,3,7,``."""
+
+_VALUE = f"{OWN}_value"
+
+
+@dataclass(frozen=True)
+class KeptValues:
+    """The values of a batch's changes that may be lacking; ``leaves`` has their paths, values and types."""
+
+    unavailable: Unavailable
+    columns: StructType
+    leaves: Sequence[Leaf]
+
+    @classmethod
+    def of(cls, unavailable: Unavailable | None, columns: StructType, *, keys: Collection[str]) -> KeptValues | None:
+        """Return what may be lacking in rows of these columns; None if nothing can."""
+        from pyspark.sql import functions as sf
+
+        if unavailable is None:
+            return None
+        leaves = [
+            leaf
+            for each in columns.fields
+            if each.name not in {*keys, *POSITION_COLUMNS}
+            for leaf in unavailable.leaves(sf.col(quoted((each.name,))), each.dataType, (each.name,))
+        ]
+        return cls(unavailable, columns, leaves) if leaves else None
+
+    def newest(self, newest_first: WindowSpec) -> dict[str, Column]:
+        """Return columns with the newest value of each that a key's changes have, since the key was last deleted."""
+        from pyspark.sql import functions as sf
+
+        whole = newest_first.rowsBetween(-(2**63), 2**63 - 1)
+        found = {}
+        for number, leaf in enumerate(self.leaves):
+            deleted = sf.when(sf.col(DELETED), sf.struct(sf.lit(None).cast(leaf.type).alias("value")))
+            has = deleted.when(~sf.coalesce(leaf.lacking, sf.lit(False)), sf.struct(leaf.value.alias("value")))
+            found[f"{_VALUE}{number}"] = sf.first(has, ignorenulls=True).over(whole)
+        return found
+
+    def folded(self, latest: DataFrame) -> DataFrame:
+        """Put the values that ``newest`` has found into the newest changes, and add ``KEPT``."""
+        from pyspark.sql import functions as sf
+
+        numbers = self._numbers
+
+        def resolved(path: Path, own: Column, _: DataType) -> Column | None:
+            if path not in numbers:
+                return None
+            newest = sf.col(f"{_VALUE}{numbers[path]}")
+            if self.unavailable.then != "keep":
+                own = sf.when(self.leaves[numbers[path]].lacking, sf.lit(None)).otherwise(own)
+            return sf.when(sf.col(DELETED) | newest.isNull(), own).otherwise(newest["value"])
+
+        columns = {}
+        for name in dict.fromkeys(path[0] for path in numbers):
+            column = rebuilt(sf.col(quoted((name,))), self.columns[name].dataType, resolved, (name,))
+            assert column is not None
+            columns[name] = column
+        values = {f"{_VALUE}{number}": sf.lit(str(number)) for number in numbers.values()}
+        lacking = (sf.when(~sf.col(DELETED) & sf.col(each).isNull(), number) for each, number in values.items())
+        columns[KEPT] = sf.concat_ws(",", sf.lit(""), *lacking, sf.lit(""))
+        return latest.withColumns(columns).drop(*values)
+
+    def sql(self, column: str, *, marks: bool) -> str:
+        """Return the value to which an update of ``t`` by ``s`` sets a column; a marked row has none that stays."""
+        numbers = self._numbers
+
+        def of(path: Path, type_: DataType) -> str:
+            from pyspark.sql.types import StructType
+
+            ours, theirs = (".".join([row, *(quoted((name,)) for name in path)]) for row in "st")
+            if path in numbers:
+                stored = f"CASE WHEN NOT coalesce(t.{DELETED}, false) THEN {theirs} END" if marks else theirs
+                return f"CASE WHEN contains(s.{KEPT}, ',{numbers[path]},') THEN {stored} ELSE {ours} END"
+            if isinstance(type_, StructType) and any(each[: len(path)] == path for each in numbers):
+                parts = (f"{of((*path, name), type_[name].dataType)} AS {quoted((name,))}" for name in type_.names)
+                return f"CASE WHEN {ours} IS NOT NULL THEN struct({', '.join(parts)}) END"
+            return ours
+
+        return of((column,), self.columns[column].dataType)
+
+    def of_columns(self) -> dict[str, list[int]]:
+        """Return the numbers of each column's values, by its name in small letters."""
+        numbers: dict[str, list[int]] = {}
+        for number, leaf in enumerate(self.leaves):
+            numbers.setdefault(leaf.path[0].lower(), []).append(number)
+        return numbers
+
+    @property
+    def _numbers(self) -> dict[Path, int]:
+        return {leaf.path: number for number, leaf in enumerate(self.leaves)}
