@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import uuid
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -25,6 +27,27 @@ LANDS: dict[Fault, bool] = {
     "applied-500": True,
     "applied-504": True,
     "applied-hung-up": True,
+    "not-applied-401": False,
+    "applied-401": True,
+    "applied-404": True,
+    "applied-cut": True,
+}
+STATUSES = [300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404, 405, 406, 408, 409, 410, 412, 413, 418]
+STATUSES += [419, 421, 422, 425, 428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 507, 508, 511, 520, 524, 599]
+ANSWERS = (*map(str, STATUSES), "hung-up", "cut")
+CHANGES: dict[str, Callable[[Table], object]] = {
+    "append": lambda table: table.land(table.end, table.end + 2),
+    "merge": lambda table: table.spark.sql(
+        f"MERGE INTO {table.name} t USING (SELECT 0L AS id UNION ALL SELECT 99999L) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET id = t.id WHEN NOT MATCHED THEN INSERT *"
+    ),
+    "delete": lambda table: table.spark.sql(f"DELETE FROM {table.name} WHERE id = 99999"),
+    "rewind": lambda table: table.move(table.end, table.end - 1, delete=True),
+    "compact": lambda table: table.call("rewrite_data_files", ", options => map('rewrite-all', 'true')"),
+    "manifests": lambda table: table.call("rewrite_manifests"),
+    "expire": lambda table: table.expire(),
+    "branch": lambda table: table.spark.sql(f"ALTER TABLE {table.name} CREATE OR REPLACE BRANCH b"),
+    "columns": lambda table: table.spark.sql(f"ALTER TABLE {table.name} ADD COLUMN c{uuid.uuid4().hex} INT"),
 }
 
 
@@ -49,6 +72,50 @@ def test_whatever_the_answer_to_a_commit_the_batch_is_there_once(
     refused(lambda: table.land(2, 4), "begins at 2, the table ends at 4")
     table.land(4, 6)
     assert table.ids() == [0, 1, 2, 3, 4, 5]
+
+
+@rest_only
+def test_a_commit_whose_state_is_unknown_keeps_its_files(table: Table, catalog: CatalogCase) -> None:
+    assert isinstance(catalog, RestCase)
+    table.land(0, 2)
+    catalog.server.refused_reads = 20
+    catalog.server.fail_next("applied-401")
+    try:
+        with pytest.raises(Exception, match="on purpose"):
+            table.land(2, 4)
+    finally:
+        catalog.server.refused_reads = 0
+    assert table.ids() == [0, 1, 2, 3]
+    refused(lambda: table.land(2, 4), "begins at 2, the table ends at 4")
+
+
+@rest_only
+@pytest.mark.slow
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_answer_destroys_the_table(table: Table, catalog: CatalogCase, change: str) -> None:
+    assert isinstance(catalog, RestCase)
+    table.land(0, 4)
+    table.plain(99999)
+    for answer in (*ANSWERS, "silent") if change == "append" else ANSWERS:
+        for applied in ("applied", "not-applied"):
+            before = table.ids()
+            if change == "delete":
+                table.plain(99999)
+            catalog.server.fail_next(f"{applied}-{answer}")
+            with suppress(Exception):
+                CHANGES[change](table)
+            catalog.server.fail_next()
+            table.spark.sql(f"REFRESH TABLE {table.name}")
+            after = table.ids()
+            assert set(before) - {99999} <= set(after) | {max(set(before) - {99999})}, (applied, answer)
+            assert len(after) == len(set(after)) or change == "delete"
+    # What unknown commits have left is removed as an orphan, and nothing of the table is.
+    there = table.ids()
+    table.spark.sql(
+        f"CALL {table.name.partition('.')[0]}.system.remove_orphan_files(table => '{table.name.partition('.')[2]}', "
+        "older_than => TIMESTAMP '2999-01-01 00:00:00')"
+    ).collect()
+    assert table.ids() == there
 
 
 @rest_only

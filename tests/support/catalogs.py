@@ -61,6 +61,8 @@ class CatalogCase(ABC):
         catalog = self.declared()
         secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
         settings = {"cache-enabled": "false", **catalog.settings(), **secrets}
+        if catalog.type == "rest":
+            settings["rest.client.socket-timeout-ms"] = "15000"  # Less than a server on purpose is silent.
         spark.conf.set(f"spark.sql.catalog.{self.name}", implementation)
         for key, value in settings.items():
             spark.conf.set(f"spark.sql.catalog.{self.name}.{key}", value)

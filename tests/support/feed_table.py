@@ -60,6 +60,12 @@ class Table:
         where = None if delete_from is None else f"id >= {delete_from}"
         self.ledger().record_move(commit, commit_id=uuid.uuid4().hex, delete_where=where)
 
+    @property
+    def end(self) -> int:
+        """Where the feed stands."""
+        position = self.ledger().position()
+        return 0 if position is None else position.ranges.ends["topic", 0]
+
     def covered(self) -> tuple[tuple[int, int], ...] | None:
         position = self.ledger().position()
         return None if position is None or position.covered is None else position.covered.intervals["topic", 0]

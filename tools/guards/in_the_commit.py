@@ -114,9 +114,16 @@ IN_THE_COMMIT = (
     java(
         "lost answer: a server's error for a commit that has landed",
         "commit/CheckedOperations",
-        "if (unanswered instanceof CleanableFailure || !hasLanded(added, unanswered)) {",
+        "if (!hasLanded(added, failure)) {",
         "if (true) {",
         f"{REST}whatever_the_answer_to_a_commit_the_batch_is_there_once",
+    ),
+    java(
+        "lost answer: a table that does not answer either",
+        "commit/CheckedOperations",
+        "throw failure instanceof CommitStateUnknownException",
+        "if (true) throw failure; throw failure instanceof CommitStateUnknownException",
+        f"{REST}a_commit_whose_state_is_unknown_keeps_its_files",
     ),
     java(
         "uploads: a table's metadata names a file that the store does not have",

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Literal
+from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from lakefeed.clients.spark import jars
@@ -27,10 +27,10 @@ from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
-# What becomes of a change to a table: it is refused before the server sees it, or lands and the answer is another one.
-Fault = Literal[
-    "not-applied-503", "not-applied-500", "applied-409", "applied-503", "applied-500", "applied-504", "applied-hung-up"
-]
+Fault: TypeAlias = str
+"""``applied`` or ``not-applied``, and the answer to a change of a table: a status such as ``-401``, ``-hung-up`` for no
+answer, ``-cut`` for half of one, or ``-silent`` for one that comes after the client's patience."""
+SILENCE_SECONDS = 17
 
 TOKENS = "/v1/oauth/tokens"
 
@@ -89,6 +89,8 @@ class RestCatalog:
     asked_for: list[str] = field(default_factory=list)
     held: Held = field(default_factory=lambda: Held(), repr=False)
     _tokens: dict[str, float] = field(default_factory=dict, repr=False)
+    refused_reads: int = 0
+    """How many of the next reads of a table after a fault are refused."""
     _faults: list[Fault] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -116,6 +118,11 @@ class RestCatalog:
         """The next changes of tables meet these, one each; a retry meets the next one."""
         with self._lock:
             self._faults[:] = faults
+
+    @property
+    def has_faults(self) -> bool:
+        """Check that a fault is still to come."""
+        return bool(self._faults)
 
     def next_fault(self) -> Fault | None:
         """Takes one."""
@@ -155,19 +162,28 @@ class _Gate(BaseHTTPRequestHandler):
         if changes:
             self.catalog.held.pass_by(body)
         fault = self.catalog.next_fault() if changes else None
-        if fault is not None and fault.startswith("not-applied"):
-            self._refuse(int(fault[-3:]), "ServiceUnavailableException", "on purpose")
+        if not changes and "/tables/" in path and self.catalog.refused_reads and not self.catalog.has_faults:
+            self.catalog.refused_reads -= 1
+            self._refuse(401, "NotAuthorizedException", "on purpose")
             return
-        status, answer = self._forward(body)
-        if fault == "applied-hung-up":
-            self.close_connection = True
+        status, answer = (200, b"{}") if fault is not None and fault.startswith("not-") else self._forward(body)
+        if fault is None:
+            self._send(status, self._with_credentials(answer))
             return
-        if fault is not None:
+        kind = fault.partition("applied-")[2]
+        if kind.isdigit():
             kinds = {409: "CommitFailedException", 503: "ServiceUnavailableException"}
-            status = int(fault.removeprefix("applied-"))
-            self._refuse(status, kinds.get(status, "InternalServerError"), "on purpose")
+            self._refuse(int(kind), kinds.get(int(kind), "InternalServerError"), "on purpose")
             return
-        self._send(status, self._with_credentials(answer))
+        if kind == "silent":
+            time.sleep(SILENCE_SECONDS)
+        self.close_connection = True
+        if kind == "cut":
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(answer) + 100))
+            self.end_headers()
+            self.wfile.write(answer[: len(answer) // 2])
 
     def _trade(self, form: Mapping[str, list[str]]) -> None:
         given = [form.get(name, [""])[0] for name in ("grant_type", "client_id", "client_secret")]

@@ -18,7 +18,7 @@ import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
 import org.apache.iceberg.encryption.EncryptionManager;
-import org.apache.iceberg.exceptions.CleanableFailure;
+import org.apache.iceberg.exceptions.CommitStateUnknownException;
 import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.io.LocationProvider;
 
@@ -48,7 +48,7 @@ final class CheckedOperations implements TableOperations {
     @Override
     public void commit(TableMetadata base, TableMetadata changed) {
         if (base == null) {
-            delegate(null, changed);
+            delegate(null, changed, changed.snapshots());
             return;
         }
         checkFences(base, changed);
@@ -95,23 +95,29 @@ final class CheckedOperations implements TableOperations {
         if (!guardsProperties()) {
             awaitUploads();
         }
-        try {
-            delegate(base, committed);
-        } catch (RuntimeException unanswered) {
-            if (unanswered instanceof CleanableFailure || !hasLanded(added, unanswered)) {
-                throw unanswered;
-            }
-        }
+        delegate(base, committed, added);
         added.forEach(snapshot -> unanswered.remove(snapshot.snapshotId()));
         added.forEach(CheckedOperations::noteRows);
         RecentTables.put(name, committed);
     }
 
-    private void delegate(TableMetadata base, TableMetadata changed) {
-        synchronized (operations) {
-            operations.commit(base, changed);
+    /**
+     * Commits, and asks the table after a failure. Iceberg deletes the files of a commit after some failures ({@code
+     * CleanableFailure}), also when the change was applied: a proxy can answer 401 to it, and a conflict can be one with
+     * the first of two equal requests.
+     */
+    private void delegate(TableMetadata base, TableMetadata changed, List<Snapshot> added) {
+        try {
+            synchronized (operations) {
+                operations.commit(base, changed);
+            }
+        } catch (RuntimeException failure) {
+            if (!hasLanded(added, failure)) {
+                throw failure;
+            }
+        } finally {
+            seen = null;
         }
-        seen = null;
     }
 
     /** Notes the rows of a batch that has landed, so that the driver need not look for its snapshot. */
@@ -130,14 +136,22 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Looks in the table whether a commit succeeded: a server error or a cut connection does not tell. */
-    private boolean hasLanded(List<Snapshot> added, RuntimeException unanswered) {
+    /**
+     * Looks in the table whether a commit with these snapshots succeeded. If the table does not answer, the state of the
+     * commit is unknown, and none of its files may be deleted.
+     */
+    private boolean hasLanded(List<Snapshot> added, RuntimeException failure) {
+        if (added.isEmpty()) {
+            return false;
+        }
         try {
             TableMetadata now = refresh();
-            return !added.isEmpty() && added.stream().allMatch(each -> now.snapshot(each.snapshotId()) != null);
-        } catch (RuntimeException alsoUnanswered) {
-            unanswered.addSuppressed(alsoUnanswered);
-            return false;
+            return added.stream().allMatch(each -> now.snapshot(each.snapshotId()) != null);
+        } catch (RuntimeException unanswered) {
+            failure.addSuppressed(unanswered);
+            throw failure instanceof CommitStateUnknownException
+                    ? failure
+                    : new CommitStateUnknownException(failure.getMessage(), failure);
         }
     }
 
