@@ -195,3 +195,43 @@ def test_what_cannot_be_verified_is_refused(lake: SparkSession, feed: Feed) -> N
     path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
     with pytest.raises(ConfigError, match="feed of files cannot be verified"):
         checked(feed.pipeline(sink={"parquet": {"path": path}}))
+
+
+def test_a_file_that_is_gone_or_cut_off_is_a_fault_with_its_name(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    dead = f"lake.{feed.name}.dead_letters"
+    blocks: dict[str, Any] = {"decode": DECODE, "dead_letters": {"table": dead}}
+    feed.send([*feed.avro(trips(0, 20)), b"\x01"])
+    pipeline = feed.pipeline(**blocks)
+    pipeline.run(spark=lake, once=True)
+    done = checked(pipeline)
+    assert (done.faults, done.files) == ((), 6)
+
+    files: dict[str, str] = {}
+    for name in (feed.table, dead):
+        table = open_table(name, connections=pipeline.connections)
+        head = table.current_snapshot()
+        assert head is not None
+        [manifest] = head.manifests(table.io)
+        files[head.manifest_list] = f"the manifest list {head.manifest_list}"
+        files[manifest.manifest_path] = f"the manifest {manifest.manifest_path}"
+        for entry in manifest.fetch_manifest_entry(table.io):
+            files[entry.data_file.file_path] = f"the data file {entry.data_file.file_path}"
+    assert len(files) == 6
+    for path, named in files.items():
+        content = table.io.new_input(path).open().read()
+        for damaged, why in ((None, "it is gone"), (content[:-1], f"it has {len(content) - 1:,} bytes instead")):
+            if damaged is None:
+                table.io.delete(path)
+            elif "data file" not in named:
+                continue
+            else:
+                with table.io.new_output(path).create(overwrite=True) as file:
+                    file.write(damaged)
+            for deep in (False, True):
+                [fault] = checked(pipeline, deep=deep).faults
+                assert (fault.kind, f"{named}: {why}" in fault.what) == ("file-lost", True), fault
+                assert "rewind the feed" in fault.what
+        with table.io.new_output(path).create(overwrite=True) as file:
+            file.write(content)
+    assert checked(pipeline).faults == ()

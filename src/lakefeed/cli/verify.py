@@ -108,3 +108,5 @@ def _print_sums(done: Verification) -> None:
     sums = f" in the table: {', '.join(parts)}" if len(parts) > 1 else ""
     compared = ", compared by their own offsets" if done.deep else ""
     echo(f"  rows     {done.rows:,}{sums}{compared}")
+    if done.files:
+        echo(f"  files    {done.files:,} of the newest snapshots are in the store, with their size")

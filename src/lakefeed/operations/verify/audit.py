@@ -18,6 +18,7 @@ from lakefeed.operations.verify.evidence import Evidence, Finding
 def findings(evidence: Evidence) -> list[Finding]:
     """Return all findings, faults first."""
     found = [
+        *_files(evidence),
         *_continuity(evidence.commits),
         *_adopted(evidence),
         *_topics(evidence),
@@ -33,6 +34,17 @@ def findings(evidence: Evidence) -> list[Finding]:
         *upsert_findings(evidence),
     ]
     return sorted(found, key=lambda finding: not finding.fault)
+
+
+def _files(evidence: Evidence) -> Iterator[Finding]:
+    """The store has each file that the table's newest snapshot names."""
+    for file in evidence.files.lost:
+        what = f"the {file.what} {file.path}: {file.why}; the table cannot be read"
+        out = "restore it, roll the table back to a snapshot without it, or rewind the feed to read its records again"
+        yield Finding.of("file-lost", f"{what}. {out[0].upper()}{out[1:]}")
+    if evidence.files.unchecked:
+        what = f"{evidence.files.unchecked:,} older files of the table were not looked for"
+        yield Finding.of("files", what, fault=False)
 
 
 def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:

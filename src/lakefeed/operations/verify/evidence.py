@@ -31,6 +31,7 @@ from lakefeed.ledger.snapshots import (
 )
 from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, union
+from lakefeed.operations.verify.files import FileCheck, check_files
 from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, count_keyed_rows, scan_row_offsets
 from lakefeed.sinks.dead_letters.store import BACKFILLS
 from lakefeed.sinks.definition import StoredRows
@@ -122,6 +123,7 @@ class Evidence:
         transformed: whether a transform decides how many rows there are.
         row_coverage: the rows by their own offsets; None if they were not read.
         keyed: None where rows are appended.
+        files: the files of the table, of its history and of the dead letters.
     """
 
     commits: tuple[Commit, ...]
@@ -142,6 +144,7 @@ class Evidence:
     transformed: bool = False
     row_coverage: Mapping[Partition, RowCoverage] | None = None
     keyed: Keyed | None = None
+    files: FileCheck = field(default_factory=FileCheck)
 
     @property
     def landed(self) -> tuple[Commit | Backfill, ...]:
@@ -184,6 +187,9 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
             evidence = Evidence(commits=history.commits, fence=history.fence, keyed=keyed)
             return _with_sources(evidence, config, source, connections, history.rows if deep else None)
     table = open_table(name, connections=connections)
+    files = check_files(table, config.name)
+    # Without one of its files a table cannot be read.
+    deep = deep and not files.lost
     line, whole = ancestors(table, config.name)
     recorded = table.properties.get(f"{POSITION}.{config.name}")
     position = Position.from_json(recorded) if recorded is not None else None
@@ -201,6 +207,7 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
         backfill_fence=table.properties.get(f"{FENCE}.{config.name}{BACKFILLS}"),
         replays=tuple(replays_of(line, config.name)),
         foreign_commits=tuple(others_in(line)),
+        files=files,
     )
     evidence = _with_sources(evidence, config, source, connections, IcebergRows(table, config.name) if deep else None)
     if (sink := upserting(config)) is None:
@@ -210,6 +217,8 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
     history_table = config.sink.chosen.snapshot_tables.get("history")
     if history_table is not None:
         beside = open_table(history_table, connections=connections)
+        own = check_files(beside)
+        deep, evidence = deep and not own.lost, replace(evidence, files=evidence.files + own)
         history_line, whole = ancestors(beside)
         written = Letters(tuple(commits_of(history_line, config.name)), whole)
         coverage = _coverage(evidence, IcebergRows(beside)) if deep else None
@@ -232,8 +241,11 @@ def _with_sources(
     """Add dead letters, topics and rows; after the commits, so that no batch can lack what it wrote."""
     evidence = replace(evidence, transformed=config.transform is not None)
     if (letters := config.dead_letters) is not None:
-        stored = _read_letters(letters.table, config.name, connections) if letters.table is not None else None
+        stored, files = (
+            (None, FileCheck()) if letters.table is None else _read_letters(letters.table, config.name, connections)
+        )
         evidence = replace(evidence, dead_letters=stored, dead_letter_topic=letters.topic)
+        evidence = replace(evidence, files=evidence.files + files)
     names = sorted({topic for topic, _ in spans(evidence.landed)})
     evidence = replace(evidence, topics=dict.fromkeys(names))
     if source is not None:
@@ -244,23 +256,22 @@ def _with_sources(
     return evidence if rows is None else replace(evidence, row_coverage=_coverage(evidence, rows))
 
 
-def _read_letters(name: str, feed: str, connections: Connections) -> Letters:
+def _read_letters(name: str, feed: str, connections: Connections) -> tuple[Letters | None, FileCheck]:
     from pyiceberg.expressions import EqualTo
 
     try:
         table = open_table(name, connections=connections)
     except ResourceMissing:
-        return Letters()
+        return Letters(), FileCheck()
+    if (files := check_files(table)).lost:
+        return None, files
     line, whole = ancestors(table)
     equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
     columns = ("topic", "partition", "offset", "replay")
     rows = table.scan(row_filter=equal("feed", feed), selected_fields=columns).to_arrow().to_pylist()
-    return Letters(
-        tuple(commits_of(line, feed)),
-        whole,
-        tuple(Letter(*(row[column] for column in columns)) for row in rows),
-        {commit.batch_id: commit.rows for commit in commits_of(line, f"{feed}{BACKFILLS}")},
-    )
+    letters = tuple(Letter(*(row[column] for column in columns)) for row in rows)
+    of_backfills = {commit.batch_id: commit.rows for commit in commits_of(line, f"{feed}{BACKFILLS}")}
+    return Letters(tuple(commits_of(line, feed)), whole, letters, of_backfills), files
 
 
 def _record_counts(source: KafkaSource, evidence: Evidence) -> Mapping[OffsetRange, int | None]:

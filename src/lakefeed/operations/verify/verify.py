@@ -46,6 +46,7 @@ class Verification(ReadableResult):
         backfills: commits of backfills, whose records and rows are among the others.
         replayed: rows that replays of dead letters wrote.
         upserts: the fate of all changes; None where rows are appended.
+        files: files of the newest snapshots that are in the store with their size, manifests included.
     """
 
     feed: str
@@ -67,6 +68,7 @@ class Verification(ReadableResult):
     backfills: int
     replayed: int
     upserts: Upserts | None
+    files: int
     partitions: tuple[PartitionResult, ...]
     findings: tuple[Finding, ...]
 
@@ -137,6 +139,7 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
         backfills=len(evidence.backfills),
         replayed=sum(each.rows for each in evidence.replays),
         upserts=Upserts.sum(each.upserts for each in commits) if evidence.keyed else None,
+        files=evidence.files.present,
         partitions=tuple(_partition_results(evidence)),
         findings=tuple(findings(evidence)),
     )
