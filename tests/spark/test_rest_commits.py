@@ -109,13 +109,6 @@ def test_no_answer_destroys_the_table(table: Table, catalog: CatalogCase, change
             after = table.ids()
             assert set(before) - {99999} <= set(after) | {max(set(before) - {99999})}, (applied, answer)
             assert len(after) == len(set(after)) or change == "delete"
-    # What unknown commits have left is removed as an orphan, and nothing of the table is.
-    there = table.ids()
-    table.spark.sql(
-        f"CALL {table.name.partition('.')[0]}.system.remove_orphan_files(table => '{table.name.partition('.')[2]}', "
-        "older_than => TIMESTAMP '2999-01-01 00:00:00')"
-    ).collect()
-    assert table.ids() == there
 
 
 @rest_only

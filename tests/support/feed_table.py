@@ -62,7 +62,7 @@ class Table:
 
     @property
     def end(self) -> int:
-        """Where the feed stands."""
+        """The offset that the feed has reached."""
         position = self.ledger().position()
         return 0 if position is None else position.ranges.ends["topic", 0]
 
