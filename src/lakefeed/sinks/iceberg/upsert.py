@@ -31,7 +31,7 @@ from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, PositionReset, Reason, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
-from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.changes import Entry, renames
 from lakefeed.records.schema.fit import align_columns, find_field
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.definition import Changes
@@ -165,7 +165,7 @@ class UpsertTable(IcebergTable):
         from pyspark.sql.types import StructType
 
         in_rows(self._sink, rows)
-        own = self._take_over() if self._spark.catalog.tableExists(self.name) else ()
+        own = self._take_over(stored) if self._spark.catalog.tableExists(self.name) else ()
         kept = rows
         if self._sink.on_delete == "remove":
             kept = StructType([each for each in rows.fields if each.name != DELETED])
@@ -246,7 +246,7 @@ class UpsertTable(IcebergTable):
         finally:
             session.catalog.dropTempView(VIEW)
 
-    def _take_over(self) -> tuple[str, ...]:
+    def _take_over(self, stored: StoredSchema | None) -> tuple[str, ...]:
         """Return the statement that lets this feed take over an existing table; refuses rows of another kind."""
         properties = self.ledger.properties()
         keyed = properties.get(KEYED)
@@ -257,7 +257,7 @@ class UpsertTable(IcebergTable):
                 where=f"table {self.name}",
                 hint="land upserts in a new table",
             )
-        if keyed is not None and keyed != own[KEYED]:
+        if keyed is not None and keyed != own[KEYED] and not self._renames_keys(keyed, stored):
             raise ConfigError(
                 f"the rows of this table were made with keys and on_delete '{keyed}', the pipeline says '{own[KEYED]}'",
                 where=f"table {self.name}",
@@ -265,6 +265,14 @@ class UpsertTable(IcebergTable):
             )
         changed = {key: text for key, text in own.items() if properties.get(key) != text}
         return (set_properties(self.name, changed),) if changed else ()
+
+    def _renames_keys(self, keyed: str, stored: StoredSchema | None) -> bool:
+        """Return whether the pipeline names the keys that rows were made with as the schema's aliases rename them."""
+        before, _, on_delete = keyed.rpartition(" ")
+        known = {(each.before, each.after) for each in (renames(stored.schema) if stored else ())}
+        pairs = list(zip(before.split(","), self._sink.keys, strict=False))
+        same = len(pairs) == len(self._sink.keys) == len(before.split(",")) and on_delete == self._sink.on_delete
+        return same and all(old == new or (old, new) in known for old, new in pairs)
 
     def _check_topics(self, ranges: OffsetRanges) -> None:
         stored = {topic: self._offsets_of.get(f"{OFFSETS_OF}.{topic}") for topic in ranges.topic_ids}
