@@ -9,6 +9,8 @@ OUTCOMES = "tests/spark/test_outcomes.py::test_"
 START = "tests/unit/feed/test_recovery.py::test_"
 OFFSETS = "tests/integration/test_offsets.py::test_"
 KINESIS = "tests/integration/test_kinesis.py::test_"
+FAILING = "tests/integration/test_failing_records.py::test_"
+ISOLATES = "tests/unit/feed/test_failing_records.py::test_"
 LETTERS = "tests/integration/test_dead_letters.py::test_"
 STATEMENTS = "tests/spark/test_statements.py::test_"
 MANAGER = "tests/contract/test_checkpoint_manager.py::test_"
@@ -137,6 +139,27 @@ BEFORE_THE_COMMIT = (
 )
 
 DEAD_LETTERS = (
+    python(
+        "isolated records: their batch lands without them",
+        "feed/batch_writer",
+        "self.rows.isolated = {**self.rows.isolated, **failing}",
+        "raise RuntimeError",
+        f"{FAILING}records_that_a_batch_fails_at_are_isolated_as_dead_letters",
+    ),
+    python(
+        "isolated records: their letters are lost to a crash",
+        "feed/batch_writer",
+        "                self.rows.isolated = self._isolate(commit, spans)\n",
+        "                pass\n",
+        f"{FAILING}records_that_a_batch_fails_at_are_isolated_as_dead_letters",
+    ),
+    python(
+        "isolated records: the world's failures are no record's",
+        "feed/failing_records",
+        "return found if some_succeed or (found and works()) else {}",
+        "return found",
+        f"{ISOLATES}no_record_is_isolated_where_the_sink_takes_none_or_fails_once",
+    ),
     python(
         "dead letters: lost to a crash, after Iceberg",
         "feed/batch_writer",

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from lakefeed.config.base import ParsedText, checked
 
 Identifier = r"[A-Za-z_][A-Za-z0-9_]{0,199}"
-COLUMN = rf"({Identifier}(?:\.{Identifier})*)"
+COLUMN = r"([^\s.,()`'\"]{1,200}(?:\.[^\s.,()`'\"]{1,200})*)"
 TOPIC_MARK = "{topic}"
 
 Count = Annotated[int, Field(gt=0, le=2**31 - 1)]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.spark.errors import quietly, stopped_at, translate
+from lakefeed.clients.spark.errors import quietly, stopped_at
 from lakefeed.config.failures import ErrorBudget
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import (
@@ -20,9 +20,8 @@ from lakefeed.errors import (
     ErrorBudgetExceeded,
     JobFailed,
     LakefeedError,
-    RowsRefused,
 )
-from lakefeed.feed.failing_records import explain_failure
+from lakefeed.feed.failing_records import explain_failure, isolate, why_of
 from lakefeed.feed.outcome_counting import CountPerAttempt, PlannedRestart
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.continuity import fence_lost
@@ -36,7 +35,7 @@ from lakefeed.monitor.text import one_line
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import coalesce_small
-from lakefeed.sinks.dead_letters.store import DeadLetterStore
+from lakefeed.sinks.dead_letters.store import DeadLetterStore, Judge
 from lakefeed.sinks.definition import RowSink, TablePublisher, TriesRows
 
 if TYPE_CHECKING:
@@ -92,6 +91,13 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class Isolated:
+    """Records whose rows cannot be computed or written, and why, are to be dead letters; nothing is written yet."""
+
+    failing: Mapping[OffsetRange, str]
+
+
+@dataclass(frozen=True)
 class OverBudget:
     """The batch has more dead letters than the error budget allows; nothing is written."""
 
@@ -137,6 +143,8 @@ class BatchWriter:
         partitions cannot be read again.
         """
         self.rows.schema.begin(lambda: self.rows.rows(records))
+        if self.rows.is_plain:
+            self.rows.takes = getattr(self.sink, "takes", {})
         newest = None
         if fenced:
             self.fence = self.sink.take_fence()
@@ -190,7 +198,8 @@ class BatchWriter:
             return
         spans = [span for span in newest.ranges.ranges if newest.counts.get(span.key, ZERO).dead_letters]
         if not any(span.key in lost for span in spans):
-            self.dead_letters.complete(self.rows.classify, newest, spans=spans, expected=expected)
+            judge = self.judge_again(newest, spans, expected)
+            self.dead_letters.complete(judge, newest, spans=spans, expected=expected)
 
     def write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
         """Write a batch, unless the sink has it already; and publish the table, if it is time.
@@ -262,6 +271,7 @@ class BatchWriter:
             return
         from pyspark.sql import functions as sf
 
+        self.rows.isolated = self._isolate(commit, commit.ranges.ranges)
         expected = self.rows.classify(batch).filter(sf.col(f"{RECORD}.reason").isNotNull()).count()
         if expected:
             self.dead_letters.complete(self.rows.classify, commit, spans=commit.ranges.ranges, expected=expected)
@@ -271,6 +281,7 @@ class BatchWriter:
 
         Called for a batch, and for records that are no batch, such as dead letters that can be rows now.
         """
+        self.rows.isolated = {}
         while True:
             match self.attempt(records, commit):
                 case Committed() as committed:
@@ -279,6 +290,8 @@ class BatchWriter:
                     return committed
                 case SchemasMissing(schema_ids):
                     self._cover(schema_ids, records)
+                case Isolated(failing):
+                    self.rows.isolated = {**self.rows.isolated, **failing}
                 case Stopped(record):
                     raise stopped_at(record)
                 case OverBudget(counts, reasons):
@@ -286,7 +299,7 @@ class BatchWriter:
 
     def attempt(
         self, batch: DataFrame, commit: SnapshotProperties
-    ) -> Committed | SchemasMissing | Stopped | OverBudget:
+    ) -> Committed | SchemasMissing | Isolated | Stopped | OverBudget:
         """Write the rows of a batch in one commit, if its records allow it.
 
         Raises:
@@ -312,8 +325,11 @@ class BatchWriter:
                     case "budget":
                         return OverBudget(outcomes.counts, tuple(outcomes.reasons))
                 if isinstance(commit, Commit | Backfill):
-                    fails = None if self.reread is None else partial(self._fails, self.reread, commit)
-                    explained = explain_failure(error, self.feed, without_batches(commit.ranges).ranges, fails)
+                    spans = without_batches(commit.ranges).ranges
+                    if why_of(error) is not None and (failing := self._isolate(commit, spans)):
+                        return Isolated(failing)
+                    why = None if self.reread is None else partial(self._why, self.reread, commit)
+                    explained = explain_failure(error, self.feed, spans, why)
                     if explained is not None:
                         raise explained from error
                 raise
@@ -324,18 +340,52 @@ class BatchWriter:
             self.columns = columns_of(rows.schema.jsonValue())
             self._columns_with = self.rows.schema.spec
 
-    def _fails(self, reread: Reread, commit: Commit | Backfill, ranges: Sequence[OffsetRange]) -> bool:
-        """Check that the rows of these records cannot be computed, or are refused by a sink that can try them."""
+    def judge_again(self, commit: Commit | Backfill, spans: Sequence[OffsetRange], expected: int) -> Judge:
+        """Return the judge of a commit by an earlier run, which may have isolated some records."""
+
+        from pyspark.sql import functions as sf
+
+        def judge(records: DataFrame) -> DataFrame:
+            self.rows.isolated = {}
+            found = self.rows.classify(records)
+            if self.reread is not None and found.filter(sf.col(f"{RECORD}.reason").isNotNull()).count() < expected:
+                self.rows.isolated = self._isolate(commit, spans)
+                found = self.rows.classify(records)
+            return found
+
+        return judge
+
+    def _isolate(self, commit: Commit | Backfill, spans: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
+        """Find the records that fail by themselves; none where no dead letters are kept, or none can be read again."""
+        if self.reread is None or self.rows.policy.on_error != "dead_letter":
+            return {}
+        reread = self.reread
+        return isolate(
+            partial(self._why, reread, commit), spans, works=lambda: self._why(reread, commit, spans, null=True) is None
+        )
+
+    def _why(
+        self, reread: Reread, commit: Commit | Backfill, ranges: Sequence[OffsetRange], *, null: bool = False
+    ) -> str | None:
+        """Return why the rows of these records cannot be computed, or are refused by a sink that can try them.
+
+        With ``null``: why a row of nulls is refused, which every table takes while its store and catalog work.
+        """
+        from pyspark.sql import functions as sf
+
+        tried = Commit(self.feed, commit.batch_id or 0, commit.ranges)
         try:
             with self.rows.counted(reread(ranges), self.spark) as (rows, _), quietly():
-                if isinstance(self.sink, TriesRows) and isinstance(commit, Commit):
-                    self.sink.try_rows(rows, commit)
+                if null:
+                    nulls = (sf.lit(None).cast(each.dataType).alias(each.name) for each in rows.schema)
+                    rows = rows.sparkSession.range(1).select(*nulls)
+                if isinstance(self.sink, TriesRows):
+                    self.sink.try_rows(rows, tried)
                 else:
                     rows.write.format("noop").mode("overwrite").save()
         except Exception as error:
-            # An unavailable server is not the fault of a record.
-            return isinstance(translate(error), JobFailed | RowsRefused)
-        return False
+            return why_of(error)
+        return None
 
     def _cover(self, schema_ids: Collection[int], batch: DataFrame) -> None:
         """Merge the schemas that the rows did not cover, for the next attempt; a query's plan needs a restart first."""

@@ -1,7 +1,8 @@
 """Finds the record that a batch fails at, where Spark only says that a task has failed.
 
-Halves the batch's offset ranges, and computes the rows of a half again, without writing them: about twice the batch
-in all. A batch that fails for another reason, as a server that is away, succeeds then: nothing is found.
+Halves the batch's offset ranges, and computes and tries the rows of a half again, without a commit: about twice the
+batch in all for one record. A batch that fails for another reason, as a server that is away, succeeds then: nothing is
+found.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import re
 import time
 from collections.abc import Callable, Sequence
 
-from lakefeed.clients.spark.errors import translate
+from lakefeed.clients.spark.errors import cause_in_data, translate
 from lakefeed.errors import JobFailed, LakefeedError, RowsRefused
+from lakefeed.messages.record_values import without_values
 from lakefeed.offsets.ranges import OffsetRange
 
-Fails = Callable[[Sequence[OffsetRange]], bool]
-"""Returns whether the rows of these records cannot be computed, or are refused by the sink."""
+Fails = Callable[[Sequence[OffsetRange]], object]
+"""Returns something true if the rows of these records cannot be computed, or are refused by the sink."""
 
 LONGEST_SECONDS = 300.0
 MOST_NAMED = 5
+MOST_ISOLATED = 200
+"""So many records of a batch are separated from the others; after that, ranges of several are left out whole."""
 
 
 def explain_failure(
@@ -40,11 +44,20 @@ def explain_failure(
         where = f"{known.where} (feed {feed}, {listed(ranges) or 'a batch without records'})"
         return JobFailed(known.what, where=where, hint=known.hint)
     return JobFailed(
-        f"the transform fails at {listed(failing)}; nothing of the batch is written",
+        f"the batch fails at {listed(failing)}; nothing of it is written",
         where=f"feed {feed}, {kind_of_failure(known.where or '')}",
-        hint=f"look at it: lakefeed read pipeline.yaml --range {failing[0]}; then let the transform handle such a "
-        "value, as try_cast and try_divide do, or make it a dead letter by a rule in expect",
+        hint=f"look at it: lakefeed read pipeline.yaml --range {failing[0]}; dead_letters lets the feed continue "
+        "without it; or let transform.sql handle such a value, as try_cast and try_divide do",
     )
+
+
+def why_of(error: Exception) -> str | None:
+    """Return the reason of a dead letter whose row has raised this; None if its record did not cause it."""
+    known = translate(error)
+    if isinstance(known, RowsRefused):
+        return f"the sink refuses the row: {known.what}"
+    cause = cause_in_data(error)
+    return None if cause is None else f"the row cannot be computed or written: {kind_of_failure(without_values(cause))}"
 
 
 def find_failing(
@@ -62,6 +75,37 @@ def find_failing(
             break
         failing = failing_half
     return failing
+
+
+def isolate(
+    why: Callable[[Sequence[OffsetRange]], str | None],
+    ranges: Sequence[OffsetRange],
+    *,
+    works: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[OffsetRange, str]:
+    """Find each record that fails by itself, and why; ranges of several where time is up or too many fail.
+
+    ``works`` is asked where no record succeeds: if even the sink's own row does not, no record is to blame.
+    """
+    until = clock() + LONGEST_SECONDS
+    found: dict[OffsetRange, str] = {}
+    some_succeed = False
+    waiting = [tuple(span for span in ranges if span.records)]
+    while waiting:
+        part = waiting.pop()
+        reason = why(part) if part else None
+        if reason is None:
+            some_succeed = some_succeed or bool(part)
+            continue
+        records = sum(span.records for span in part)
+        if records > 1 and clock() < until and len(found) < MOST_ISOLATED:
+            waiting += reversed(_halves(part))
+        # Once more: what a moment of the network has caused is no record's fault.
+        elif why(part) is not None:
+            among = "" if records == 1 else f"; at least one of {records} records that were not separated"
+            found.update(dict.fromkeys(part, reason + among))
+    return found if some_succeed or (found and works()) else {}
 
 
 def _halves(ranges: Sequence[OffsetRange]) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
@@ -93,5 +137,7 @@ def kind_of_failure(text: str) -> str:
     """Return the kind of error that Spark reports: what ``without_values`` has left of it, or the class alone."""
     if re.fullmatch(r"\[[A-Z][A-Z0-9_.]+\].* SQLSTATE \w{5}", text):
         return text
+    if own := re.fullmatch(r"[\w.]+: lakefeed: ([^\n]*)", text):
+        return own[1]
     found = re.search(r"\[[A-Z][A-Z_.]+\]", text)
     return found[0] if found else text.partition(":")[0].strip()[:200]

@@ -55,8 +55,8 @@ class CountPerAttempt:
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
         """Give the rows of one attempt to write the batch, and their counter."""
-        # Other commits have some records of their ranges only.
-        if self.direct is not None and isinstance(commit, Commit):
+        # Other commits have some records of their ranges only, and isolated records are left out of the general way.
+        if self.direct is not None and isinstance(commit, Commit) and not (self.rows.isolated or self.rows.takes):
             with BatchOutcomes(self.spark) as outcomes:
                 yield self.direct.read(batch.sparkSession, commit.ranges, outcomes), outcomes
         else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.ledger.outcomes import BatchOutcomes
+from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode import RECORD, DecodeSpec, Raw, RecordPolicy, RowExpectation, classify, decoded, rows
 from lakefeed.records.decode.changes import delete_rule
 from lakefeed.records.decode.resolve import resolve_decoder
@@ -36,6 +37,9 @@ class RowBuilder:
         streams: topics whose rows the transform takes separately, by the names that it uses for them.
         is_decoded: the source gives rows instead of records: nothing is decoded or classified.
         check: looks at the frame of a query with state before anything is changed for it.
+        is_plain: no transform follows: the table's columns are the records' fields.
+        takes: columns whose type in the table has fewer values than in the rows, and the type.
+        isolated: the records that the present commit has failed at, and why: they are dead letters.
     """
 
     schema: ReaderSchema
@@ -46,13 +50,17 @@ class RowBuilder:
     key: DecodeSpec | None = None
     is_decoded: bool = False
     check: Callable[[DataFrame], None] | None = None
+    is_plain: bool = False
+    takes: Mapping[str, str] = field(default_factory=dict)
+    isolated: Mapping[OffsetRange, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._storable = StorableRows(self.transform)
 
     def classify(self, records: DataFrame) -> DataFrame:
         """Decode the records with the schema of this moment; the verdict on each is in the column ``RECORD``."""
-        policy = replace(self.policy, refused_schemas=self.schema.refused_ids)
+        refused = self.schema.refused_ids
+        policy = replace(self.policy, refused_schemas=refused, isolated=self.isolated, takes=self.takes)
         return classify(decoded(records, self.schema.spec, key=self.key), policy, keep=self.keep)
 
     def rows(self, records: DataFrame) -> DataFrame:
@@ -128,6 +136,7 @@ class FeedDecoder:
             key=decoder.key,
             is_decoded=config.source.numbered is None,
             check=check,
+            is_plain=config.transform is None,
         )
 
     def strict_rows(self, spark: SparkSession) -> Callable[[DataFrame], DataFrame]:

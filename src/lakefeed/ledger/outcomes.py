@@ -126,6 +126,10 @@ class BatchOutcomes:
             before.dead_letters,
         )
 
+    def refuse(self) -> None:
+        """Refuse the commit in any case: its rows are only tried."""
+        self.bound(max_rows=-1, max_share=None)
+
     def cover(self, schema_ids: Iterable[int]) -> None:
         """Refuse the commit if a record has another writer's schema than these, which the rows cover."""
         self._outcomes.cover(list(schema_ids))

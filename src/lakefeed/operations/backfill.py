@@ -219,7 +219,8 @@ class BackfillJob:
             return 0
         spans = [span for span in newest.ranges.ranges if newest.counts.get(span.key, ZERO).dead_letters]
         origin = BackfillOrigin(newest.feed, newest.number, newest.committed_at)
-        written = self._dead_letters.complete(writer.rows.classify, origin, spans=spans, expected=expected)
+        judge = writer.judge_again(newest, spans, expected)
+        written = self._dead_letters.complete(judge, origin, spans=spans, expected=expected)
         return expected if written else 0
 
 

@@ -191,7 +191,7 @@ class TriesRows(Protocol):
     """A sink that can say of some rows alone that it refuses them."""
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Raise what ``land`` would raise because of these rows; write nothing."""
+        """Raise what ``land`` would raise because of these rows; commit nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

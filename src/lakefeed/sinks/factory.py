@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
-from lakefeed.sinks.definition import Reread, Sink, SinkContext, SinkDefinition
+from lakefeed.sinks.definition import Reread, Sink, SinkContext, SinkDefinition, TriesRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -217,6 +217,11 @@ class FanOutSink(BaseSink):
         # The others have a batch that the own sink has.
         self.has = main.has
 
+    @property
+    def takes(self) -> Mapping[str, str]:
+        """The columns of the feed's own table whose types have fewer values than Spark's."""
+        return getattr(self._main, "takes", {})
+
     def begin(self, reread: Reread | None) -> None:
         """Let those catch up that lag behind the feed's own sink."""
         self._again = reread
@@ -265,6 +270,13 @@ class FanOutSink(BaseSink):
                 return self._main.land(kept, commit, commit_id=commit_id)
         finally:
             kept.unpersist()
+
+    def try_rows(self, rows: DataFrame, commit: Commit) -> None:
+        """Let each sink try the rows that can, but those that wait by themselves; compute them at least."""
+        rows.write.format("noop").mode("overwrite").save()
+        for sink in (*(side.sink for side in self._sides if not side.can_lag), self._main):
+            if isinstance(sink, TriesRows):
+                sink.try_rows(rows, commit)
 
     def _try(self, side: SecondarySink, act: Callable[[], None]) -> None:
         """Let a sink that can lag fail without the others."""

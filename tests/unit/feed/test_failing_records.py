@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.feed.failing_records import find_failing, kind_of_failure, listed
+from lakefeed.feed.failing_records import find_failing, isolate, kind_of_failure, listed
 from lakefeed.offsets.ranges import OffsetRange
 
 lengths = st.lists(st.integers(0, 40), min_size=1, max_size=4).filter(any)
@@ -49,3 +49,35 @@ def test_ranges_are_named_as_a_reader_takes_them() -> None:
     ranges = [OffsetRange("t", number, 4, 4 + number) for number in range(8)]
     assert listed(ranges[:3]) == "t-1 offset 4, t-2 offsets [4, 6)"
     assert listed(ranges).endswith("and 2 partitions more")
+
+
+@given(lengths, st.data())
+def test_each_record_that_fails_is_isolated(counts: list[int], data: st.DataObject) -> None:
+    ranges = [OffsetRange("t", number, 100, 100 + count) for number, count in enumerate(counts)]
+    records = [(each.partition, at) for each in ranges for at in range(each.start, each.end)]
+    bad = data.draw(st.sets(st.sampled_from(records), max_size=5))
+
+    def why(some: Sequence[OffsetRange]) -> str | None:
+        fail = any(each.partition == part and each.start <= at < each.end for part, at in bad for each in some)
+        return "no number" if fail else None
+
+    expected = {OffsetRange("t", part, at, at + 1): "no number" for part, at in bad}
+    assert isolate(why, ranges, works=lambda: True) == expected
+
+
+def test_no_record_is_isolated_where_the_sink_takes_none_or_fails_once() -> None:
+    ranges = [OffsetRange("t", 0, 0, 4)]
+    assert isolate(lambda _: "down", ranges, works=lambda: False) == {}
+    # A moment of the network: the second look at the same record succeeds.
+    answers = iter(["once", "once", "once", None])
+    assert isolate(lambda _: next(answers, None), ranges, works=lambda: True) == {}
+    # Two that fail only together.
+    together = isolate(lambda some: "both" if sum(each.records for each in some) == 4 else None, ranges, works=bool)
+    assert together == {}
+
+
+def test_ranges_are_isolated_whole_where_time_is_up() -> None:
+    clock = iter([0.0, *([400.0] * 9)])
+    ranges = [OffsetRange("t", 0, 0, 4)]
+    found = isolate(lambda _: "bad", ranges, works=lambda: True, clock=lambda: next(clock))
+    assert found == {ranges[0]: "bad; at least one of 4 records that were not separated"}

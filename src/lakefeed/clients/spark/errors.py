@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from lakefeed.errors import (
     AccessDenied,
@@ -93,6 +94,10 @@ KNOWN: dict[str, LakefeedError] = {
     r"AppendWriteException: [\w.]+: Cannot write value as decimal": RowsRefused(
         "Iceberg cannot store the partition of a row: a decimal that truncate rounds down has a digit too many",
         hint="partition by another transform, or make such rows dead letters by a rule in expect",
+    ),
+    r"\ASpark does not support \w+ fields": ConfigError(
+        "the table has a column of a type that Spark cannot read or write",
+        hint="land in another table, or drop the column: ALTER TABLE … DROP COLUMN, with a tool that has the type",
     ),
     r"FATAL: (?:password authentication failed|role .* does not exist|no pg_hba)": AccessDenied(
         "the catalog's database refuses the user or the password", hint="check catalogs.<name>.username and password"
@@ -259,6 +264,32 @@ def registry_error_of(exception: BaseException) -> LakefeedError | None:
                 hint="the job resumes where it stopped once the registry answers",
             )
     return None
+
+
+# Classes of Java's exceptions that no record causes: of files, networks, stores, memory, and of Spark's scheduler.
+_WORLD = re.compile(
+    r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|"
+    r"org\.apache\.(?:kafka|hadoop|iceberg\.exceptions))\.|RegistryException|Timeout|Interrupted|Refused|FetchFailed|"
+    r"RuntimeIO|TaskKilled|NotFound|(?:Memory|Linkage|Internal|NoSuch\w+|ClassDef\w*)Error|spark\.SparkException$"
+)
+
+
+def cause_in_data(error: BaseException) -> str | None:
+    """Return class and message of a failed task's deepest cause; None if the world or a commit has failed, not a row.
+
+    It is decided by the classes: a message may have any text of a record.
+    """
+    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    classes, text = [], ""
+    while thrown is not None:
+        name, message = str(thrown.getClass().getName()), str(thrown.getMessage())
+        classes.append(name)
+        text, thrown = f"{name}: {message}", thrown.getCause()
+        if thrown is None and "File name too long" in message and name.startswith("java.io."):
+            return text
+    # Spark wraps what a task has thrown; it is the deepest one of them only where the scheduler itself gives up.
+    world = [name for name in classes[:-1] if not name.endswith("SparkException")] + classes[-1:]
+    return None if not classes or any(_WORLD.search(name) for name in world) else text
 
 
 def _texts(exception: BaseException) -> Iterator[str]:

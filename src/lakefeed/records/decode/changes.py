@@ -153,6 +153,14 @@ def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> Da
                 f"delete.column names '{column}', which the decoded records do not have",
                 where=f"columns: {', '.join(name for name in rows.columns if not name.startswith(OWN))}",
             )
+        kind = rows.schema[next(name for name in rows.columns if name.lower() == column.lower())].dataType
+        fitting = {"string": str, "boolean": bool}.get(kind.typeName(), int)
+        if wrong := [value for value in values if type(value) is not fitting]:
+            raise ConfigError(
+                f"delete.equals has {', '.join(map(repr, wrong))}, and the column {column} is {kind.simpleString()}",
+                where="delete.equals",
+                hint="write values of the column's type: texts in quotes, such as ['1'], numbers and true without",
+            )
         deleted = deleted | sf.coalesce(sf.col(quoted((column,))).isin(*values), sf.lit(False))
     marked = rows.withColumn(DELETED, deleted)
     return marked.withColumns(_key_columns(marked, rule.keys)).drop(OWN_KEY)

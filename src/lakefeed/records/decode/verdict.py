@@ -16,6 +16,7 @@ from lakefeed.clients.spark.statements import expression
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, name_taken
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import RECORD
+from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.changes import OWN_KEY, DeleteRule, unwrap, with_deleted
 from lakefeed.records.decode.formats import KEY
 from lakefeed.records.sources.kafka import BAD_TIMESTAMP, COPY
@@ -41,6 +42,7 @@ VERDICTS = {"fail": STOP, "dead_letter": DEAD_LETTER, "skip": SKIPPED, "drop": S
 TOMBSTONE = "the value is null (a tombstone)"
 """Why a record without a value is no row."""
 
+UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _ANSI = "spark.sql.ansi.enabled"
 
 
@@ -70,6 +72,8 @@ class RecordPolicy:
             null time. Default: an error where the time is kept, since elsewhere no column has it.
         expect: rules for the records that can be read, in this order; the first that is broken counts.
         refused_schemas: ids of writers' schemas whose records must not become rows, and why.
+        takes: columns that have to be of one of Iceberg's types beside Spark's: ``uuid`` or ``fixed[4]``.
+        isolated: records whose rows the transform or the sink has failed at, and why.
         envelope: what the values are wrapped in.
         deletes: which records delete the row of their key; None if rows are only added.
         unavailable: a placeholder that no row may have.
@@ -80,6 +84,8 @@ class RecordPolicy:
     on_bad_timestamp: OnBadTimestamp | None = None
     expect: tuple[RowExpectation, ...] = ()
     refused_schemas: Mapping[int, str] = field(default_factory=dict)
+    takes: Mapping[str, str] = field(default_factory=dict)
+    isolated: Mapping[OffsetRange, str] = field(default_factory=dict)
     envelope: Literal["debezium"] | None = None
     deletes: DeleteRule | None = None
     unavailable: Unavailable | None = None
@@ -191,6 +197,10 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
     if bad_timestamps:
         message = sf.format_string(BAD_TIMESTAMP_REASON, BAD_TIMESTAMP)
         error = sf.when(sf.col(BAD_TIMESTAMP).isNotNull(), message).otherwise(error)
+    at = sf.col("offset")
+    for span, why in policy.isolated.items():
+        here = (sf.col("topic") == span.topic) & (sf.col("partition") == span.partition)
+        error = sf.when(here & (at >= span.start) & (at < span.end), sf.lit(why)).otherwise(error)
     return error
 
 
@@ -219,6 +229,13 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
         why = None if expectation.on_violation == "drop" else f"expectation {expectation.name}: {expectation.rule}"
         reason = reason.when(broken, sf.lit(why))
         verdict = verdict.when(broken, VERDICTS[expectation.on_violation])
+    for name, type_ in policy.takes.items():
+        if column := next((each for each in rows.columns if each.lower() == name.lower()), None):
+            value = sf.col(quoted((column,)))
+            length = type_.removeprefix("fixed[").removesuffix("]")
+            fits = value.rlike(UUID) if type_ == "uuid" else sf.octet_length(value) == int(length)
+            reason = reason.when(~fits, sf.lit(f"column {column} of the table takes only a {type_}"))
+            verdict = verdict.when(~fits, VERDICTS[policy.on_error])
     reason = reason.when(keyless.isNotNull(), keyless)
     verdict = verdict.when(keyless.isNotNull(), VERDICTS[policy.on_error]).otherwise(ROW)
     if COPY in rows.select(f"{RECORD}.record.*").columns:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import Path, quoted
 from lakefeed.clients.spark.statements import Statement, parts
@@ -73,6 +73,22 @@ def statements(
         *(f"{alter} ALTER COLUMN {quoted(path)} TYPE {type_sql(wider)}" for path, wider in plan.wider),
         *([Statement.of(added, {name: value for each in new for name, value in each.values.items()})] if new else []),
     )
+
+
+def trial_steps(
+    *, have: StructType, want: StructType, changes: Sequence[Change] = (), grow: bool = True
+) -> list[list[list[Any]]]:
+    """List the changes of ``statements`` as ``io.lakefeed.commit.TrialSchema`` takes them, each list one commit."""
+    renames, have = find_renames(have, want, changes if grow else ())
+    plan = _Plan("")
+    plan.compare_fields(have, want, ())
+    steps: list[list[list[Any]]] = [
+        *([["rename", ".".join(path), name]] for path, name in renames),
+        *([["optional", ".".join(path)]] for path in plan.optional),
+        *([["widen", ".".join(path), wider.json()]] for path, wider in plan.wider),
+    ]
+    new: list[list[Any]] = [["add", ".".join(path[:-1]) or None, path[-1], t.json()] for path, t in plan.new]
+    return [*steps, *([new] if new else [])]
 
 
 def _new_column(path: Path, type_: DataType, defaults: Mapping[str, tuple[str, str]]) -> Statement:

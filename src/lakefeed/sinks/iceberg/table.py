@@ -6,6 +6,7 @@ ranges continue where the feed's last commit ended and no newer driver has taken
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -15,12 +16,13 @@ from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark.jvm import java, spark_setting
 from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
+from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.records.schema import ddl
-from lakefeed.records.schema.changes import Entry, history_properties, renames
+from lakefeed.records.schema.changes import Change, Entry, history_properties, renames
 from lakefeed.records.schema.ddl import type_sql
 from lakefeed.records.schema.defaults import column_defaults
 from lakefeed.records.schema.fit import align_columns, carries_data, find_field
@@ -50,9 +52,13 @@ class IcebergTable(LedgerBackedSink):
     Args:
         evolves: whether its columns follow the rows'.
         takes_defaults: whether the rows have the fields of the reader's schema, so that its defaults are theirs.
+
+    Attributes:
+        takes: columns whose type has fewer values than Spark's, and the type: ``uuid`` or ``fixed[4]``.
     """
 
     ledger: IcebergLedger
+    takes: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -111,6 +117,7 @@ class IcebergTable(LedgerBackedSink):
                     **remembered,
                 },
             )
+            self._try_new(rows, want.partitions)
             laid_out = layout.FileLayout(partitions=want.partitions)
         else:
             changed = {key: text for key, text in remembered.items() if properties.get(key) != text}
@@ -129,6 +136,8 @@ class IcebergTable(LedgerBackedSink):
                 *([set_properties(self.name, changed)] if changed else []),
                 *ddl.statements(self.name, have=have, want=rows, changes=known, grow=self._evolves, defaults=defaults),
             )
+            self._try_columns(have, rows, known)
+            self.takes = json.loads(str(java(self._spark).commit.FeedLedger.constrained(self.ledger.loaded())))
             renamed, _ = ddl.find_renames(have, rows, known if self._evolves else ())
             laid_out = layout.FileLayout.of_table(self.ledger.loaded()).rename_columns(renamed)
         named = self._sink.model_fields_set
@@ -140,6 +149,26 @@ class IcebergTable(LedgerBackedSink):
             table=self.name, is_new=is_new, is_laid_out_anew=bool(layouts), statements=all_, notes=notes
         )
         return (change,)
+
+    def _try_columns(self, have: StructType, rows: StructType, known: Sequence[Change]) -> None:
+        """Refuse rows for which Iceberg would refuse to change the table's columns."""
+        if steps := ddl.trial_steps(have=have, want=rows, changes=known, grow=self._evolves):
+            self._refuse(java(self._spark).commit.TrialSchema.refusal(self.ledger.loaded(), json.dumps(steps)))
+
+    def _try_new(self, rows: StructType, partitions: Sequence[tuple[str, str]]) -> None:
+        from pyspark.sql.types import StructType
+
+        stored = StructType([each for each in rows.fields if carries_data(each.dataType)])
+        parts = [text for partition in partitions for text in partition]
+        self._refuse(java(self._spark).commit.TrialSchema.refusal(stored.json(), parts))
+
+    def _refuse(self, refusal: str | None) -> None:
+        if refusal is not None:
+            hint = "land the column under another name, or leave it out, in transform.sql; or change the table in SQL: "
+            hint += "ALTER TABLE … DROP IDENTIFIER FIELDS, for one"
+            raise SchemaIncompatible(
+                f"Iceberg refuses the columns of the rows: {refusal}", where=f"table {self.name}", hint=hint
+            )
 
     def _own_properties(self) -> dict[str, str]:
         """Return properties of a new table, over which the pipeline file's win."""
@@ -186,13 +215,21 @@ class IcebergTable(LedgerBackedSink):
         run_in_turn(self.name, act, ask_for_quiet=ask_for_quiet)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Compute some of a batch's rows with their partitions, and write nothing.
+        """Write files of some of a batch's rows, whose commit is refused: Iceberg removes them.
 
         Iceberg notices only at the commit that a decimal, rounded down by ``truncate``, has a digit too many. Spark's
         cast refuses it for each row.
         """
         rounded = [each.alias(f"partition{at}") for at, each in enumerate(self._rounded(rows.schema))]
-        rows.select("*", *rounded).write.format("noop").mode("overwrite").save()
+        if rounded:
+            rows.select("*", *rounded).write.format("noop").mode("overwrite").save()
+        with BatchOutcomes(self._spark) as outcomes:
+            outcomes.refuse()
+            try:
+                self._writer(rows, {COMMIT_ID: outcomes.commit_id}).append()
+            except Exception:
+                if outcomes.refusal is None:
+                    raise
 
     def _rounded(self, rows: StructType) -> Iterator[Column]:
         """Yield columns that round each decimal as its partition does, and fail where the result does not fit."""

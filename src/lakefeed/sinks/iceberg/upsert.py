@@ -186,6 +186,14 @@ class UpsertTable(IcebergTable):
             self._history.take_own_fence()
         return super().take_fence(suffix, prefix=prefix)
 
+    def try_rows(self, rows: DataFrame, commit: Commit) -> None:
+        """Write files of the rows that are no deletes, as for an append: a MERGE's are written in the same way."""
+        from pyspark.sql import functions as sf
+
+        removes = self._sink.on_delete == "remove"
+        kept = deleting(rows).filter(~sf.col(DELETED)).drop(DELETED) if removes else deleting(rows)
+        super().try_rows(kept, commit)
+
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Land the newest change of each key in one commit, and all of them in the history just before it."""
         from pyspark.sql.types import StructType

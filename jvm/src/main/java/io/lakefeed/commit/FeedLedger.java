@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.lakefeed.query.Statements;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.iceberg.AppendFiles;
@@ -14,6 +15,8 @@ import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.spark.CommitMetadata;
 import org.apache.iceberg.spark.Spark3Util;
 import org.apache.iceberg.spark.SparkSchemaUtil;
+import org.apache.iceberg.types.Type;
+import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.parser.ParseException;
@@ -51,6 +54,17 @@ public final class FeedLedger {
     /** Returns the columns of a table as Spark shows them: the JSON of a StructType. */
     public static String columns(Table table) {
         return SparkSchemaUtil.convert(table.schema()).json();
+    }
+
+    /** Returns the columns that take fewer values than Spark shows: name and type, such as {@code fixed[4]}, as JSON. */
+    public static String constrained(Table table) throws JsonProcessingException {
+        Map<String, String> found = new LinkedHashMap<>();
+        for (Types.NestedField field : table.schema().columns()) {
+            if (field.type().typeId() == Type.TypeID.UUID || field.type().typeId() == Type.TypeID.FIXED) {
+                found.put(field.name(), field.type().toString());
+            }
+        }
+        return JSON.writeValueAsString(found);
     }
 
     /**

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.net.URI;
 import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.StandardOpenOption;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.LocalFileSystem;
@@ -22,6 +23,8 @@ import org.apache.hadoop.fs.permission.FsPermission;
  * each file, {@code .name.crc}, which no other reader of a table knows; Parquet and Avro have checksums of their own.
  */
 public final class DurableFileSystem extends LocalFileSystem {
+    private static final int LONGEST_NAME = 255;
+
     /** Hadoop creates it. */
     public DurableFileSystem() {
         super(new Files());
@@ -34,6 +37,16 @@ public final class DurableFileSystem extends LocalFileSystem {
     }
 
     private static final class Files extends RawLocalFileSystem {
+        @Override
+        public boolean mkdirs(Path folder) throws IOException {
+            // Hadoop says that it cannot make the folder, as it does where it lacks the right.
+            if (folder.getName().getBytes(StandardCharsets.UTF_8).length > LONGEST_NAME) {
+                throw new IllegalArgumentException("lakefeed: a text is too long for a partition: its folder's name has more"
+                        + " than " + LONGEST_NAME + " bytes");
+            }
+            return super.mkdirs(folder);
+        }
+
         @Override
         protected OutputStream createOutputStream(Path path, boolean append) throws IOException {
             return new Synced(super.createOutputStream(path, append), pathToFile(path).toPath());

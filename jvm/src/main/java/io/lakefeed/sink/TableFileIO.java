@@ -3,6 +3,7 @@ package io.lakefeed.sink;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.regex.Pattern;
@@ -27,6 +28,7 @@ public final class TableFileIO extends S3FileIO {
     private static final long serialVersionUID = 1;
     private static final Pattern METADATA =
             Pattern.compile(".*/[^/]*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*\\.(metadata\\.json|avro)");
+    private static final int LONGEST_KEY = 1024;
     private static final String TABLE = ".metadata.json";
     /**
      * Only the newest metadata file of a table is read again, or one before it where commits race. A job with hundreds of
@@ -56,8 +58,18 @@ public final class TableFileIO extends S3FileIO {
 
     @Override
     public OutputFile newOutputFile(String location) {
+        requireKey(location);
         OutputFile file = super.newOutputFile(location);
         return METADATA.matcher(location).matches() ? new Kept(file) : file;
+    }
+
+    /** A store answers a longer key as it likes, with a server error for one, and no retry helps. */
+    private static void requireKey(String location) {
+        int length = location.length() <= LONGEST_KEY ? 0 : location.getBytes(StandardCharsets.UTF_8).length;
+        if (length - location.indexOf('/', location.indexOf("://") + 3) - 1 > LONGEST_KEY) {
+            throw new IllegalArgumentException("lakefeed: a text is too long for a partition: the file's key in S3 has more"
+                    + " than " + LONGEST_KEY + " bytes");
+        }
     }
 
     @Override

@@ -1,0 +1,131 @@
+"""Tables of others, with types and rules that Spark does not show: a row, a dead letter, or a clear refusal."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import FixedType, LongType, NestedField, StringType, TimeType, UUIDType
+
+from lakefeed.clients.iceberg.reader import open_catalog
+from lakefeed.errors import ConfigError, SchemaIncompatible
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GOOD = "123e4567-e89b-12d3-a456-426614174000"
+
+
+def create(feed: Feed, *fields: NestedField, identifier: tuple[int, ...] = ()) -> None:
+    catalog = open_catalog(feed.catalog, connections=feed.connections)
+    catalog.create_namespace_if_not_exists(feed.name)
+    schema = Schema(*fields, identifier_field_ids=list(identifier))
+    catalog.create_table(f"{feed.name}.rows", schema, properties={"format-version": "2"})
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_values_that_a_column_refuses_are_dead_letters(lake: SparkSession, feed: Feed, mode: str) -> None:
+    create(
+        feed,
+        NestedField(1, "id", LongType(), required=False),
+        NestedField(2, "u", UUIDType(), required=False),
+        NestedField(3, "f", FixedType(4), required=False),
+    )
+    feed.create_topic(partitions=1)
+    values: list[tuple[Any, Any]] = [
+        (GOOD, "abcd"),
+        ("not a uuid", "abcd"),
+        (None, None),
+        (GOOD, "abc"),
+        (GOOD.upper(), "wxyz"),
+    ]
+    feed.send([json.dumps({"id": at, "u": u, "f": f}).encode() for at, (u, f) in enumerate(values)], partition=0)
+    kept = ", kafka_topic, kafka_partition, kafka_offset, lakefeed_deleted" if mode == "upsert" else ""
+    blocks = {
+        "decode": {"json": {"schema_ddl": "id BIGINT, u STRING, f STRING"}},
+        "transform": {"sql": f"SELECT id, u, CAST(f AS BINARY) AS f{kept} FROM {feed.name}"},
+        "sink": {"iceberg": {"table": feed.table, **({"mode": "upsert", "keys": ["id"]} if mode == "upsert" else {})}},
+        "dead_letters": {"table": f"{feed.table}_dead"},
+    }
+    summary = feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert (summary.records, summary.dead_letters) == (5, 2)
+    rows = {row["id"]: (row["u"] and str(row["u"]), row["f"]) for row in feed.rows()}
+    assert rows == {0: (GOOD, b"abcd"), 2: (None, None), 4: (GOOD, b"wxyz")}
+    assert sorted(each["offset"] for each in feed.rows(f"{feed.table}_dead")) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "partition", "says"),
+    [
+        ("id INT, `a.b` INT, a STRUCT<b: INT>", [], "a.b"),
+        ("id INT, _file STRING", [], "_file is reserved"),
+        ("id INT, _partition STRING", [], "_partition is reserved"),
+        ("id BIGINT", ["days(id)"], "day"),
+        ("id INT, at TIMESTAMP, at_day INT", ["days(at)"], "at_day"),
+    ],
+)
+def test_a_table_that_iceberg_refuses_is_refused_before_anything_is_made(
+    lake: SparkSession, feed: Feed, ddl: str, partition: list[str], says: str
+) -> None:
+    feed.create_topic(partitions=1)
+    sink = {"iceberg": {"table": feed.table, "partition_by": partition}}
+    with pytest.raises(SchemaIncompatible) as refused:
+        feed.pipeline(decode={"json": {"schema_ddl": ddl}}, sink=sink).run(spark=lake, once=True)
+    assert says in refused.value.what
+    assert not lake.catalog.tableExists(feed.table)
+
+
+def test_columns_that_iceberg_refuses_to_add_or_change_are_refused(lake: SparkSession, feed: Feed) -> None:
+    create(
+        feed,
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "name", StringType(), required=False),
+        identifier=(1,),
+    )
+    feed.create_topic(partitions=1)
+
+    def refusal(ddl: str) -> str:
+        with pytest.raises(SchemaIncompatible) as refused:
+            feed.pipeline(decode={"json": {"schema_ddl": ddl}}).run(spark=lake, once=True)
+        return refused.value.what
+
+    assert "identifier field" in refusal("id BIGINT, name STRING")
+    lake.sql(f"ALTER TABLE {feed.table} DROP IDENTIFIER FIELDS id")
+    assert "_pos is reserved" in refusal("id BIGINT, name STRING, _pos INT")
+    lake.sql(f"ALTER TABLE {feed.table} ADD COLUMN a ARRAY<STRUCT<b: INT>>")
+    assert "already exists: a.b" in refusal("id BIGINT, a ARRAY<STRUCT<b: INT>>, `a.b` INT")
+    assert lake.table(feed.table).columns == ["id", "name", "a"]
+
+
+def test_a_table_with_a_column_of_times_is_refused_by_name(lake: SparkSession, feed: Feed) -> None:
+    create(feed, NestedField(1, "id", LongType(), required=False), NestedField(2, "t", TimeType(), required=False))
+    feed.create_topic(partitions=1)
+    with pytest.raises(ConfigError, match="time"):
+        feed.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}).run(spark=lake, once=True)
+
+
+def test_a_text_of_a_record_that_no_uuid_or_partition_takes_is_a_dead_letter(lake: SparkSession, feed: Feed) -> None:
+    """Without a transform: the table's types are checked with the record, and only the partition's path by a trial."""
+    create(
+        feed,
+        NestedField(1, "u", UUIDType(), required=False),
+        NestedField(2, "zone-name", StringType(), required=False),
+    )
+    feed.create_topic(partitions=1)
+    values = [(GOOD, "a"), ("1-1-1-1-1", "a"), (None, "long" * 500), (GOOD, "é" * 20), ("", None), (None, None)]
+    feed.send([json.dumps({"u": u, "zone-name": zone}).encode() for u, zone in values], partition=0)
+    blocks = {
+        "decode": {"json": {"schema_ddl": "u STRING, `zone-name` STRING"}},
+        "sink": {"iceberg": {"table": feed.table, "partition_by": ["zone-name"]}},
+        "dead_letters": {"table": f"{feed.table}_dead"},
+    }
+    summary = feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert (summary.records, summary.dead_letters) == (6, 3)
+    rows = sorted((str(row["u"]), str(row["zone-name"])) for row in feed.rows())
+    assert rows == [(GOOD, "a"), (GOOD, "é" * 20), ("None", "None")]
+    reasons = {each["offset"]: each["reason"] for each in feed.rows(f"{feed.table}_dead")}
+    assert reasons[1] == reasons[4] == "column u of the table takes only a uuid"
+    assert "a text is too long for a partition" in reasons[2]
