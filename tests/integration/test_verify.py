@@ -235,3 +235,23 @@ def test_a_file_that_is_gone_or_cut_off_is_a_fault_with_its_name(lake: SparkSess
         with table.io.new_output(path).create(overwrite=True) as file:
             file.write(content)
     assert checked(pipeline).faults == ()
+
+
+def test_a_feed_whose_snapshots_pyiceberg_has_expired_resumes(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    pipeline = feed.pipeline(decode=DECODE)
+    feed.send(feed.avro(trips(0, 20)))
+    pipeline.run(spark=lake, once=True)
+    table = open_table(feed.table, connections=pipeline.connections)
+    table.append(table.scan(limit=1).to_arrow())
+    table.refresh()
+    old = [each.snapshot_id for each in table.metadata.snapshots][:-1]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    table.refresh()
+    [left] = table.metadata.snapshots
+    assert left.parent_snapshot_id is None
+    feed.send(feed.avro(trips(20, 30)))
+    assert pipeline.run(spark=lake, once=True).rows == 10
+    done = checked(pipeline, deep=False)
+    assert kinds(done) == ([], ["expired", "others"])
+    assert (done.rows, done.whole) == (30, False)

@@ -65,7 +65,17 @@ def ancestors(table: Table, feed: str | None = None) -> tuple[list[Snapshot], bo
         found.append(snapshot)
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else by_id.get(parent)
-    return found[::-1], not found or found[-1].parent_snapshot_id is None
+    return found[::-1], not found or not has_parent(found[-1])
+
+
+def has_parent(snapshot: Snapshot) -> bool:
+    """Check that a snapshot has a parent, or had one: pyiceberg removes the parent's id when it expires the parent.
+
+    The first snapshot of a table has no more files than it has added.
+    """
+    summary = _summary(snapshot)
+    has_older_files = summary.get("total-data-files", "0") != summary.get("added-data-files", "0")
+    return snapshot.parent_snapshot_id is not None or has_older_files or summary.get("deleted-data-files", "0") != "0"
 
 
 def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
@@ -110,7 +120,7 @@ def replays_of(line: Sequence[Snapshot], feed: str) -> Iterator[ReplayCommit]:
 
 def rows_before(line: Sequence[Snapshot]) -> int:
     """Count the rows that the table had before the oldest snapshot that is left."""
-    if not line or line[0].parent_snapshot_id is None:
+    if not line or not has_parent(line[0]):
         return 0
     summary = _summary(line[0])
     after = int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
