@@ -147,14 +147,14 @@ class _Order(SimpleNamespace):
         from lakefeed.records.decode.registry import SchemaRegistry
         from lakefeed.records.encode.encode import FRAMED, encoded, settle
 
-        if self.path is not None:
-            require_files(self.path, format=self.file_format)
         servers = bootstrap_servers_of(self.bootstrap_servers)
         settings = pairs(self.settings, option="--set")
         if self.compression is not None:
             settings["kafka.compression.type"] = self.compression
         sink_options(self.topic, servers, settings)
         headers = pairs(self.headers, option="--header")
+        if self.path is not None:
+            require_files(self.path, format=self.file_format)
         Topics(servers, options=kafka_options(settings)).end_offsets(self.topic)
         registry = SchemaRegistry.of(registry_of(self.registry)) if self.encode in FRAMED else None
         schema = self._schema(registry)

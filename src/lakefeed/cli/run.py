@@ -196,7 +196,7 @@ def _print(name: str, summary: lakefeed.RunSummary) -> None:
     echo(
         f"{name}: {counted(summary.batches, 'batch', 'batches')}, {counted(summary.records, 'record')}, "
         f"{counted(summary.rows, 'row')} in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s)"
-        + (f", {requests:,} S3 requests" if (requests := sum(summary.s3_requests.values())) else "")
+        + (f", S3 requests: {summary.requests_text}" if any(summary.s3_requests.values()) else "")
         + (f"; {summary.repeated:,} of the rows may be there twice" if summary.repeated else "")
         + (
             f"; {counted(summary.batches_over_budget, 'batch', 'batches')} over budget"

@@ -28,6 +28,7 @@ from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
 from lakefeed.errors import ResourceMissing, Unreachable
 from lakefeed.messages.printable import aligned
+from lakefeed.messages.readable import counted
 from lakefeed.monitor.client import FeedServer, ask, feed_path
 from lakefeed.monitor.documents import JsonObject
 from lakefeed.monitor.drivers import DriverFile, all_drivers
@@ -161,8 +162,11 @@ def _driver_rows(progress: Mapping[str, Any]) -> list[tuple[str, str]]:
         )
     if restarts := progress.get("restarts"):
         rows.append(("restarts", f"{restarts:,} within the run"))
+    if letters := progress.get("totals", {}).get("dead_letters"):
+        rows.append(("dead letters", f"{letters:,} of this run"))
     for reason in progress.get("last_dead_letters") or ():
-        rows.append(("dead letters", f"{reason['count']:,} times {one_line(reason['reason'])}"))
+        times = counted(reason["count"], "time")
+        rows.append(("newest batch", f"{times} {one_line(reason['reason'])}"))
     for sink, why in (progress.get("paused_sinks") or {}).items():
         rows.append(("waits", f"the sink {one_line(sink)}: {one_line(why)}"))
     if error := progress.get("last_error"):

@@ -69,6 +69,7 @@ class RunSummary(ReadableResult):
         s3_requests: all requests of driver and executors in that time by S3 operation, other queries' too.
         requests: this feed's own requests to S3, by operation and key class.
         startup_requests: those of them that were made before the first batch.
+        batch_requests: those of its batches, as status, dashboard and metrics count them; None where it is not counted.
         tables: by topic, where each topic goes to a table of its own.
         paused: sinks that have failed and are paused, and why.
         repeated: rows of a batch that the run before had begun; a sink that is at-least-once may have them twice.
@@ -84,6 +85,7 @@ class RunSummary(ReadableResult):
     s3_requests: Mapping[str, int]
     requests: S3Requests
     startup_requests: S3Requests = field(default_factory=S3Requests)
+    batch_requests: int | None = None
     batches_over_budget: int = 0
     tables: tuple[TableSummary, ...] = ()
     paused: Mapping[str, str] = field(default_factory=dict)
@@ -104,6 +106,12 @@ class RunSummary(ReadableResult):
         )
 
     @property
+    def requests_text(self) -> str:
+        """All S3 requests, and those of the batches; the others are of start, dead letters and upkeep."""
+        in_batches = "" if self.batch_requests is None else f" ({self.batch_requests:,} of the batches)"
+        return f"{sum(self.s3_requests.values()):,}{in_batches}"
+
+    @property
     def figures(self) -> dict[str, str]:
         """The figures that a notebook shows."""
         found = {
@@ -112,7 +120,7 @@ class RunSummary(ReadableResult):
             "rows": f"{self.rows:,} ({self.rows_per_second:,.0f}/s)",
             "dead letters": f"{self.dead_letters:,}",
             "skipped": f"{self.skipped:,}",
-            "S3 requests": f"{sum(self.s3_requests.values()):,}",
+            "S3 requests": self.requests_text,
         }
         found |= {f"paused: {name}": why for name, why in self.paused.items()}
         return found | {table.topic: table.failure for table in self.tables if table.failure}

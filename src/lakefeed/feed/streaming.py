@@ -308,6 +308,7 @@ class StreamRun:
             s3_requests=all_requests.by_operation,
             requests=requests,
             startup_requests=startup,
+            batch_requests=self.options.monitor.snapshot().totals.requests,
             batches_over_budget=self.batches.over_budget,
             paused=dict(self.sink.lagging()),
             repeated=first.rows if is_repeated and first is not None else 0,

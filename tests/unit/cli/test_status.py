@@ -126,6 +126,7 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
         progress={
             "running": {"batch": 13, "seconds": 65.0, "tasks_done": 3, "tasks": 8, "seconds_left": 100.0},
             "restarts": 1,
+            "totals": {"dead_letters": 1500},
             "last_dead_letters": [{"reason": HOSTILE, "count": 1200, "sample": ""}],
             "paused_sinks": {"side": "away"},
             "last_error": {"what": "it broke", "hint": "fix it"},
@@ -143,7 +144,8 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
         "lag 10, the oldest 5 s old",
         "running batch 13 for 1 min 05 s, 3 of 8 tasks, 1 min 40 s left",
         "restarts 1 within the run",
-        "dead letters 1,200 times \\x1b]0;pwned\\x07\\x1b[2J\\u202egnp.exe",
+        "dead letters 1,500 of this run",
+        "newest batch 1,200 times \\x1b]0;pwned\\x07\\x1b[2J\\u202egnp.exe",
         "waits the sink side: away",
         "last error it broke",
         "next fix it",

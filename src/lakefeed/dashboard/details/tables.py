@@ -35,7 +35,9 @@ _SUMMARY = (
     "deleted-records",
     "total-data-files",
     "total-delete-files",
+    "total-equality-deletes",
     "total-files-size",
+    "total-position-deletes",
     "total-records",
     FEED,
     BATCH_ID,
@@ -153,7 +155,7 @@ def _iceberg(name: str, feed: str, read: ReadMetadata) -> dict[str, Any]:
         "files": 0 if is_empty else number(summary, "total-data-files"),
         "delete_files": 0 if is_empty else number(summary, "total-delete-files"),
         "bytes": 0 if is_empty else number(summary, "total-files-size"),
-        "rows": 0 if is_empty else number(summary, "total-records"),
+        "rows": 0 if is_empty else _rows(summary),
         "snapshot_count": metadata["snapshot-count"],
         "snapshots": [_shown(snapshot, feed) for snapshot in metadata["snapshots"]],
         "seen_at": None if seen is None else iso(seen / 1000),
@@ -170,9 +172,15 @@ def _shown(snapshot: Mapping[str, Any], feed: str) -> dict[str, Any]:
         "added_files": number(summary, "added-data-files") or 0,
         "added_rows": number(summary, "added-records") or 0,
         "deleted_rows": number(summary, "deleted-records") or 0,
-        "total_rows": number(summary, "total-records"),
+        "total_rows": _rows(summary),
         "feed_batch": number(summary, BATCH_ID) if summary.get(FEED) == feed else None,
     }
+
+
+def _rows(summary: Mapping[str, str]) -> int | None:
+    """Return the rows that a reader sees; None where equality deletes leave that open."""
+    stored, deleted = number(summary, "total-records"), number(summary, "total-position-deletes")
+    return None if stored is None or number(summary, "total-equality-deletes") else stored - (deleted or 0)
 
 
 def number(summary: Mapping[str, str], key: str) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lakefeed.messages.readable import counted
 from lakefeed.monitor.model import DeadLetterReason, FeedProgress, FinishedBatch, RunningBatch
 from lakefeed.monitor.text import duration, one_line
 
@@ -88,7 +89,7 @@ def running_text(running: RunningBatch, now: float) -> str:
 def reasons_text(reasons: Sequence[DeadLetterReason], *, most: int = MOST_REASONS) -> str:
     """Describe dead letters by reason, the most frequent first."""
     first = sorted(reasons, key=lambda reason: -reason.count)[:most]
-    return joined(f"{reason.count:,} times {one_line(reason.text, most=120)}" for reason in first)
+    return joined(f"{counted(reason.count, 'time')} {one_line(reason.text, most=120)}" for reason in first)
 
 
 def sparkline(values: Sequence[float], *, width: int) -> str:

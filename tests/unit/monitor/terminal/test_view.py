@@ -194,7 +194,7 @@ def test_the_panel_shows_rate_lag_batch_dead_letters_and_time_left() -> None:
     assert "lag 5,000" in text[1]
     assert "10 s left" in text[1]
     assert "batch 1 has run for 5 s · 3 of 8 tasks · 250 of 1,000 records (50/s) · 15 s left" in text[2]
-    assert text[3].startswith("  dead letters 4: 3 times not JSON · 1 times ")
+    assert text[3].startswith("  dead letters 4: 3 times not JSON · 1 time ")
     assert all(line.isprintable() for line in text)
 
 

@@ -29,7 +29,9 @@ public final class RecentTables {
             "deleted-records",
             "total-data-files",
             "total-delete-files",
+            "total-equality-deletes",
             "total-files-size",
+            "total-position-deletes",
             "total-records",
             Ledger.FEED,
             "lakefeed.batch-id");
