@@ -106,7 +106,7 @@ def read_topic(
         registry = _named(environment, "SCHEMA_REGISTRY_URL", "decode")
         decode = {"avro": {"registry": registry}, "metadata": ["partition", "offset"]}
     how = validated(Decode, "read_topic(decode=…)", **({decode: {}} if isinstance(decode, str) else decode))
-    headers = "headers" in how.metadata
+    headers = how.reads_headers
     if stream or (stream is None and not chosen):
         begin = None
         if not source.starting.is_word:

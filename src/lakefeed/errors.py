@@ -4,7 +4,7 @@
 
     LakefeedError             what, where and what to do next
     ├── UserError             the user can fix it: exit status 2
-    │   └── ConfigError (RowsRefused), MissingExtra, JavaError, ResourceMissing, AccessDenied,
+    │   └── ConfigError (RowsRefused, SchemaUnusable), MissingExtra, JavaError, ResourceMissing, AccessDenied,
     │       CheckpointMismatch (DriverReplaced, FeedMoved), RecordsLost, BranchDiverged, SchemaIncompatible,
     │       DecodeError
     └── WorldError            something outside failed, perhaps for a moment: exit status 1
@@ -151,6 +151,10 @@ class SchemaIncompatible(UserError):
     """Two versions of a schema, or rows and a table, cannot be brought together; names the field and both types."""
 
     topic = "schema-evolution"
+
+
+class SchemaUnusable(SchemaIncompatible, ConfigError):
+    """A schema gives no rows that this feed can write, whatever its table: another version of it may."""
 
 
 class DecodeError(UserError):

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lakefeed.records.decode.json_schema import ANY, NAME, avro_schema
+from lakefeed.records.decode.json_schema import NAME, avro_schema
+from lakefeed.records.schema.avro import ANY
 from tests.support.probe import Probe
 
 pytestmark = pytest.mark.quick

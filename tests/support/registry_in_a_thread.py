@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 
@@ -22,6 +22,7 @@ class RegistryInAThread:
         versions: (subject, version) to the answer's JSON object.
         credentials: ``user:password`` that it requires; None for none.
         failing: HTTP status of every answer; None for proper ones.
+        context: such as ":.staging:"; then an id is found only as one of a subject of it.
         raw: body of every answer; None for proper ones.
         requests: how often each path was asked for.
         held: a path whose answer waits for an event.
@@ -35,6 +36,7 @@ class RegistryInAThread:
         self.credentials = credentials
         self.failing: int | None = None
         self.raw: bytes | None = None
+        self.context = ""
         self.requests: Counter[str] = Counter()
         self.held: dict[str, threading.Event] = {}
         self._running = ExitStack()
@@ -57,12 +59,15 @@ class RegistryInAThread:
         self._running.close()
 
     def _answer(self, request: HttpRequest) -> HttpAnswer:
-        self.requests[request.path] += 1
-        if (held := self.held.get(request.path)) is not None:
+        path, _, query = request.path.partition("?")
+        self.requests[path] += 1
+        if (held := self.held.get(path)) is not None:
             held.wait(60)
         if self.raw is not None:
             return HttpAnswer(200, self.raw)
-        status, body = self._found(request.path, request.headers.get("authorization"))
+        if path.startswith("/schemas/ids/") and self.context not in unquote(query):
+            return HttpAnswer(404, b'{"error_code": 40403, "message": "Schema not found in the default context"}')
+        status, body = self._found(path, request.headers.get("authorization"))
         return HttpAnswer(status, json.dumps(body).encode())
 
     def _found(self, path: str, authorization: str | None) -> tuple[int, Any]:
@@ -72,7 +77,7 @@ class RegistryInAThread:
             expected = "Basic " + base64.b64encode(self.credentials.encode()).decode()
             if authorization != expected:
                 return 401, {"error_code": 401, "message": "Unauthorized"}
-        parts = path.strip("/").split("/")
+        parts = [unquote(part) for part in path.strip("/").split("/")]
         found: dict[str, Any] | None = None
         if parts[:2] == ["schemas", "ids"] and parts[3:] == ["versions"]:
             same = [at for at, version in self.versions.items() if version["id"] == int(parts[2])]

@@ -151,6 +151,11 @@ class Encoded(OneOf):
         """Check that the schema is to be guessed from records."""
         return self.json_ is not None and self.json_.schema_ is not None
 
+    @property
+    def reads_headers(self) -> bool:
+        """Check that decoding needs the records' headers: a serializer may have put the schema's id there."""
+        return self.registry is not None
+
 
 class KeyDecode(Encoded):
     """The encoding of records' keys, which become the column ``kafka_key``; null keys stay null."""
@@ -184,6 +189,10 @@ class Decode(Encoded):
     """A record's timestamp that Spark cannot hold, such as nanoseconds sent as milliseconds: an error of the record (a
     dead letter, or a stop), or keep the row with a null time. Default: error if the rows have the column
     kafka_timestamp, else keep."""
+
+    @property
+    def reads_headers(self) -> bool:
+        return "headers" in self.metadata or super().reads_headers or (self.key is not None and self.key.reads_headers)
 
     @property
     def placeholder(self) -> str | None:

@@ -23,7 +23,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.formats import decoder_options
 from lakefeed.records.decode.verdict import METADATA_PREFIX, TOMBSTONE, VERDICTS
 from lakefeed.records.sources.kafka import RECORDS_PER_TASK, client_options, task_count
-from lakefeed.records.spec import Raw
+from lakefeed.records.spec import ID_HEADERS, ID_IN_HEADER, Raw, RegisteredFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -101,6 +101,8 @@ class DirectRows:
                 "badTimestamp": BAD_TIMESTAMP_REASON if "timestamp" in self.rows.keep else None,
                 "keep": self.rows.keep,
                 "prefix": METADATA_PREFIX,
+                "idHeaders": ID_HEADERS["value"] if isinstance(schema.spec, RegisteredFormat) else (),
+                "idInHeader": ID_IN_HEADER,
             },
         }
         reader = spark.read.format(FORMAT).options(**client_options(self.source), consumers=self._run)

@@ -65,11 +65,11 @@ class FeedSource:
 
     @property
     def keeps_headers(self) -> bool:
-        return "headers" in self.config.decode.metadata
+        return self.config.decode.reads_headers
 
     @property
     def reads_headers(self) -> bool:
-        """Check that a stream reads the records' headers: to keep them, or to mark duplicates by them."""
+        """Check that a stream reads the records' headers: to decode or keep them, or to mark duplicates by them."""
         kafka = self.config.source.kafka
         return self.keeps_headers or (kafka is not None and kafka.deduplicate)
 

@@ -17,7 +17,7 @@ from lakefeed.records.decode.changes import delete_rule
 from lakefeed.records.decode.resolve import resolve_decoder
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.fit import RowTransform, StorableRows
-from lakefeed.records.schema.reader import ReaderSchema
+from lakefeed.records.schema.reader import ReaderSchema, StoredSchema
 from lakefeed.records.spec import ResolvedDecoder
 from lakefeed.records.transform.steps import TransformSteps, split_by_topic
 from lakefeed.sinks.definition import RowSink
@@ -47,7 +47,6 @@ class RowBuilder:
     keep: tuple[str, ...] = ()
     transform: RowTransform
     streams: Mapping[str, str] = field(default_factory=dict)
-    key: DecodeSpec | None = None
     is_decoded: bool = False
     check: Callable[[DataFrame], None] | None = None
     is_plain: bool = False
@@ -56,6 +55,11 @@ class RowBuilder:
 
     def __post_init__(self) -> None:
         self._storable = StorableRows(self.transform)
+
+    @property
+    def key(self) -> DecodeSpec | None:
+        """What decodes the keys; None if they stay bytes."""
+        return self.schema.decoder.key
 
     def classify(self, records: DataFrame) -> DataFrame:
         """Decode the records with the schema of this moment; the verdict on each is in the column ``RECORD``."""
@@ -126,14 +130,14 @@ class FeedDecoder:
     ) -> RowBuilder:
         """Make the builder of the sink's rows, with the reader's schema that the sink remembers."""
         config = self.config
-        decoder = self._resolve(spark, sink)
+        stored = sink.stored_schema() if config.decode.registry is not None or config.decode.is_sampled else None
+        decoder = self._resolve(spark, stored)
         return RowBuilder(
-            schema=ReaderSchema(decoder, policy=config.schema_.on_change, keeper=sink),
+            schema=ReaderSchema(decoder, policy=config.schema_.on_change, keeper=sink, stored=stored),
             policy=self.policy,
             keep=kept_metadata(config),
             transform=transform,
             streams=transform.streams,
-            key=decoder.key,
             is_decoded=config.source.numbered is None,
             check=check,
             is_plain=config.transform is None,
@@ -156,14 +160,13 @@ class FeedDecoder:
 
         return read
 
-    def _resolve(self, spark: SparkSession, sink: RowSink | None = None) -> ResolvedDecoder:
+    def _resolve(self, spark: SparkSession, stored: StoredSchema | None = None) -> ResolvedDecoder:
         if self._resolved is None:
             config, source = self.config, self.config.source.numbered
-            recorded = sink.stored_schema() if sink is not None and config.decode.is_sampled else None
-            sampled = recorded.schema if recorded else None
+            kept = stored.schema if stored else None
             self._resolved = (
                 ResolvedDecoder(spec=Raw())
                 if source is None
-                else resolve_decoder(spark, config.decode, source, sampled=sampled, accept=config.schema_.accept)
+                else resolve_decoder(spark, config.decode, source, kept=kept, accept=config.schema_.accept)
             )
         return self._resolved

@@ -105,7 +105,7 @@ class BatchRead:
 
     def records(self, spark: SparkSession, ranges: list[OffsetRange], *, latest: bool = False) -> DataFrame:
         """Read the records of these ranges, undecoded; with ``latest`` the newest of each key."""
-        records = read_batch(spark, self.source, ranges=ranges, headers="headers" in self.decode.metadata)
+        records = read_batch(spark, self.source, ranges=ranges, headers=self.decode.reads_headers)
         return newest_per_key(records) if latest else records
 
     def to(self, target: Target, selection: Selection, *, spark: SparkSession, latest: bool = False) -> ReadSummary:
@@ -145,7 +145,6 @@ class BatchRead:
             policy=self.policy,
             keep=tuple(self.decode.metadata),
             transform=self.transform,
-            key=decoder.key,
         )
         return BatchWriter(spark, feed=self.name, sink=target, rows=rows, counting=CountPerAttempt(spark, rows, target))
 

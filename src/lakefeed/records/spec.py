@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError
+
+ID_HEADERS = {
+    part: (f"__{part}_schema_id", f"apicurio.{part}.globalId", f"apicurio.{part}.contentId")
+    for part in ("value", "key")
+}
+"""Headers in which serializers of Confluent and Apicurio put a schema's id, if they do not put it before the data."""
+
+ID_IN_HEADER = "the schema's id is in the header %s, not before the data: lakefeed does not read such records yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +29,7 @@ class RegisteredFormat:
         credentials: name under which ``lakefeed.jvm.put_credentials`` has put them.
         registry_patience_seconds: how long a task retries a registry that does not answer, before it fails.
         accept: whose records are read: ``schema.accept`` of a pipeline file.
+        subject: the subject whose ids the values have; a registry with contexts has ids of its own in each.
         subjects: a schema id that is registered under none of them is refused. Default: any subject.
     """
 
@@ -29,6 +38,7 @@ class RegisteredFormat:
     credentials: str | None = None
     registry_patience_seconds: int = 300
     accept: Accept = "same_record"
+    subject: str | None = None
     subjects: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -144,8 +154,10 @@ class ResolvedDecoder:
     Attributes:
         spec: what decodes the values.
         key: what decodes the keys; None if they stay bytes.
-        latest_id: id of the registered schema in ``spec``; None for formats whose records name no schema, and where a
-            schema file is given.
+        latest_id: id of the subject's newest version, or of the older one in ``spec``; None for formats whose records
+            name no schema, and where a schema file is given.
+        notes: what to report of versions that cannot be used, and were passed over.
+        older: the decoders by older versions, the newest first: they follow if the rows of this one fit no table.
         writer_schema: from an id to the writer's schema, as an Avro record schema whatever it is in the registry; None
             for formats whose records name no schema.
     """
@@ -153,6 +165,8 @@ class ResolvedDecoder:
     spec: DecodeSpec
     key: DecodeSpec | None = None
     latest_id: int | None = None
+    notes: tuple[str, ...] = ()
+    older: Callable[[], Iterator[ResolvedDecoder]] = lambda: iter(())
     writer_schema: Callable[[int], str] | None = None
 
 

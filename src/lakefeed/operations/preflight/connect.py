@@ -63,7 +63,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     except ConfigError as error:
         # Each connection would fail with the same words.
         return [Problem.of(error, key="tls")]
-    checks = [*_kafka(config, start=tables), *_places(config, connections), *_catalog(config, connections)]
+    checks = [*_kafka(config, connections, start=tables), *_places(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
     checks += [partial(_missing_columns, config), partial(_change_events, config)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
@@ -80,7 +80,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     ]
 
 
-def _kafka(config: PipelineConfig, *, start: bool) -> list[Check]:
+def _kafka(config: PipelineConfig, connections: Connections, *, start: bool) -> list[Check]:
     if (source := config.source.kafka) is None:
         return []
     # With many tables a topic without a schema fails alone, and may get one while the others land.
@@ -88,7 +88,7 @@ def _kafka(config: PipelineConfig, *, start: bool) -> list[Check]:
     checks: list[Check] = [partial(_topics, source, may_come=config.has_many_tables)]
     if start:
         checks.append(partial(_start, source))
-    checks += _subjects(config.decode, "decode", "value", topic)
+    checks += _subjects(config.decode, "decode", "value", topic, partial(_keeps_schema, config, connections))
     if config.decode.key is not None:
         checks += _subjects(config.decode.key, "decode.key", "key", topic)
     return checks
@@ -159,14 +159,32 @@ def _registry(settings: Registry) -> SchemaRegistry:
     return SchemaRegistry.of(settings)
 
 
-def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> list[Check]:
-    """Check that the registry has the subject, or if it is not known, that it answers."""
+def _subjects(
+    encoded: Encoded, block: str, part: str, topic: str | None, kept: Callable[[], bool] = bool
+) -> list[Check]:
+    """Check that the registry has the subject, or if it is not known, that it answers.
+
+    Where the table has ``kept`` a reader's schema, no version has to be there that can be used.
+    """
     if (registry := encoded.registry) is None:
         return []
     key = f"{block}.{encoded.kind}.{'subject' if encoded.subject else 'registry'}"
     subject = encoded.subject or (f"{topic}-{part}" if topic is not None else None)
     given = encoded.avro is not None and encoded.avro.schema_file is not None
-    checks = [checked(key, lambda: _subject(registry, None if given else subject, encoded.kind))]
+
+    def latest() -> list[Problem]:
+        from lakefeed.records.decode.registry import NotARegistry
+
+        try:
+            passed = _subject(registry, None if given else subject, encoded.kind)
+        except LakefeedError as error:
+            if not isinstance(error, ConfigError | ResourceMissing) or isinstance(error, NotARegistry) or not kept():
+                return [Problem.of(error, key=key)]
+            passed = [error.what]
+        hint = "its records are dead letters; the table's schema, or that of an older version, reads the others"
+        return [Problem(what=what, key=key, about=registry.url, hint=hint, severity="warning") for what in passed]
+
+    checks: list[Check] = [latest]
     for at, name in enumerate(encoded.avro.subjects if encoded.avro is not None else ()):
         if topic is not None or "{topic}" not in name:
             allowed = name.replace("{topic}", topic or "")
@@ -174,16 +192,25 @@ def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> lis
     return checks
 
 
-def _subject(registry: Registry, subject: str | None, kind: str) -> None:
-    from lakefeed.records.decode.avro_schema import table_schema
+def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
+    """Look into the table for a reader's schema of this feed."""
+    from lakefeed.operations.compare_schemas import existing_table
+
+    with suppress(LakefeedError, OSError):
+        table = existing_table(config, connections=connections)
+        return table is not None and f"lakefeed.reader.{config.name}" in table.properties
+    return False
+
+
+def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
+    """Return what is wrong with the newest versions of a subject, if older ones can be used."""
+    from lakefeed.records.decode.avro_schema import usable_versions
 
     client = _registry(registry)
     if subject is None:
         client.subjects()
-        return
-    latest = client.latest(subject, block=kind)
-    if kind != "protobuf":
-        table_schema(None, latest, registry=registry.url)
+        return []
+    return next(usable_versions(None, client, subject, block=kind))[2]
 
 
 def _places(config: PipelineConfig, connections: Connections) -> list[Check]:

@@ -18,6 +18,7 @@ from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreach
 from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.schema.avro import DEEPEST
+from lakefeed.records.spec import ID_HEADERS, ID_IN_HEADER
 
 SAMPLE_SECONDS = 5.0
 # A record with more is a map of things by their ids, and no row.
@@ -63,6 +64,11 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
     existing = Topics(bootstrap_servers, options=client_options(login, {})).list()
     if topic not in existing:
         raise missing_topic(topic, existing, where=bootstrap_servers)
+    value, header = sample(topic, bootstrap_servers=bootstrap_servers, login=login)
+    if header is not None:
+        columns = _json_columns(value or b"")
+        kind: Literal["json", "raw"] = "json" if columns else "raw"
+        return Discovery(kind=kind, how=ID_IN_HEADER % header, certain=False, columns=columns, ddl=_ddl(columns))
     if registry_url is not None:
         with suppress(ResourceMissing):
             found = SchemaRegistry.of(Registry.from_environment(registry_url, os.environ)).latest(f"{topic}-value")
@@ -71,7 +77,7 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
                 return known
             how = f"subject {found.subject} has a {found.kind} schema, which lakefeed does not decode"
             return Discovery(kind="raw", how=how, certain=False)
-    return _from_record(sample(topic, bootstrap_servers=bootstrap_servers, login=login), registry_url, topic)
+    return _from_record(value, registry_url, topic)
 
 
 def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: str | None = None) -> Discovery | None:
@@ -119,27 +125,30 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
     return None
 
 
-def sample(topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = None) -> bytes | None:
-    """Read the value of one of the topic's first records; None after five seconds.
+def sample(topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = None) -> tuple[bytes | None, str | None]:
+    """Read the value of one of the topic's first records, and the header with its schema's id; None without one.
 
     Nothing is committed, and no consumer group is joined.
     """
-    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+    from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
     from lakefeed.clients.kafka.librdkafka import open_consumer
 
     # As librdkafka accepts them: template.check refuses other texts, with the option's name.
     source = KafkaSource.model_construct(bootstrap_servers=bootstrap_servers, topics=[topic], login=login)
-    with open_consumer(source, "lakefeed-init", {"enable.partition.eof": False}) as consumer:
+    with open_consumer(source, "lakefeed-init", {"enable.partition.eof": True}) as consumer:
         partitions = consumer.list_topics(topic, timeout=SAMPLE_SECONDS).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         end = time.monotonic() + SAMPLE_SECONDS
-        while time.monotonic() < end:
+        ended = 0
+        while time.monotonic() < end and ended < len(partitions):
             message = consumer.poll(0.2)
-            if message is not None and message.error() is None and message.value() is not None:
-                value = message.value()
-                return value if isinstance(value, bytes) else str(value).encode()
-    return None
+            error = message.error() if message is not None else None
+            ended += error is not None and error.code() == KafkaError._PARTITION_EOF
+            if message is not None and error is None and (value := message.value()) is not None:
+                header = next((each[0] for each in message.headers() or () if each[0] in ID_HEADERS["value"]), None)
+                return value if isinstance(value, bytes) else str(value).encode(), header
+    return None, None
 
 
 def _avro_columns(text: str) -> tuple[Column, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark import jvm
-from lakefeed.errors import ConfigError, SchemaIncompatible
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, SchemaIncompatible
 from lakefeed.records.decode import json_schema
+from lakefeed.records.decode.registry import NotARegistry
 from lakefeed.records.schema.parse import parse, require_usable
 
 if TYPE_CHECKING:
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
     from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry, SchemaText
 
 
-def avro_schema_of(spark: SparkSession, registry: SchemaRegistry, schema_id: int, *, message: str | None = None) -> str:
+def avro_schema_of(
+    spark: SparkSession,
+    registry: SchemaRegistry,
+    schema_id: int,
+    *,
+    kind: str | None = None,
+    message: str | None = None,
+    subject: str | None = None,
+) -> str:
     """Return the Avro record schema (JSON) that is equivalent to the schema with this id, whatever its kind.
 
     Avro schemas are returned as they are, references put in. Of Protobuf and JSON Schema, what a writer may leave
@@ -25,18 +34,22 @@ def avro_schema_of(spark: SparkSession, registry: SchemaRegistry, schema_id: int
 
     Args:
         spark: any session; Protobuf is translated in its JVM.
+        kind: of the schema in the registry. Default: any.
         message: for Protobuf, the message, with the package or without. Default: the schema's first.
+        subject: whose id it is, where a registry has several contexts.
 
     Raises:
-        ResourceMissing: there is no such id.
-        ConfigError: the schema cannot be read, describes no record, or has no such message.
+        ResourceMissing: there is no such id, or the schema refers to one that is gone.
+        SchemaIncompatible: the schema is of another kind, cannot be read, describes no record, or has no such message.
         Unreachable: the registry does not answer.
     """
-    schema = registry.schema(schema_id)
+    schema, where = registry.schema(schema_id, subject), f"schema id {schema_id} of {registry.url}"
+    if kind not in (None, schema.kind):
+        raise SchemaIncompatible(f"the schema is of kind {schema.kind}, not {kind}", where=where)
     try:
         return avro_schema_of_schema(spark, schema, message=message)
     except ConfigError as error:
-        raise ConfigError(error.what, where=f"schema id {schema_id} of {registry.url}", hint=error.hint) from None
+        raise SchemaIncompatible(error.what, where=where, hint=error.hint) from None
 
 
 def table_schema(
@@ -52,6 +65,37 @@ def table_schema(
             f"the schema of {name} cannot be used: {error.what}", where=registry, hint=error.hint
         ) from None
     return text
+
+
+def usable_versions(
+    spark: SparkSession | None, client: SchemaRegistry, subject: str, *, block: str, message: str | None = None
+) -> Iterator[tuple[RegisteredSchema, str, list[str]]]:
+    """Yield the versions of a subject that a table can be made of, newest first; if none can, raise the newest's error.
+
+    Each comes with its Avro schema, and with what is wrong with the newer ones that cannot be used. ``spark`` may be
+    None: Protobuf is not translated then.
+    """
+    refused: list[LakefeedError] = []
+    usable = 0
+    for number in _newest_first(client, subject):
+        try:
+            found = client.latest(subject, block=block, version=number)
+            known = spark is None and found.kind == "PROTOBUF"
+            text = found.text if known else table_schema(spark, found, registry=client.url, message=message)
+        except NotARegistry:
+            raise
+        except (ConfigError, ResourceMissing) as unusable:
+            refused.append(unusable)
+        else:
+            usable += 1
+            yield found, text, [each.what for each in refused]
+    if not usable:
+        raise refused[0]
+
+
+def _newest_first(client: SchemaRegistry, subject: str) -> Iterator[int | None]:
+    yield None
+    yield from reversed(client.version_numbers(subject)[:-1])
 
 
 def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, message: str | None = None) -> str:

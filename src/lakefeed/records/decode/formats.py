@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError
@@ -23,6 +23,7 @@ KEY = "decoded_key"
 
 _RESULT = "_lakefeed_key"
 _VALUE = "_lakefeed_value"
+_ID_HEADER = "_lakefeed_id_header"
 
 
 def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = None) -> DataFrame:
@@ -44,7 +45,7 @@ def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = No
     return result if key is None else _with_key(result, key)
 
 
-def _with_value(records: DataFrame, spec: DecodeSpec) -> DataFrame:
+def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "key"] = "value") -> DataFrame:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
@@ -55,7 +56,19 @@ def _with_value(records: DataFrame, spec: DecodeSpec) -> DataFrame:
     options = decoder_options(records.sparkSession, spec)
     catalog = jvm.function_catalog(records.sparkSession, "io.lakefeed.decode.DecodeCatalog", options)
     try:
-        return records.withColumn("decoded", sf.call_function(f"{catalog}.decode", sf.col("value")))
+        if not isinstance(spec, specs.RegisteredFormat) or "headers" not in records.columns:
+            return records.withColumn("decoded", sf.call_function(f"{catalog}.decode", sf.col("value")))
+        found = sf.get(sf.filter("headers", lambda header: header["key"].isin(*specs.ID_HEADERS[part])), sf.lit(0))[
+            "key"
+        ]
+        elsewhere = records.withColumn(_ID_HEADER, found)
+        bare = sf.when(sf.col(_ID_HEADER).isNull(), sf.col("value"))
+        result = elsewhere.withColumn("decoded", sf.call_function(f"{catalog}.decode", bare))
+        decoded = sf.col("decoded")
+        error = sf.coalesce(decoded["error"], sf.format_string(specs.ID_IN_HEADER, sf.col(_ID_HEADER)))
+        error = sf.when(sf.col(_ID_HEADER).isNull(), decoded["error"]).otherwise(error)
+        value, schema_id = decoded["value"], decoded["schema_id"]
+        return with_result(result, value, schema_id=schema_id, error=error).drop(_ID_HEADER)
     except (PySparkException, Py4JJavaError) as refused:
         is_avro = isinstance(spec, specs.ConfluentAvro | specs.PlainAvro)
         raise ConfigError(
@@ -74,7 +87,7 @@ def _with_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
 
     decoded = sf.col("decoded")
     as_values = records.withColumnsRenamed({"value": _VALUE, "key": "value", "decoded": KEY})
-    keyed = _with_value(as_values, spec).withColumnsRenamed(
+    keyed = _with_value(as_values, spec, "key").withColumnsRenamed(
         {"value": "key", _VALUE: "value", "decoded": _RESULT, KEY: "decoded"}
     )
     key_error = sf.col(f"{_RESULT}.error")
@@ -149,6 +162,8 @@ def _registry_options(spark: SparkSession, spec: specs.RegisteredFormat) -> dict
         "registry-patience-seconds": str(spec.registry_patience_seconds),
         "accept": spec.accept,
     }
+    if spec.subject is not None:
+        options["subject"] = spec.subject
     if spec.subjects:
         options["subjects"] = json.dumps(spec.subjects)
     if spec.credentials is not None:

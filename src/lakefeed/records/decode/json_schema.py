@@ -18,10 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode.json_schema_document import TYPES, Pointer, Resolver, SchemaDocuments, too_deep
-from lakefeed.records.schema.avro import DEEPEST, MOST_COLUMNS
-
-ANY = "lakefeed.json"
-"""Property of an Avro field that takes any JSON as text (``io.lakefeed.decode.JsonValue``)."""
+from lakefeed.records.schema.avro import ANY, DEEPEST, MOST_COLUMNS
 
 NAME = "lakefeed.json.name"
 """Property of an Avro field: the property's name, where the field cannot have it."""

@@ -84,6 +84,8 @@ class TopicView:
         """Records that no condition could be asked of, since they have not the columns, by the reason."""
         self.unregistered: Counter[int] = Counter()
         """Values that begin as the wire format does, by the schema id, which the registry does not have."""
+        self.in_headers: Counter[str] = Counter()
+        """Values whose schema's id is in a header, by its name."""
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +120,7 @@ class TopicView:
             ids = ", ".join(map(str, sorted(self.unregistered)))
             what = "begin with the header of a schema id that the registry does not have"
             yield f"{self.unregistered.total():,} values {what}: {ids}"
+        yield from (f"{count:,} values: {specs.ID_IN_HEADER % name}" for name, count in self.in_headers.items())
         if self.unmatched:
             kinds = ", ".join(why.partition(":")[0] for why in self.unmatched)
             yield f"{sum(self.unmatched.values()):,} records do not have these columns: {kinds}"
@@ -125,7 +128,7 @@ class TopicView:
     def _show(self, batch: Sequence[Record]) -> list[ShownRecord]:
         groups: dict[tuple[ReadingPlan, ReadingPlan], list[int]] = {}
         for at, record in enumerate(batch):
-            groups.setdefault((self._plan(record.value), self._plan(record.key, of_key=True)), []).append(at)
+            groups.setdefault((self._value_plan(record), self._plan(record.key, of_key=True)), []).append(at)
         found: dict[int, ShownRecord] = {}
         for (value, key), places in groups.items():
             records = [batch[at] for at in places]
@@ -133,6 +136,13 @@ class TopicView:
                 if shown is not None:
                     found[at] = shown
         return [found[at] for at in sorted(found)]
+
+    def _value_plan(self, record: Record) -> ReadingPlan:
+        header = next((name for name, _ in record.headers if name in specs.ID_HEADERS["value"]), None)
+        if header is None or record.value is None or (self._decode is not None and self._decode.registry is None):
+            return self._plan(record.value)
+        self.in_headers[header] += 1
+        return ReadingPlan("bytes", "bytes")
 
     def _group(self, value: ReadingPlan, key: ReadingPlan, records: Sequence[Record]) -> Iterable[ShownRecord | None]:
         expressions = self._where is not None or self._fields is not None

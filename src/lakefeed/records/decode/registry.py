@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from lakefeed.clients.http import Response, exchange
 from lakefeed.clients.oauth import fetch_token
@@ -120,14 +120,14 @@ class SchemaRegistry:
         """Make the client of a pipeline's registry."""
         return cls(settings.url, username=settings.username, password=settings.password, token=_token_of(settings))
 
-    def latest(self, subject: str, *, block: str | None = None) -> RegisteredSchema:
-        """Return the newest version of a subject; refuse one of another kind than the block decodes."""
+    def latest(self, subject: str, *, block: str | None = None, version: int | None = None) -> RegisteredSchema:
+        """Return the newest version of a subject, or the given one; refuse another kind than the block decodes."""
         with self._failures(f"subject {subject}"):
-            found = self._version(subject, "latest")
+            found = self._version(subject, str(version or "latest"))
         if block is not None and found.kind != KINDS[block]:
             other = next((name for name, kind in KINDS.items() if kind == found.kind), None)
             raise ConfigError(
-                f"the subject {subject} holds a schema of kind {found.kind}, not {KINDS[block]}",
+                f"version {found.version} of subject {subject} is of kind {found.kind}, not {KINDS[block]}",
                 where=self.url,
                 hint=f"decode it as {other}" if other else None,
             )
@@ -136,22 +136,34 @@ class SchemaRegistry:
     def versions(self, subject: str) -> list[RegisteredSchema]:
         """Return all versions of a subject that are not deleted, oldest first."""
         with self._failures(f"subject {subject}"):
-            numbers = sorted(int(number) for number in self._ask(list, "GET", "subjects", subject, "versions"))
-            return [self._version(subject, str(number)) for number in numbers]
+            return [self._version(subject, str(number)) for number in self.version_numbers(subject)]
 
-    def schema(self, schema_id: int) -> SchemaText:
-        """Return the schema with this id."""
+    def version_numbers(self, subject: str) -> list[int]:
+        """Return the numbers of all versions of a subject that are not deleted, oldest first."""
+        with self._failures(f"subject {subject}"):
+            return sorted(int(number) for number in self._ask(list, "GET", "subjects", subject, "versions"))
+
+    def latest_id(self, subject: str) -> int:
+        """Return the id of a subject's newest version, whether its schema can be used or not."""
+        with self._failures(f"subject {subject}"):
+            return int(self._ask(dict, "GET", "subjects", subject, "versions", "latest")["id"])
+
+    def schema(self, schema_id: int, subject: str | None = None) -> SchemaText:
+        """Return the schema with this id, in the context of a subject."""
+        query = {"subject": subject} if subject else None
         with self._failures(f"schema id {schema_id}"):
-            return SchemaText(**self._contents(self._ask(dict, "GET", "schemas", "ids", str(schema_id))))
+            found = self._ask(dict, "GET", "schemas", "ids", str(schema_id), query=query)
+            return SchemaText(**self._contents(found, subject))
 
     def by_id(self, schema_id: int) -> str:
         """Return the text of the schema with this id, as ``SchemaText.text`` is."""
         return self.schema(schema_id).text
 
-    def subjects_of(self, schema_id: int) -> set[str]:
+    def subjects_of(self, schema_id: int, subject: str | None = None) -> set[str]:
         """Return the subjects that the schema with this id is registered under, deleted versions apart."""
         with self._failures(f"schema id {schema_id}"):
-            versions = self._ask(list, "GET", "schemas", "ids", str(schema_id), "versions")
+            query = {"subject": subject} if subject and _context(subject) else None
+            versions = self._ask(list, "GET", "schemas", "ids", str(schema_id), "versions", query=query)
             return {str(_checked(dict, version)["subject"]) for version in versions}
 
     def register(
@@ -183,18 +195,20 @@ class SchemaRegistry:
             subject=str(answer["subject"]),
             version=int(answer["version"]),
             schema_id=int(answer["id"]),
-            **self._contents(answer),
+            **self._contents(answer, subject),
         )
 
-    def _contents(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def _contents(self, answer: Mapping[str, Any], subject: str | None) -> dict[str, Any]:
         """Return the fields of a ``SchemaText``."""
         text, kind = str(answer["schema"]), str(answer.get("schemaType") or "AVRO")
-        references = tuple(self._referred(answer, set(), 0))
+        references = tuple(self._referred(answer, set(), 0, _context(subject or "")))
         if kind == "AVRO" and references:
             text = inline(text, [schema.text for schema in references])
         return {"text": text, "kind": kind, "references": references}
 
-    def _referred(self, answer: Mapping[str, Any], seen: set[tuple[str, int]], depth: int) -> Iterator[ReferredSchema]:
+    def _referred(
+        self, answer: Mapping[str, Any], seen: set[tuple[str, int]], depth: int, context: str
+    ) -> Iterator[ReferredSchema]:
         """Yield all schemas that one refers to, each after those that it needs itself; bounded as in Java."""
         if depth > DEEPEST_REFERENCE or len(seen) > MOST_REFERENCES:
             raise ConfigError(
@@ -203,17 +217,26 @@ class SchemaRegistry:
             )
         for reference in answer.get("references") or ():
             name, subject, version = str(reference["name"]), str(reference["subject"]), int(reference["version"])
+            subject = subject if _context(subject) else context + subject
             if (subject, version) not in seen:
                 seen.add((subject, version))
-                referred = self._ask(dict, "GET", "subjects", subject, "versions", str(version))
-                yield from self._referred(referred, seen, depth + 1)
+                with self._failures(f"version {version} of subject {subject}, which the schema refers to"):
+                    referred = self._ask(dict, "GET", "subjects", subject, "versions", str(version))
+                yield from self._referred(referred, seen, depth + 1, context)
                 yield ReferredSchema(name=name, text=str(referred["schema"]), subject=subject, version=version)
 
-    def _ask(self, kind: type[T], method: str, *path: str, document: Mapping[str, Any] | None = None) -> T:
+    def _ask(
+        self,
+        kind: type[T],
+        method: str,
+        *path: str,
+        document: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> T:
         """Return the JSON of the answer; ask a second time after a bad moment of the registry."""
         if "authorization" not in self._headers:
             self._log_in()
-        url = "/".join([self.url, *(quote(part, safe="") for part in path)])
+        url = "/".join([self.url, *(quote(part, safe="") for part in path)]) + (f"?{urlencode(query)}" if query else "")
         body = None if document is None else json.dumps(document).encode()
         send = partial(exchange, method, url, seconds=TIMEOUT_SECONDS, headers=self._headers, body=body)
         answer = None
@@ -288,6 +311,11 @@ class SchemaRegistry:
         if near := difflib.get_close_matches(name, subjects, n=3, cutoff=0.5):
             return f"did you mean {', '.join(near)}?"
         return "it has no subjects yet; register a schema first" if not subjects else None
+
+
+def _context(subject: str) -> str:
+    """Return the context that a subject's name begins with, as ``:.staging:``; empty for the default one."""
+    return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
 
 
 def _token_of(settings: Registry) -> Callable[[], str] | None:

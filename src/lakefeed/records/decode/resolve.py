@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,8 +18,8 @@ from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource, KinesisSource
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
 from lakefeed.records import spec as specs
-from lakefeed.records.decode.avro_schema import avro_schema_of, table_schema
-from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
+from lakefeed.records.decode.avro_schema import avro_schema_of, usable_versions
+from lakefeed.records.decode.registry import KINDS, SchemaRegistry
 from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec, ResolvedDecoder
 
@@ -29,9 +30,9 @@ Part = Literal["value", "key"]
 NumberedSource = KafkaSource | KinesisSource
 
 _SPECS: dict[str, type[specs.ConfluentAvro | specs.ConfluentProtobuf | specs.ConfluentJson]] = {
-    "AVRO": specs.ConfluentAvro,
-    "PROTOBUF": specs.ConfluentProtobuf,
-    "JSON": specs.ConfluentJson,
+    "avro": specs.ConfluentAvro,
+    "protobuf": specs.ConfluentProtobuf,
+    "json_schema": specs.ConfluentJson,
 }
 
 
@@ -40,30 +41,40 @@ def resolve_decoder(
     decode: Decode,
     source: NumberedSource,
     *,
-    sampled: str | None = None,
+    kept: str | None = None,
     accept: Accept = "same_record",
 ) -> ResolvedDecoder:
     """Find what decodes the records of a source.
 
-    The session is never the thread's active one: a thread that the caller starts has none. With ``json: {schema:
-    sample}``, ``sampled`` is the schema that was guessed the first time; without it one is guessed now.
+    The session is never the thread's active one: a thread that the caller starts has none. ``kept`` is the reader's
+    schema that the table keeps: guessed with ``json: {schema: sample}``, merged of the writers' with a registry.
+    Without it the subject's newest version that can be used is the reader's.
     """
-    if sampled is not None and decode.json_ is not None and decode.is_sampled:
-        value = ResolvedDecoder(spec=specs.Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
-    else:
-        value = _resolve(spark, decode, source, "value", accept)
-    if decode.key is not None:
-        value = replace(value, key=_resolve(spark, decode.key, source, "key", accept).spec)
-    if decode.registry is None:
-        return value
-    client = SchemaRegistry.of(decode.registry)
-    writer_schema: Callable[[int], str] = client.by_id
-    if decode.protobuf is not None or decode.json_schema is not None:
-        message = decode.protobuf.message if decode.protobuf else None
-        writer_schema = partial(avro_schema_of, spark, client, message=message)
-    if isinstance(value.spec, specs.RegisteredFormat) and value.spec.subjects:
-        writer_schema = partial(_schema_of_subjects, client, value.spec.subjects, writer_schema)
-    return replace(value, writer_schema=writer_schema)
+    choices = partial(_choices, spark, decode, source, kept, accept)
+    return replace(next(choices()), older=lambda: islice(choices(), 1, None))
+
+
+def _choices(
+    spark: SparkSession, decode: Decode, source: NumberedSource, kept: str | None, accept: Accept
+) -> Iterator[ResolvedDecoder]:
+    """Yield the decoders by all versions that can be used: of each of the keys' those of the values', newest first."""
+    keys = iter([None]) if decode.key is None else _resolve(spark, decode.key, source, "key", accept)
+    values = _resolve(spark, decode, source, "value", accept, kept)
+    for key in keys:
+        values, again = tee(values)
+        for value in again:
+            notes = (*value.notes, *(key.notes if key else ()))
+            found = replace(value, key=key.spec if key else None, notes=notes)
+            yield found if decode.registry is None else replace(found, writer_schema=_writers(spark, decode, found))
+
+
+def _writers(spark: SparkSession, decode: Decode, value: ResolvedDecoder) -> Callable[[int], str]:
+    assert decode.registry is not None
+    client, message = SchemaRegistry.of(decode.registry), decode.protobuf.message if decode.protobuf else None
+    spec = value.spec
+    assert isinstance(spec, specs.RegisteredFormat)
+    read = partial(avro_schema_of, spark, client, kind=KINDS[decode.kind], message=message, subject=spec.subject)
+    return partial(_schema_of_subjects, client, spec, read) if spec.subjects else read
 
 
 def put_credentials(spark: SparkSession, decode: Decode) -> None:
@@ -87,27 +98,40 @@ def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
 
 
 def _resolve(
-    spark: SparkSession, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept
-) -> ResolvedDecoder:
-    """Find what decodes the values or the keys; from the registry, the newest schema of the subject."""
+    spark: SparkSession,
+    encoded: Encoded,
+    source: NumberedSource,
+    part: Part,
+    accept: Accept,
+    kept: str | None = None,
+) -> Iterator[ResolvedDecoder]:
+    """Yield what decodes the values or the keys; from the registry, by each usable version of the subject."""
+    if kept is not None and encoded.json_ is not None and encoded.is_sampled:
+        yield ResolvedDecoder(spec=specs.Json(schema=kept, sampled=True, lenient=encoded.json_.lenient))
+        return
     if encoded.registry is None or (encoded.avro is not None and encoded.avro.schema_file is not None):
         found = ResolvedDecoder(spec=_spec(spark, encoded, source))
-        own = None
-    else:
-        own = subject_of(encoded.subject, source, part)
-        latest = SchemaRegistry.of(encoded.registry).latest(own, block=encoded.kind)
-        spec = _registered(spark, encoded, encoded.registry, latest)
-        found = ResolvedDecoder(spec=spec, latest_id=latest.schema_id)
-    if not isinstance(found.spec, specs.RegisteredFormat):
-        return found
-    subjects = _allowed_subjects(encoded, source)
+        is_registered = isinstance(found.spec, specs.RegisteredFormat)
+        known = encoded.subject or (f"{source.topics[0]}-{part}" if source.topics else None)
+        yield _accepting(found, accept, _allowed_subjects(encoded, source), known) if is_registered else found
+        return
+    own, subjects = subject_of(encoded.subject, source, part), _allowed_subjects(encoded, source)
     if subjects and own is not None and own not in subjects:
         raise ConfigError(
             f"the table's schema comes from the subject {own}, whose records subjects refuses",
             where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
             hint=f"add {own}, or name one of them as subject",
         )
-    return replace(found, spec=replace(found.spec, accept=accept, subjects=subjects))
+    find = _registered if kept is None else partial(_kept, kept)
+    for each in find(spark, encoded, encoded.registry, own):
+        yield _accepting(each, accept, subjects, own)
+
+
+def _accepting(
+    found: ResolvedDecoder, accept: Accept, subjects: tuple[str, ...], subject: str | None
+) -> ResolvedDecoder:
+    assert isinstance(found.spec, specs.RegisteredFormat)
+    return replace(found, spec=replace(found.spec, accept=accept, subjects=subjects, subject=subject))
 
 
 def _allowed_subjects(encoded: Encoded, source: NumberedSource) -> tuple[str, ...]:
@@ -125,11 +149,11 @@ def _allowed_subjects(encoded: Encoded, source: NumberedSource) -> tuple[str, ..
 
 
 def _schema_of_subjects(
-    client: SchemaRegistry, subjects: tuple[str, ...], writer_schema: Callable[[int], str], schema_id: int
+    client: SchemaRegistry, spec: specs.RegisteredFormat, writer_schema: Callable[[int], str], schema_id: int
 ) -> str:
     text = writer_schema(schema_id)
-    if client.subjects_of(schema_id).isdisjoint(subjects):
-        raise SchemaIncompatible(f"the schema is not registered under {' or '.join(subjects)}", where=client.url)
+    if client.subjects_of(schema_id, spec.subject).isdisjoint(spec.subjects):
+        raise SchemaIncompatible(f"the schema is not registered under {' or '.join(spec.subjects)}", where=client.url)
     return text
 
 
@@ -149,11 +173,31 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource) -> Deco
     return specs.String() if encoded.string is not None else specs.Raw()
 
 
-def _registered(spark: SparkSession, encoded: Encoded, registry: Registry, latest: RegisteredSchema) -> DecodeSpec:
+def _kept(
+    reader: str, spark: SparkSession, encoded: Encoded, registry: Registry, subject: str
+) -> Iterator[ResolvedDecoder]:
+    """Yield the decoder by the table's schema: the subject's newest version is merged into it later, if it can be."""
+    latest_id, notes = None, tuple[str, ...]()
+    try:
+        latest_id = SchemaRegistry.of(registry).latest_id(subject)
+    except ResourceMissing as gone:
+        notes = (f"{gone.what}; the feed resumes with the schema that its table keeps",)
+    yield ResolvedDecoder(spec=_registered_spec(encoded, registry, reader), latest_id=latest_id, notes=notes)
+
+
+def _registered(spark: SparkSession, encoded: Encoded, registry: Registry, subject: str) -> Iterator[ResolvedDecoder]:
+    """Yield the decoders by the versions of a subject that can be used."""
     message = encoded.protobuf.message if encoded.protobuf else None
-    reader = table_schema(spark, latest, registry=registry.url, message=message)
+    client = SchemaRegistry.of(registry)
+    for found, text, passed in usable_versions(spark, client, subject, block=encoded.kind, message=message):
+        notes = tuple(f"{what}; version {found.version} is the reader's schema" for what in passed)
+        spec = _registered_spec(encoded, registry, text)
+        yield ResolvedDecoder(spec=spec, latest_id=found.schema_id, notes=notes)
+
+
+def _registered_spec(encoded: Encoded, registry: Registry, reader: str) -> DecodeSpec:
     options: dict[str, Any] = {"lenient": encoded.json_schema.lenient} if encoded.json_schema else {}
-    return _SPECS[latest.kind](
+    return _SPECS[encoded.kind](
         registry_url=registry.url, reader_schema=reader, credentials=registry.credentials_name, **options
     )
 

@@ -14,7 +14,7 @@ from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, NO_KEY, POSITION
 from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.clients.spark.statements import expression
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, name_taken
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, SchemaUnusable
 from lakefeed.ledger.outcomes import RECORD
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.changes import OWN_KEY, DeleteRule, unwrap, with_deleted
@@ -293,4 +293,4 @@ def _require_metadata(decoded_records: DataFrame, keep: Sequence[str], *, delete
         kept = added.get(name.lower())
         if kept and not (deletes and name.lower() in POSITION_COLUMNS):
             hint += f", or leave {kept} out of decode.metadata"
-        raise ConfigError(why, where="the fields of the values", hint=hint)
+        raise SchemaUnusable(why, where="the fields of the values", hint=hint)

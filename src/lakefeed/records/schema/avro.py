@@ -79,6 +79,9 @@ class Ref:
     key: str
 
 
+ANY = "lakefeed.json"
+"""Property of a field that takes any JSON as text (``io.lakefeed.decode.JsonValue``)."""
+
 Type = Primitive | Container | Union | Ref
 NULL: Final = Primitive("null")
 

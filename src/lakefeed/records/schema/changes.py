@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.schema.avro import (
+    ANY,
     NO_DEFAULT,
     AvroSchema,
     Container,
@@ -217,6 +218,8 @@ class _Comparison:
             if old.default is NO_DEFAULT and field.default is None and nullable(old.type):
                 # It was optional already, but no reader could do without it.
                 yield self._change("dropped", place, old.type, field.type)
+            if members(old.type) and field.extra.get(ANY) and not old.extra.get(ANY):
+                yield Change("promoted", place, type_text(old.type, self._before), "any JSON as text")
             yield from self.compare(old.type, field.type, place, absent=field.absent)
         self._open.remove(pair)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import name_taken
-from lakefeed.errors import ConfigError, MissingExtra, SchemaIncompatible
+from lakefeed.errors import ConfigError, MissingExtra, SchemaIncompatible, SchemaUnusable
 from lakefeed.records.schema.avro import AvroSchema, Container, Primitive, Ref, Type, child_path, members, nullable
 from lakefeed.records.schema.parse import parse
 
@@ -177,7 +177,7 @@ class StorableRows:
         if not storable.fields:
             message = ", ".join(f"{path} ({kind})" for path, kind in left_out.items())
             hint = "name metadata below decode, such as offset, or make a column in transform.sql"
-            raise ConfigError(f"no column of the rows carries data: {message}", hint=hint)
+            raise SchemaUnusable(f"no column of the rows carries data: {message}", hint=hint)
         return align_columns(rows, storable)
 
     def notes(self) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ and the order of a union's members depend on it: the earlier one stays.
 
 Fields and named types belong together if they have the same name or one is an alias of the other; records, enums
 and fixed at the same place do so whatever their names, and namespaces do not count, as in Avro's resolution of
-records (https://avro.apache.org/docs/1.12.0/specification/#schema-resolution).
+records (https://avro.apache.org/docs/1.12.0/specification/#schema-resolution). Members of unions belong together by
+their full names first; without namespaces only if one member alone has that name on each side.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.schema.avro import (
+    ANY,
     NO_DEFAULT,
     NULL,
     AvroSchema,
@@ -107,8 +109,9 @@ class _Merge:
         for key, named in reader.types.items():
             for name in (named.name, *named.aliases):
                 other = writer.types.get(_WRITER + name)
-                # One schema can define a name only once, wherever it is used.
-                if other is not None and (name == named.name or other.kind == named.kind):
+                # One schema can define a name only once, wherever it is used. It may define our alias as another type.
+                apart = _WRITER + named.name in writer.types
+                if other is not None and (name == named.name or (other.kind == named.kind and not apart)):
                     self._pairs.append((Ref(key), Ref(_WRITER + name), short_name(name)))
         self._unify_all()
 
@@ -127,7 +130,11 @@ class _Merge:
             case Container():
                 return Container(type_.kind, self._resolve(type_.values, used))
             case Union():
-                return Union(tuple(self._resolve(member, used) for member in type_.members))
+                resolved = tuple(self._resolve(member, used) for member in type_.members)
+                if len({*resolved}) < len(resolved):
+                    what = "two members of a union are one type for the writer: no column holds both"
+                    raise SchemaIncompatible(what, hint="write the new type into a field of another name")
+                return Union(resolved)
             case Ref():
                 named = self._look_up(type_)
                 if named.name not in used:
@@ -177,8 +184,17 @@ class _Merge:
         """Merge the members of unions that belong together, and append the others."""
         result = list(ours)
         free_ours, free_others = list(range(len(ours))), list(range(len(others)))
+
+        def alone(one: Type, two: Type) -> bool:
+            mine = sum(self._same_kind(ours[at], two) for at in free_ours)
+            return (
+                self._same_kind(one, two) and mine == sum(self._same_kind(one, others[at]) for at in free_others) == 1
+            )
+
         rules: tuple[Callable[[Type, Type], bool], ...] = (
-            self._same_kind,
+            lambda one, two: self._shares(one, two, lambda named: {named.name}),
+            lambda one, two: self._shares(one, two, lambda named: {named.name, *named.aliases}),
+            alone,
             lambda one, two: self._is_only_one(one, two, ours, others),
             lambda one, two: {type_kind(one), type_kind(two)} <= _NUMBERS and wider(one, two) is not None,
         )
@@ -195,10 +211,15 @@ class _Merge:
             result.append(others[theirs])
         return tuple(result)
 
+    def _shares(self, ours: Type, other: Type, names: Callable[[Named], set[str]]) -> bool:
+        if not isinstance(ours, Ref) or not isinstance(other, Ref):
+            return False
+        one, two = self._look_up(ours), self._look_up(other)
+        return one.kind == two.kind and not names(one).isdisjoint(names(two))
+
     def _same_kind(self, ours: Type, other: Type) -> bool:
         if isinstance(ours, Ref) and isinstance(other, Ref):
-            one, two = self._look_up(ours), self._look_up(other)
-            return one.kind == two.kind and not one.short_names.isdisjoint(two.short_names)
+            return self._shares(ours, other, lambda named: named.short_names)
         return type(ours) is type(other) and type_kind(ours) == type_kind(other)
 
     def _is_only_one(self, ours: Type, other: Type, *unions: tuple[Type, ...]) -> bool:
@@ -263,6 +284,8 @@ class _Merge:
             if not members(found.type):
                 # It is only null so far: the attributes of the field are the writer's.
                 found.extra = {**field.extra, **found.extra}
+            elif field.extra.get(ANY):
+                found.extra = {**found.extra, ANY: True}
             found.type = self._merge(found.type, field.type, child_path(path, found.name))
             null_first = isinstance(found.type, Union) and found.type.members[0] == NULL
             if nullable(found.type) and found.default is not NO_DEFAULT and null_first != (found.default is None):

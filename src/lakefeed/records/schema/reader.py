@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from lakefeed.clients.retry import retry_until
@@ -171,15 +172,27 @@ def _change_error(schema_id: int, what: str) -> SchemaChanged:
 
 @dataclass
 class ReaderSchema:
-    """The schema that a feed's values are decoded with now; the decoder's own is the registry's latest, if any."""
+    """The schema that a feed's values are decoded with now.
+
+    Attributes:
+        decoder: what decodes; its own schema is the registry's latest that can be used, or that of the table.
+        policy: see ``Evolution``.
+        keeper: the sink.
+        stored: the schema that the sink keeps. Default: none yet.
+    """
 
     decoder: ResolvedDecoder
     _: KW_ONLY
     policy: ChangePolicy = "evolve"
     keeper: SchemaKeeper
+    stored: StoredSchema | None = None
 
     def __post_init__(self) -> None:
-        spec = self.decoder.spec
+        self._passed_over = list(self.decoder.notes)
+        self._use(self.decoder)
+
+    def _use(self, decoder: ResolvedDecoder) -> None:
+        self.decoder, spec = decoder, decoder.spec
         self._evolution = Evolution(
             self.policy,
             spec.reader_schema if isinstance(spec, RegisteredFormat) else "",
@@ -213,19 +226,37 @@ class ReaderSchema:
         return dict(self._evolution.incompatible)
 
     def begin(self, rows_of: Callable[[], DataFrame]) -> None:
-        """Merge the latest schema into the one that the sink stores, and prepare the sink for the rows of it."""
+        """Prepare the sink for the rows of the schema that it stores, with the latest merged in if that can be used.
+
+        The latest is not merged where a change stops the feed: only a record of it does. Where rows fit no table,
+        older versions of the keys' schema follow, and of the values' if the sink stores none.
+        """
+        refused: SchemaIncompatible | None = None
+        for decoder in chain([self.decoder], self.decoder.older()):
+            if refused is not None:
+                self._use(decoder)
+            try:
+                self._begin(rows_of)
+            except SchemaIncompatible as misfit:
+                refused = refused or misfit
+                self._passed_over.append(f"{misfit.what}; an older version is the reader's schema")
+            else:
+                return
+        assert refused is not None
+        raise refused
+
+    def _begin(self, rows_of: Callable[[], DataFrame]) -> None:
         if self.decoder.writer_schema is None:
             # A guessed schema stays: a guess from other records may differ.
             given = self.decoder.spec
             sampled = StoredSchema(given.schema, frozenset()) if isinstance(given, Json) and given.sampled else None
             self.keeper.apply_schema(rows_of().schema, sampled, ())
             return
-        stored = self.keeper.stored_schema()
-        if stored is None:
+        if self.stored is None:
             self._apply(rows_of)
             return
-        self._evolution.reader_schema, self._evolution.known_ids = stored.schema, set(stored.ids)
-        self._merge(self._latest_ids, rows_of)
+        self._evolution.reader_schema, self._evolution.known_ids = self.stored.schema, set(self.stored.ids)
+        self.merge_writer_schemas([] if self.policy == "fail" else self._latest_ids, rows_of=rows_of)
 
     def merge_writer_schemas(self, schema_ids: Iterable[int], *, rows_of: Callable[[], DataFrame]) -> None:
         """Merge the writers' schemas that are new, and prepare the sink for the rows that follow from them.
@@ -252,7 +283,8 @@ class ReaderSchema:
 
     def notes(self) -> tuple[str, ...]:
         """Return what to report to the user since the last call."""
-        return self._evolution.take_notes()
+        passed, self._passed_over = self._passed_over, []
+        return (*passed, *self._evolution.take_notes())
 
     def _merge(self, schema_ids: Iterable[int], rows_of: Callable[[], DataFrame]) -> None:
         evolution, read = self._evolution, self.decoder.writer_schema
@@ -262,12 +294,17 @@ class ReaderSchema:
             try:
                 # An outage of the registry delays the batch instead of ending the feed.
                 text = retry_until(partial(read, schema_id), is_transient=lambda error: isinstance(error, Unreachable))
-                merge = evolution.merge_writer_schema(schema_id, text)
             except (ResourceMissing, ConfigError) as unusable:
                 evolution.unusable_ids.add(schema_id)
                 evolution.note(schema_id, f"{unusable.what}; its new fields, if any, are not landed")
+                continue
             except SchemaIncompatible as refused:
                 evolution.refuse(schema_id, refused.what)
+                continue
+            try:
+                merge = evolution.merge_writer_schema(schema_id, text)
+            except ConfigError as unusable:
+                evolution.refuse(schema_id, unusable.what)
             else:
                 if merge:
                     entries.append(Entry(datetime.now(UTC), schema_id, merge.changes))

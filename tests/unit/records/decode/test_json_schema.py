@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.decode.json_schema import ANY, NAME, avro_schema
+from lakefeed.records.decode.json_schema import NAME, avro_schema
+from lakefeed.records.schema.avro import ANY
 
 TEXT = {"type": ["null", "string"], "default": None, ANY: True}
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import fastavro
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
@@ -269,6 +271,39 @@ def test_records_of_unions_are_found_by_name() -> None:
     assert said(merge) == ["event.member0.id widened from int to long", "event.member2 added (record Moved)"]
 
 
+def events(names: list[str]) -> Json:
+    """A union of records, each with a field of its own full name's letters."""
+
+    def event(full: str) -> Json:
+        namespace, _, name = full.rpartition(".")
+        return record(
+            field(full.replace(".", "_"), "int"), name=name, **({"namespace": namespace} if namespace else {})
+        )
+
+    return record(field("event", ["null", *map(event, names)], default=None))
+
+
+FULL_NAMES = [f"{namespace}.{name}" for namespace in ("shop.a", "shop.b", "c") for name in ("Ev", "Other")]
+
+
+@given(*[st.lists(st.sampled_from(FULL_NAMES), unique=True, min_size=2)] * 2)
+@settings(max_examples=60, deadline=None)
+def test_members_of_unions_belong_together_by_their_full_names(one: list[str], two: list[str]) -> None:
+    for first, second in ((one, two), (two, one)):
+        joined = join(events(first), events(second)).schema
+        _, *found = json.loads(joined)["fields"][0]["type"]
+        names = [f"{each['namespace']}.{each['name']}" for each in found]
+        assert names[: len(first)] == first  # Columns stay where they are.
+        assert len({*names}) == len(names)
+        for name, each in zip(names, found, strict=True):
+            fields = {inner["name"].replace("_", ".") for inner in each["fields"]}
+            shared = {*first} & {*second}
+            if name in shared:
+                assert fields == {name}  # Never another record's, whatever the order.
+            assert {given.rpartition(".")[2] for given in fields} == {name.rpartition(".")[2]}
+        assert merge_schemas(joined, json.dumps(events(second))).schema == joined
+
+
 def test_a_record_with_the_name_of_a_container_is_not_one() -> None:
     items = {"type": "array", "items": "int"}
     assert joined_type([record(name="array"), "string"], [items, "string"]) == [record(name="array"), "string", items]
@@ -283,6 +318,15 @@ def test_without_growing_new_fields_are_left_out_and_names_stay() -> None:
     assert said(merge) == ["a widened from int to long"]
     assert [str(each) for each in merge.left_out] == ["b renamed from a", "c added (string)"]
     assert read(merge.schema, writer, {"b": 3, "c": "x"}) == {"a": 3}
+
+
+@pytest.mark.parametrize("type_", ["string", {"type": "array", "items": "string"}, ["null", "string"]])
+def test_text_that_becomes_any_json(type_: Json) -> None:
+    text, mixed = record(field("v", type_)), record(field("v", type_, **{"lakefeed.json": True}))
+    merge = join(text, mixed)
+    assert said(merge)[0].endswith("to any JSON as text")
+    assert json.loads(merge.schema) == mixed
+    assert json.loads(join(mixed, text).schema) == mixed
 
 
 def test_docs_and_other_attributes_stay() -> None:

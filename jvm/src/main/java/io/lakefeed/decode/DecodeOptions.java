@@ -24,8 +24,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>{@code format} is {@code avro} (default), {@code protobuf}, {@code json}, {@code csv} or {@code string}. Records in
  * Confluent wire format need {@code registry-url}, and may have {@code credentials} (a name in {@link Secrets}; its value is
- * {@code user:password}), {@code registry-patience-seconds} (60), {@code accept} ({@link Acceptance}) and {@code subjects} (a
- * JSON array). The other options depend on the format:
+ * {@code user:password}), {@code registry-patience-seconds} (60), {@code accept} ({@link Acceptance}), {@code subject} (whose
+ * ids they have) and {@code subjects} (a JSON array). The other options depend on the format:
  *
  * <ul>
  *   <li>{@code avro}: {@code reader-schema}; and {@code writer-schema} for records without a header;
@@ -127,7 +127,7 @@ final class DecodeOptions implements Serializable {
     }
 
     private <T> Writers<T> writers(WriterSchema<T> kind) {
-        Registry registry = Registry.at(required("registry-url"), credentials);
+        Registry registry = Registry.at(required("registry-url"), credentials, options.get("subject"));
         long patience = Long.parseLong(options.getOrDefault("registry-patience-seconds", "60"));
         return new Writers<>(registry, Duration.ofSeconds(patience), kind, subjects());
     }

@@ -35,7 +35,8 @@ final class Registry {
     private static final int MOST_CHARACTERS = 16 << 20;
     private static final Map<Address, Registry> ALL = new ConcurrentHashMap<>();
 
-    private record Address(String url, String credentials) {}
+    /** An id is one schema's in each context of a registry, so that the subject belongs to the address. */
+    private record Address(String url, String credentials, String subject) {}
 
     private record Known(String kind, Object schema) {}
 
@@ -51,6 +52,8 @@ final class Registry {
     private record Unknown(String why, long until) {}
 
     private final RegistryClient client;
+    private final String subject;
+    private final String context;
     private final Map<Integer, Known> schemas = new ConcurrentHashMap<>();
     private final Map<Integer, Subjects> subjectsOf = new ConcurrentHashMap<>();
     private final SingleFlight<Asked, Known> fetching;
@@ -70,11 +73,18 @@ final class Registry {
      * Returns this JVM's client of the registry at {@code url}; {@code credentials} is {@code user:password} or null.
      */
     static Registry at(String url, String credentials) {
-        return ALL.computeIfAbsent(new Address(url, credentials), Registry::new);
+        return at(url, credentials, null);
+    }
+
+    /** Returns the client that asks for ids as those of {@code subject}, which a registry with contexts needs. */
+    static Registry at(String url, String credentials, String subject) {
+        return ALL.computeIfAbsent(new Address(url, credentials, subject), Registry::new);
     }
 
     private Registry(Address address) {
         client = new RegistryClient(address.url, address.credentials);
+        subject = address.subject;
+        context = subject != null && subject.startsWith(":.") ? subject.substring(0, subject.indexOf(':', 1) + 1) : "";
         fetching = new SingleFlight<>(client);
         askingSubjects = new SingleFlight<>(client);
     }
@@ -117,7 +127,8 @@ final class Registry {
         long began = System.nanoTime();
         try {
             String what = "schema id " + asked.id;
-            JsonNode answer = client.get("/schemas/ids/" + asked.id, patience, "unknown " + what);
+            String of = subject == null ? "" : "?subject=" + encoded(subject);
+            JsonNode answer = client.get("/schemas/ids/" + asked.id + of, patience, "unknown " + what);
             Known schema = new Known(kindOf(answer), new Fetch(what, patience, required).parsed(answer));
             schemas.put(asked.id, schema);
             return schema;
@@ -185,7 +196,7 @@ final class Registry {
     }
 
     private Subjects subjectsOf(int id, Patience patience) throws InterruptedException {
-        String path = "/schemas/ids/" + id + "/versions";
+        String path = "/schemas/ids/" + id + "/versions" + (context.isEmpty() ? "" : "?subject=" + encoded(subject));
         Subjects found = Subjects.of(client.get(path, patience, "unknown schema id " + id, JsonNode::isArray));
         subjectsOf.put(id, found);
         return found;
@@ -251,7 +262,8 @@ final class Registry {
                 throw new BadRecord(of + " is nested in more than " + DEEPEST_REFERENCE + " references");
             }
             for (JsonNode reference : answer.path("references")) {
-                String subject = reference.path("subject").asText();
+                String named = reference.path("subject").asText();
+                String subject = named.startsWith(":.") ? named : context + named;
                 String version = reference.path("version").asText();
                 if (!seen.add(subject + " " + version)) {
                     continue;

@@ -86,7 +86,11 @@ final class DecodedReader implements PartitionReader<InternalRow> {
 
     /** Decodes a record and counts it; returns whether it is a row. */
     private boolean accept(ConsumerRecord<byte[], byte[]> record) {
-        InternalRow decoded = decode.invoke(record.value());
+        String header = policy.idHeaders().isEmpty() ? null : idHeader(record.headers().toArray());
+        InternalRow decoded = header == null
+                ? decode.invoke(record.value())
+                : new GenericInternalRow(
+                        new Object[] {null, null, UTF8String.fromString(String.format(policy.idInHeader(), header))});
         int schemaId = decoded.isNullAt(1) ? NO_SCHEMA : decoded.getInt(1);
         String error = decoded.isNullAt(2) ? null : decoded.getUTF8String(2).toString();
         if (schemaId != NO_SCHEMA && !policy.refused().isEmpty()) {
@@ -120,6 +124,15 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         }
         row = metadata == null ? value : joined.apply(value, metadata(record));
         return true;
+    }
+
+    private String idHeader(Header[] all) {
+        for (Header header : all) {
+            if (policy.idHeaders().contains(header.key())) {
+                return header.key();
+            }
+        }
+        return null;
     }
 
     private InternalRow metadata(ConsumerRecord<byte[], byte[]> record) {

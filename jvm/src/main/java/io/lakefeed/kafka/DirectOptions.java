@@ -50,6 +50,8 @@ final class DirectOptions {
      * @param badTimestamp why a record is none whose timestamp Spark cannot hold, a format; null if its row has no time
      * @param keep the metadata columns: names of columns of {@link RecordRows}
      * @param prefix of their names
+     * @param idHeaders headers that hold a schema's id, so that the value does not begin with it
+     * @param idInHeader why such a record is none, a format
      */
     record Policy(
             int onError,
@@ -59,7 +61,9 @@ final class DirectOptions {
             String unknownSchema,
             String badTimestamp,
             List<String> keep,
-            String prefix)
+            String prefix,
+            List<String> idHeaders,
+            String idInHeader)
             implements Serializable {}
 
     /**

@@ -1,0 +1,232 @@
+"""A registered version that cannot be used is refused alone, at each start as in a running feed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged
+from lakefeed.operations.preflight.connect import preflight
+from tests.support.avro_documents import field, record
+from tests.support.feed import Feed
+from tests.support.records import avro_bytes
+from tests.support.registry_in_a_thread import RegistryInAThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+V1 = record(field("id", "int"), name="Trip")
+JSON_V1 = {"type": "object", "properties": {"id": {"type": "integer"}}}
+LOST = "lost-subject"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A version 1 that is right, and a version 2 that is not, with a value of it and words of the reason."""
+
+    one: Any
+    two: Any
+    value: bytes
+    words: str
+    kind: str = "AVRO"
+    two_kind: str = "AVRO"
+    refers: bool = False
+
+
+def avro(two: Any, words: str, value: dict[str, Any] | None = None, **more: Any) -> Case:
+    return Case(V1, two, avro_bytes(two, value) if value else b"\0", words, **more)
+
+
+def json_schema(two: Any, words: str, **more: Any) -> Case:
+    return Case(JSON_V1, two, b'{"id": 2}', words, kind="JSON", two_kind="JSON", **more)
+
+
+TAKEN = record(field("id", "int"), field("kafka_offset", "int"), name="Trip")
+OTHER = record(field("id", "string"), name="Trip")
+USES_LOST = record(field("id", "int"), {"name": "lost", "type": "lost.Lost"}, name="Trip")
+CASES = {
+    "the name of a metadata column": avro(TAKEN, "kafka_offset already", {"id": 2, "kafka_offset": 3}),
+    "another kind": Case(V1, JSON_V1, b"{}", "JSON, not AVRO", two_kind="JSON"),
+    "incompatible": avro(OTHER, "id is int so far and string", {"id": "x"}),
+    "a reference that is gone": avro(USES_LOST, f"subject {LOST}", refers=True),
+    "another kind than JSON Schema": Case(JSON_V1, V1, b"\0\0", "AVRO, not JSON", kind="JSON"),
+    "a $ref to nothing": json_schema({"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}, "nowhere"),
+    "no object": json_schema({"type": "string"}, "object with properties"),
+    "JSON Schema with a metadata column": json_schema(
+        {"type": "object", "properties": {"id": {"type": "integer"}, "kafka_offset": {"type": "integer"}}},
+        "kafka_offset already",
+    ),
+}
+BLOCKS = {"AVRO": "avro", "JSON": "json_schema"}
+
+
+class Subject:
+    """The subject of one feed's values or keys in a registry, with the two versions of a case."""
+
+    def __init__(self, feed: Feed, case: Case, registry: RegistryInAThread, part: str = "value") -> None:
+        self.case, self.name, self.registry = case, f"{feed.topic}-{part}", registry
+        self.first = 10 if part == "value" else 20
+
+    def register(self, number: int) -> bytes:
+        """Register version 1 or 2, and return the header of its records."""
+        case, schema_id = self.case, self.first + number
+        text, kind = (case.one, case.kind) if number == 1 else (case.two, case.two_kind)
+        answer = {"schema": json.dumps(text), "schemaType": kind, "id": schema_id}
+        if number == 2 and case.refers:
+            answer["references"] = [{"name": "lost.Lost", "subject": LOST, "version": 1}]
+        self.registry.schemas[schema_id] = answer
+        self.registry.versions[self.name, number] = {**answer, "subject": self.name, "version": number}
+        return b"\0" + schema_id.to_bytes(4, "big")
+
+    def value(self, header: bytes, number: int) -> bytes:
+        return header + (avro_bytes(V1, {"id": number}) if self.case.kind == "AVRO" else b'{"id": %d}' % number)
+
+
+def letters_of(feed: Feed) -> list[str]:
+    table = open_table(f"lake.{feed.name}.dead_letters", connections=feed.connections)
+    return [str(each["reason"]) for each in table.scan().to_arrow().sort_by("offset").to_pylist()]
+
+
+def pipeline_of(feed: Feed, subject: Subject, **blocks: Any) -> Any:
+    decode = {BLOCKS[subject.case.kind]: {"registry": subject.registry.url}, "metadata": ["offset"]}
+    return feed.pipeline(decode=decode, dead_letters={"table": f"lake.{feed.name}.dead_letters"}, **blocks)
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryInAThread]:
+    """A registry that takes whatever is registered: others refuse some of it, and by their rules not the same."""
+    with RegistryInAThread() as registry:
+        yield registry
+
+
+SPEED = {"the name of a metadata column": [pytest.mark.quick], "a $ref to nothing": [], "another kind": []}
+
+
+@pytest.mark.parametrize("name", [pytest.param(each, marks=SPEED.get(each, [pytest.mark.slow])) for each in CASES])
+def test_a_version_is_refused_alone(lake: SparkSession, feed: Feed, registry: RegistryInAThread, name: str) -> None:
+    case = CASES[name]
+    subject = Subject(feed, case, registry)
+    feed.create_topic(partitions=1)
+    one = subject.register(1)
+    pipeline = pipeline_of(feed, subject)
+    feed.send([subject.value(one, 1)])
+    if name == "incompatible":  # As a first version it could be used.
+        pipeline.run(spark=lake, once=True)
+    two = subject.register(2)
+    feed.send([two + case.value])
+    # A first start: version 1 is the reader's schema where the newest gives no rows.
+    found = preflight(pipeline.config, connections=pipeline.connections)
+    assert [each.severity for each in found] in ([], ["warning"])
+    notes: list[str] = []
+    summary = pipeline.run(spark=lake, once=True, on_batch=lambda batch: notes.extend(batch.notes))
+    assert summary.dead_letters == 1, notes
+    assert any(case.words in note for note in notes), notes
+    # A start with the table's schema; then also without any version.
+    registry.versions.pop((subject.name, 1))
+    feed.send([two + case.value, subject.value(one, 3)])
+    pipeline = pipeline_of(feed, subject)
+    found = preflight(pipeline.config, connections=pipeline.connections)
+    assert [each.severity for each in found] in ([], ["warning"])
+    assert not pipeline.plan(spark=lake).refusals
+    summary = pipeline.run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters) == (1, 1)
+    assert sorted(row["id"] for row in feed.rows()) == [1, 3]
+    assert all(case.words in reason for reason in letters_of(feed)), letters_of(feed)
+    registry.versions.clear()
+    feed.send([subject.value(one, 4)])
+    assert pipeline_of(feed, subject).run(spark=lake, once=True).rows == 1
+
+
+def test_only_a_record_of_a_new_version_stops_a_feed(
+    lake: SparkSession, feed: Feed, registry: RegistryInAThread
+) -> None:
+    more = record(field("id", "int"), field("more", "int"), name="Trip")
+    case = avro(more, "", {"id": 2, "more": 3})
+    subject = Subject(feed, case, registry)
+    feed.create_topic(partitions=1)
+    one = subject.register(1)
+    feed.send([subject.value(one, 1)])
+    pipeline_of(feed, subject, schema={"on_change": "fail"}).run(spark=lake, once=True)
+    two = subject.register(2)
+    feed.send([subject.value(one, 2)])
+    assert pipeline_of(feed, subject, schema={"on_change": "fail"}).run(spark=lake, once=True).rows == 1
+    feed.send([two + case.value])
+    with pytest.raises(SchemaChanged, match="more added"):
+        pipeline_of(feed, subject, schema={"on_change": "fail"}).run(spark=lake, once=True)
+
+
+@pytest.mark.parametrize(
+    "two", [pytest.param(OTHER, id="another type"), pytest.param(JSON_V1, id="another kind", marks=pytest.mark.slow)]
+)
+def test_keys(lake: SparkSession, feed: Feed, registry: RegistryInAThread, two: Any) -> None:
+    case = Case(V1, two, avro_bytes(OTHER, {"id": "x"}), "", two_kind="AVRO" if two is OTHER else "JSON")
+    values, keys = Subject(feed, CASES["incompatible"], registry), Subject(feed, case, registry, part="key")
+    feed.create_topic(partitions=1)
+    value, one = values.register(1), keys.register(1)
+
+    def send(key: bytes, number: int) -> None:
+        producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
+        producer.produce(feed.topic, key=key, value=values.value(value, number))
+        assert producer.flush(30) == 0
+
+    decode = {"registry": registry.url}
+    blocks = {
+        "decode": {"avro": decode, "key": {"avro": decode}, "metadata": ["key"]},
+        "dead_letters": {"table": f"lake.{feed.name}.dead_letters"},
+    }
+    send(keys.value(one, 7), 1)
+    assert feed.pipeline(**blocks).run(spark=lake, once=True).rows == 1
+    two_header = keys.register(2)
+    send(two_header + case.value, 2)
+    send(keys.value(one, 8), 3)
+    summary = feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters) == (1, 1)
+    assert sorted(row["kafka_key"]["id"] for row in feed.rows()) == [7, 8]
+    assert letters_of(feed)[0].startswith("key: ")
+
+
+def test_a_first_start_without_a_usable_version(lake: SparkSession, feed: Feed, registry: RegistryInAThread) -> None:
+    subject = Subject(feed, CASES["another kind"], registry)
+    feed.create_topic(partitions=1)
+    subject.register(2)
+    with pytest.raises(ConfigError, match=f"version 2 of subject {subject.name} is of kind JSON, not AVRO"):
+        pipeline_of(feed, subject).run(spark=lake, once=True)
+    lost = Subject(feed, CASES["a reference that is gone"], registry)
+    lost.register(2)
+    with pytest.raises(ResourceMissing, match=f"no version 1 of subject {LOST}, which the schema refers to"):
+        pipeline_of(feed, lost).run(spark=lake, once=True)
+
+
+def test_a_registry_with_contexts(lake: SparkSession, feed: Feed, registry: RegistryInAThread) -> None:
+    registry.context = ":.staging:"
+    subject = Subject(feed, CASES["another kind"], registry)
+    subject.name = f":.staging:{feed.topic}-value"
+    feed.create_topic(partitions=1)
+    one = subject.register(1)
+    feed.send([subject.value(one, 1)])
+    decode = {"avro": {"registry": registry.url, "subject": subject.name, "subjects": [subject.name]}}
+    assert feed.pipeline(decode=decode).run(spark=lake, once=True).rows == 1
+
+
+@pytest.mark.parametrize("fast_path", ["auto", "off"])
+@pytest.mark.parametrize("header", ["__value_schema_id", "apicurio.value.globalId"])
+def test_an_id_in_a_header(
+    lake: SparkSession, feed: Feed, registry: RegistryInAThread, header: str, fast_path: str
+) -> None:
+    subject = Subject(feed, CASES["another kind"], registry)
+    feed.create_topic(partitions=1)
+    one = subject.register(1)
+    feed.send([subject.value(one, 1)])
+    # The value would be a row of the registered schema, if its first bytes were an id.
+    feed.send([subject.value(one, 2), b"\x02"], headers=[("other", b"x"), (header, b"\x01" + bytes(16))])
+    feed.send([subject.value(one, 3)], headers=[("other", b"x")])
+    summary = pipeline_of(feed, subject, fast_path=fast_path).run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters) == (2, 2)
+    assert sorted(row["id"] for row in feed.rows()) == [1, 3]
+    assert all(f"is in the header {header}, not before the data" in each for each in letters_of(feed))
