@@ -51,7 +51,7 @@ TAKEN = record(field("id", "int"), field("kafka_offset", "int"), name="Trip")
 OTHER = record(field("id", "string"), name="Trip")
 USES_LOST = record(field("id", "int"), {"name": "lost", "type": "lost.Lost"}, name="Trip")
 CASES = {
-    "the name of a metadata column": avro(TAKEN, "kafka_offset already", {"id": 2, "kafka_offset": 3}),
+    "the name of a metadata column": avro(TAKEN, "kafka_offset has the name", {"id": 2, "kafka_offset": 3}),
     "another kind": Case(V1, JSON_V1, b"{}", "JSON, not AVRO", two_kind="JSON"),
     "incompatible": avro(OTHER, "id is int so far and string", {"id": "x"}),
     "a reference that is gone": avro(USES_LOST, f"subject {LOST}", refers=True),
@@ -60,7 +60,7 @@ CASES = {
     "no object": json_schema({"type": "string"}, "object with properties"),
     "JSON Schema with a metadata column": json_schema(
         {"type": "object", "properties": {"id": {"type": "integer"}, "kafka_offset": {"type": "integer"}}},
-        "kafka_offset already",
+        "kafka_offset has the name",
     ),
 }
 BLOCKS = {"AVRO": "avro", "JSON": "json_schema"}
