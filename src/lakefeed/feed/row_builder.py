@@ -58,7 +58,7 @@ class RowBuilder:
 
     @property
     def key(self) -> DecodeSpec | None:
-        """What decodes the keys; None if they stay bytes."""
+        """The decoder of keys; None if they stay bytes."""
         return self.schema.decoder.key
 
     def classify(self, records: DataFrame) -> DataFrame:
