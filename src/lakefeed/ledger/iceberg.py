@@ -144,9 +144,22 @@ class IcebergLedger:
 
         A batch is checked right before it is written, so that both need the table once.
         """
+        return self._columns_of(self._take_checked())
+
+    def columns_and_rows(self) -> tuple[StructType, int]:
+        """Return the same columns, and how many rows the feed's branch has."""
+        table = self._take_checked()
+        head = jvm.java(self._spark).commit.FeedLedger.head(table, self._feed)
+        rows = 0 if head is None else int(head.summary().get("total-records") or 0)
+        return self._columns_of(table), rows
+
+    def _take_checked(self) -> Any:
+        table, self._checked = self._checked or self.loaded(), None
+        return table
+
+    def _columns_of(self, table: Any) -> StructType:
         from pyspark.sql.types import StructType
 
-        table, self._checked = self._checked or self.loaded(), None
         text = str(jvm.java(self._spark).commit.FeedLedger.columns(table))
         if self._columns is None or text != self._columns[0]:
             self._columns = text, StructType.fromJson(json.loads(text))
@@ -172,14 +185,21 @@ class IcebergLedger:
             run_in_turn(self._table, lambda: self.run(statement, properties), ask_for_quiet=self.ask_for_quiet)
         self.ensure_commit(properties)
 
-    def run(self, statement: str, properties: Mapping[str, str], *, session: SparkSession | None = None) -> None:
+    def run(
+        self,
+        statement: str,
+        properties: Mapping[str, str],
+        *,
+        session: SparkSession | None = None,
+        bounds: Any = None,
+    ) -> None:
         """Run a statement that changes rows, and put properties into its snapshot's summary.
 
-        ``session`` is the one whose views it names; default: the ledger's.
+        ``session`` is the one whose views it names; default: the ledger's. ``bounds`` are the ``KeyBounds`` of a MERGE.
         """
         spark: Any = session or self._spark
         sql, values = statements.parts(statement)
-        jvm.java(self._spark).commit.FeedLedger.commit(spark._jsparkSession, sql, values, properties)
+        jvm.java(self._spark).commit.FeedLedger.commit(spark._jsparkSession, sql, values, bounds, properties)
 
     def land_empty(self, properties: Mapping[str, str]) -> None:
         """Commit a snapshot that changes no row and has these properties."""

@@ -71,11 +71,11 @@ def spark_setting(session: SparkSession, name: str, value: str) -> Iterator[None
         session.conf.set(name, before)
 
 
-def kept_rows(persisted: DataFrame) -> DataFrame:
-    """Return the same rows without the plan that made them, for a statement that reads them twice."""
-    own: Any = persisted
-    spark = persisted.sparkSession
-    return type(persisted)(java(spark).query.KeptRows.of(own._jdf), spark)
+def kept_rows(shuffled: DataFrame) -> DataFrame:
+    """Return the same rows without the plan that made them, for statements that read its last shuffle again."""
+    own: Any = shuffled
+    spark = shuffled.sparkSession
+    return type(shuffled)(java(spark).query.KeptRows.of(own._jdf), spark)
 
 
 def s3_requests(spark: SparkSession) -> dict[str, int]:

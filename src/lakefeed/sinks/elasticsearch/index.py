@@ -37,7 +37,14 @@ from lakefeed.sinks.elasticsearch.documents import IndexDocuments
 from lakefeed.sinks.elasticsearch.layout import IndexLayout
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.elasticsearch.server import Server, authority, authorization, path_of
-from lakefeed.sinks.iceberg.changes import MEASURED, counted_groups, deleting, latest_per_key, summarize_changes
+from lakefeed.sinks.iceberg.changes import (
+    counted_groups,
+    deleting,
+    latest_per_key,
+    partitions_for,
+    shuffle_by_key,
+    summarize_changes,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,8 +112,11 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
             raise ConfigError("a feed into a search server takes batches only", where=self._sink.where)
         self._documents.require_records(rows, stateful=has_state(commit.ranges))
         if self._documents.has_changes:
-            rows = latest_per_key(deleting(rows), keys=self._documents.keys(rows), order_by=())
-        kept = rows.persist()
+            changes = deleting(rows)
+            partitions = partitions_for(changes, commit)
+            kept = shuffle_by_key(changes, keys=self._documents.keys(rows), partitions=partitions)
+        else:
+            kept = rows.persist()
         try:
             counted = replace(commit, rows=self._count_rows(kept, commit_id))
             counts = check_outcomes(self._spark, commit_id)
@@ -122,7 +132,7 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
         """Compute and count the rows, and refuse those that must not land, before any is written."""
         keys = self._documents.keys(kept)
         if self._documents.has_changes:
-            changes = summarize_changes(kept, keys=keys)
+            changes = summarize_changes(kept, keys=keys, order_by=())
             # Before mistakes in the rows: their schema may still have to be merged.
             check_outcomes(self._spark, commit_id)
             changes.check(keys=keys, table=self._sink.index, orders=False)
@@ -146,7 +156,9 @@ class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
                 self.ledger.require_same_topics(standing, commit)
             self._layout.require()
             if commit.rows:
-                self._write(self._documents.of(kept.drop(*MEASURED)), fence=commit.fence or "", version=standing.number)
+                has_changes, keys = self._documents.has_changes, self._documents.keys(kept)
+                rows = latest_per_key(kept, keys=keys, order_by=()) if has_changes else kept
+                self._write(self._documents.of(rows), fence=commit.fence or "", version=standing.number)
             if self.ledger.write(standing, commit, commit_id=commit_id, counts=counts):
                 break
         return commit.rows

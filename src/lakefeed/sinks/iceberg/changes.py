@@ -1,32 +1,40 @@
-"""Finds the newest change of each key in a micro-batch, checks all of them, and writes the MERGE that lands them."""
+"""Finds the newest change of each key in a micro-batch, checks all of them, and writes the MERGE that lands them.
+
+A batch is shuffled by its keys once (``shuffle_by_key``). All that reads it afterwards, such as the MERGE, reads the
+files of that shuffle: no record is decoded twice, no row is copied into a cache, and a join by the keys needs no other
+shuffle.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.spark.jvm import java, kept_rows
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.ledger.snapshot_summary import Upserts
-from lakefeed.records.schema.ddl import type_sql
+from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties, Upserts
 from lakefeed.sinks.iceberg.layout import quoted_table
 from lakefeed.sinks.kept_values import KeptValues
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 KEY_MOVED = "lakefeed: a key has changes in more than one partition"
 """Spark's error where offsets do not show which change is newer."""
 
-_RANK, _OF_KEY, _MOVED = "_lakefeed_rank", "_lakefeed_of_key", "_lakefeed_moved"
-MEASURED = (_OF_KEY, _MOVED)
-"""Columns that ``latest_per_key`` adds."""
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_RANK, _OF_KEY = "_lakefeed_rank", "_lakefeed_of_key"
+
+ROWS_A_TASK, BYTES_A_TASK, STORED_ROWS_A_TASK = 20_000, 32 << 20, 500_000
+"""Of the changes a task gets no fewer rows while cores are idle, and no more bytes; of the table no more rows."""
 
 
 def deleting(changes: DataFrame) -> DataFrame:
@@ -51,39 +59,47 @@ def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: 
     return int(row["rows"])
 
 
+def shuffle_by_key(changes: DataFrame, *, keys: Sequence[str], partitions: int) -> DataFrame:
+    """Return the changes with those of a key in one partition."""
+    from pyspark.sql import functions as sf
+
+    return kept_rows(changes.repartition(partitions, *(sf.col(name(key)) for key in keys)))
+
+
+def partitions_for(changes: DataFrame, commit: SnapshotProperties) -> int:
+    """Return into how many partitions a batch is shuffled: for its records, and the bytes that Spark takes them for."""
+    own: Any = changes
+    most = shuffle_limit(changes.sparkSession)
+    if not isinstance(commit, Commit | Backfill):
+        return most
+    records, row_bytes = commit.ranges.records, int(own._jdf.schema().defaultSize())
+    busy = min(changes.sparkSession.sparkContext.defaultParallelism, -(-records // ROWS_A_TASK))
+    return max(1, min(most, max(busy, -(-records * row_bytes // BYTES_A_TASK))))
+
+
+def shuffle_limit(session: SparkSession) -> int:
+    """Return into how many partitions Spark shuffles in this session."""
+    return int(str(session.conf.get(SHUFFLE_PARTITIONS)))
+
+
 def latest_per_key(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], kept: KeptValues | None = None
 ) -> DataFrame:
-    """Return the newest change of each key, with the columns that ``summarize_changes`` needs.
-
-    It has the values that it lacks itself and an older change has, and ``KEPT``.
-    """
+    """Return the newest change of each key, with the values that it lacks itself and an older one has, and ``KEPT``."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sf
 
     of_key = Window.partitionBy(*(sf.col(name(key)) for key in keys))
-    order = (*order_by, *POSITION_COLUMNS) if order_by else (OFFSET,)
-    place = sf.struct(TOPIC, PARTITION)
-    newest_first = of_key.orderBy(*(sf.col(name(each)).desc_nulls_last() for each in order))
-    ranked = changes.withColumns(
-        {
-            _RANK: sf.row_number().over(newest_first),
-            **(kept.newest(newest_first) if kept else {}),
-            _OF_KEY: sf.count(sf.lit(1)).over(of_key),
-            _MOVED: sf.lit(False) if order_by else sf.min(place).over(of_key) != sf.max(place).over(of_key),
-        }
-    )
+    newest_first = of_key.orderBy(*(sf.col(name(each)).desc_nulls_last() for each in _order(order_by)))
+    values = kept.newest(newest_first) if kept else {}
+    ranked = changes.withColumns({_RANK: sf.row_number().over(newest_first), **values})
     latest = ranked.filter(sf.col(_RANK) == 1).drop(_RANK)
     return kept.folded(latest) if kept else latest
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bound:
-    """The smallest and the greatest value of a key column in a batch, as SQL."""
-
-    column: str
-    lowest: str
-    highest: str
+def _order(order_by: Sequence[str]) -> Sequence[str]:
+    # With the position it is a total order: the result must not depend on the order of arrival.
+    return (*order_by, *POSITION_COLUMNS) if order_by else (OFFSET,)
 
 
 @dataclass(frozen=True)
@@ -91,7 +107,8 @@ class ChangeSummary:
     """A batch's changes before any is written."""
 
     upserts: Upserts
-    bounds: tuple[Bound, ...]
+    bounds: Any
+    """The ``KeyBounds`` of the JVM module."""
     without_key: str | None
     """The place of a change without a key."""
     moved: str | None
@@ -113,30 +130,59 @@ class ChangeSummary:
             raise key_moved(table, self.moved, orders=orders)
 
 
-def summarize_changes(newest_changes: DataFrame, *, keys: Sequence[str]) -> ChangeSummary:
-    """Count what ``latest_per_key`` returned, and find the bounds of the keys, in one pass."""
+def summarize_changes(changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> ChangeSummary:
+    """Count the changes that ``shuffle_by_key`` returned, and find the bounds of the keys, in one pass."""
     from pyspark.sql import functions as sf
 
-    null_key = reduce(or_, (sf.col(name(key)).isNull() for key in keys))
-    place = sf.struct(TOPIC, PARTITION, OFFSET)
-    bounded = [key for key in keys if _has_bounds(newest_changes.schema[key].dataType)]
-    [row] = newest_changes.agg(
-        sf.coalesce(sf.sum(_OF_KEY), sf.lit(0)).alias("changes"),
+    own = [sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys)]
+    order = [sf.col(name(each)) for each in _order(order_by)]
+    # A number, which Spark aggregates without sorting the rows.
+    place = sf.xxhash64(TOPIC, PARTITION)
+    of_key = changes.groupBy(*own).agg(
+        sf.count(sf.lit(1)).alias("changes"),
+        sf.max_by(DELETED, order[0] if len(order) == 1 else sf.struct(*order)).alias("deleted"),
+        (sf.min(place) != sf.max(place)).alias("moved"),
+    )
+    counts = sf.struct(
+        sf.coalesce(sf.sum("changes"), sf.lit(0)).alias("changes"),
         sf.count(sf.lit(1)).alias("keys"),
-        sf.count_if(sf.col(DELETED)).alias("deletes"),
-        sf.min(sf.when(null_key, place)).alias("without_key"),
-        sf.min(sf.when(sf.col(_MOVED), place)).alias("moved"),
-        *(sf.min(name(key)).cast("string").alias(f"lowest_{at}") for at, key in enumerate(bounded)),
-        *(sf.max(name(key)).cast("string").alias(f"highest_{at}") for at, key in enumerate(bounded)),
-    ).collect()
-    bounds = []
-    for at, key in enumerate(bounded):
-        lowest, highest = row[f"lowest_{at}"], row[f"highest_{at}"]
-        if lowest is not None:
-            sql = type_sql(newest_changes.schema[key].dataType)
-            bounds.append(Bound(column=key, lowest=_literal(lowest, sql), highest=_literal(highest, sql)))
-    upserts = Upserts(row["changes"], row["keys"], row["deletes"])
-    return ChangeSummary(upserts, tuple(bounds), _place_text(row["without_key"]), _place_text(row["moved"]))
+        sf.count_if("deleted").alias("deletes"),
+        sf.count_if(_any_null([f"key_{at}" for at in range(len(keys))])).alias("without_key"),
+        sf.count_if("moved").alias("moved"),
+    )
+    bounded = {key: f"key_{at}" for at, key in enumerate(keys) if _has_bounds(changes.schema[key].dataType)}
+    ends = [end(column) for column in bounded.values() for end in (sf.min, sf.max)]
+    one_row: Any = of_key.agg(sf.to_json(counts), *ends)
+    bounds = java(changes.sparkSession).query.KeyBounds.of(one_row._jdf, list(bounded))
+    found = json.loads(str(bounds.text()))
+    upserts = Upserts(found["changes"], found["keys"], found["deletes"])
+    without_key = _first_place(changes.filter(_any_null(map(name, keys)))) if found["without_key"] else None
+    moved = _first_moved(changes, keys) if found["moved"] and not order_by else None
+    return ChangeSummary(upserts, bounds, without_key, moved)
+
+
+def _any_null(columns: Iterable[str]) -> Column:
+    from pyspark.sql import functions as sf
+
+    return reduce(or_, (sf.col(column).isNull() for column in columns))
+
+
+def _first_moved(changes: DataFrame, keys: Sequence[str]) -> str | None:
+    """Return the place of the first change of a key that has changes in more than one partition."""
+    from pyspark.sql import functions as sf
+
+    partition = sf.struct(TOPIC, PARTITION)
+    of_key = changes.groupBy(*(sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys))).agg(
+        (sf.min(partition) != sf.max(partition)).alias("moved"), sf.min(sf.struct(*POSITION_COLUMNS)).alias("first")
+    )
+    return _first_place(of_key.filter("moved").select("first.*"))
+
+
+def _first_place(changes: DataFrame) -> str | None:
+    from pyspark.sql import functions as sf
+
+    [[place]] = changes.agg(sf.min(sf.struct(*POSITION_COLUMNS))).collect()
+    return None if place is None else f"topic {place[TOPIC]}, partition {place[PARTITION]}, offset {place[OFFSET]}"
 
 
 def key_moved(table: str, message: str | None = None, *, orders: bool = True) -> ConfigError:
@@ -163,21 +209,12 @@ def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
     )
 
 
-def _place_text(place: Any) -> str | None:
-    return None if place is None else f"topic {place[TOPIC]}, partition {place[PARTITION]}, offset {place[OFFSET]}"
-
-
 def _has_bounds(type_: DataType) -> bool:
-    # A text of the value is the value again, and files are ordered as Spark orders it.
+    # Iceberg orders these in its files as Spark does.
     from pyspark.sql import types as t
 
     whole = t.ByteType, t.ShortType, t.IntegerType, t.LongType
     return isinstance(type_, (*whole, t.DecimalType, t.DateType, t.TimestampType, t.TimestampNTZType, t.StringType))
-
-
-def _literal(text: str, sql_type: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"CAST('{escaped}' AS {sql_type})"
 
 
 def upsert_sql(
@@ -188,19 +225,14 @@ def upsert_sql(
     keys: Sequence[str],
     order_by: Sequence[str] = (),
     on_delete: Literal["remove", "mark"] = "remove",
-    bounds: Sequence[Bound] = (),
     kept: KeptValues | None = None,
 ) -> str:
     """Return the MERGE that lands the newest change of each key; it changes nothing if it is run a second time.
 
     ``source`` is a view with the table's columns and ``lakefeed_deleted``, one row for each key. ``order_by`` names the
-    columns that say what is newer; none for the offset. With ``bounds`` of the keys in the view Iceberg reads no file
-    that can have none of them.
+    columns that say what is newer; none for the offset.
     """
     where = [f"t.{name(key)} = s.{name(key)}" for key in keys]
-    where += [
-        f"t.{name(bound.column)} BETWEEN {bound.lowest} AND {bound.highest}" for bound in bounds if bound.column in keys
-    ]
     newer, removes = _newer(order_by), on_delete == "remove"
     deletes = [f"WHEN MATCHED AND s.{DELETED} AND {newer} THEN DELETE"] if removes else []
     updates = f"WHEN MATCHED AND {newer} THEN {update_sql(columns, kept, marks=not removes)}"
@@ -211,8 +243,7 @@ def upsert_sql(
 def _newer(order_by: Sequence[str]) -> str:
     """Return the condition that a change is newer than the row; one without a position is older."""
     if order_by:
-        # With the position it is a total order: the result must not depend on the order of arrival.
-        order = (*order_by, *POSITION_COLUMNS)
+        order = _order(order_by)
         return f"{_struct('s', order)} > {_struct('t', order)}"
     return (
         f"(t.{OFFSET} IS NULL OR CASE WHEN s.{TOPIC} = t.{TOPIC} AND s.{PARTITION} = t.{PARTITION} "

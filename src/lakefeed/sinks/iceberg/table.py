@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
@@ -209,10 +209,12 @@ class IcebergTable(LedgerBackedSink):
         # Not the columns that ``apply_schema`` saw: a backfill beside the feed may have added some.
         return with_summary(align_columns(rows, self.ledger.columns()).writeTo(self.written), properties)
 
-    def _run_in_turn(self, statement: str, properties: Mapping[str, str], *, session: SparkSession) -> None:
+    def _run_in_turn(
+        self, statement: str, properties: Mapping[str, str], *, session: SparkSession, bounds: Any = None
+    ) -> None:
         """Run a statement, again if another writer has changed what it read."""
-        act, ask_for_quiet = partial(self.ledger.run, statement, properties, session=session), self.ledger.ask_for_quiet
-        run_in_turn(self.name, act, ask_for_quiet=ask_for_quiet)
+        act = partial(self.ledger.run, statement, properties, session=session, bounds=bounds)
+        run_in_turn(self.name, act, ask_for_quiet=self.ledger.ask_for_quiet)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Write files of some of a batch's rows, whose commit is refused: Iceberg removes them.

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from lakefeed.clients.iceberg.sql import rows_where, set_properties
-from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
@@ -39,14 +38,18 @@ from lakefeed.sinks.iceberg.changes import (
     KEY_MOVED,
     OFFSET,
     PARTITION,
+    SHUFFLE_PARTITIONS,
+    STORED_ROWS_A_TASK,
     TOPIC,
-    Bound,
     counted_groups,
     deleting,
     key_moved,
     latest_per_key,
     merge_sql,
+    partitions_for,
     same_sql,
+    shuffle_by_key,
+    shuffle_limit,
     summarize_changes,
     topic_recreated,
     update_sql,
@@ -201,36 +204,36 @@ class UpsertTable(IcebergTable):
         if isinstance(commit, Commit) and not self._sink.order_by:
             self._check_topics(commit.ranges)
         # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
-        self._columns = self._spark.table(self.name).schema
+        self._columns, stored_rows = self.ledger.columns_and_rows()
         fields = [field for field in self._columns.fields if field.name != DELETED]
         changes = deleting(align_columns(rows, StructType(fields).add(DELETED, "boolean")))
-        with spark_setting(rows.sparkSession, *ADAPTIVE):
-            return self._land_changes(changes, commit, commit_id=commit_id)
+        session = rows.sparkSession
+        with spark_setting(session, *ADAPTIVE):
+            partitions = partitions_for(changes, commit)
+            changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions)
+            joined = max(partitions, min(shuffle_limit(session), -(-stored_rows // STORED_ROWS_A_TASK)))
+            with spark_setting(session, SHUFFLE_PARTITIONS, str(joined)):
+                return self._land_changes(changes, commit, commit_id=commit_id)
 
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
+        batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by)
+        # Before mistakes in the rows: their schema may still have to be merged.
+        check_outcomes(self._spark, commit_id)
+        batch.check(keys=self._keys, table=self.name)
         if self._history is not None:
-            changes = changes.persist()
+            without = changes if self.unavailable is None else self.unavailable.without(changes)
+            self._history.land_changes(without, commit, commit_id=commit_id, keys=self._keys)
+        properties = {**commit.properties(), COMMIT_ID: commit_id, UPSERTED: batch.upserts.to_json()}
         kept = KeptValues.of(self.unavailable, changes.schema, keys=self._keys)
-        latest = latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept).persist()
-        try:
-            batch = summarize_changes(latest, keys=self._keys)
-            # Before mistakes in the rows: their schema may still have to be merged.
-            check_outcomes(self._spark, commit_id)
-            batch.check(keys=self._keys, table=self.name)
-            if self._history is not None:
-                without = changes if self.unavailable is None else self.unavailable.without(changes)
-                self._history.land_changes(without, commit, commit_id=commit_id, keys=self._keys)
-            properties = {**commit.properties(), COMMIT_ID: commit_id, UPSERTED: batch.upserts.to_json()}
-            self._merge(latest, batch.bounds, properties, kept)
-        finally:
-            latest.unpersist()
-            changes.unpersist()
+        if kept or batch.upserts.superseded:
+            changes = latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)
+        self._merge(changes, batch.bounds, properties, kept)
         # Also where nothing has changed.
         self.ledger.ensure_commit(properties)
         return self.ledger.changed_by(commit_id)
 
     def _merge(
-        self, latest: DataFrame, bounds: Sequence[Bound], properties: Mapping[str, str], kept: KeptValues | None
+        self, latest: DataFrame, bounds: Any, properties: Mapping[str, str], kept: KeptValues | None
     ) -> None:
         """Run the MERGE, again if another writer has changed what it read."""
         session = latest.sparkSession
@@ -241,12 +244,11 @@ class UpsertTable(IcebergTable):
             keys=self._keys,
             order_by=self._sink.order_by,
             on_delete=self._sink.on_delete,
-            bounds=bounds,
             kept=kept,
         )
-        jvm.kept_rows(latest).createOrReplaceTempView(VIEW)
+        latest.createOrReplaceTempView(VIEW)
         try:
-            self._run_in_turn(statement, properties, session=session)
+            self._run_in_turn(statement, properties, session=session, bounds=bounds)
         except Exception as error:
             if moved := re.search(rf"{KEY_MOVED}: (topic \S+, partition \d+, offset \d+)", str(error)):
                 raise key_moved(self.name, moved[1]) from None

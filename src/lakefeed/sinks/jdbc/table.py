@@ -30,7 +30,15 @@ from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import ServerSink
 from lakefeed.sinks.definition import Changes, TableChange
-from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes, topic_recreated
+from lakefeed.sinks.iceberg.changes import (
+    deleting,
+    key_moved,
+    latest_per_key,
+    partitions_for,
+    shuffle_by_key,
+    summarize_changes,
+    topic_recreated,
+)
 from lakefeed.sinks.jdbc.layout import JdbcLayout, is_nested
 from lakefeed.sinks.jdbc.ledger import JdbcLedger, rows_changed
 from lakefeed.sinks.jdbc.merge import JdbcMerge
@@ -123,25 +131,22 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
             raise ConfigError("a JDBC feed takes batches only", where=self._sink.where)
         if not self._has_changes:
             return self._patiently(lambda: self._attempt(rows, commit, commit_id))
-        latest = self._latest(rows).persist()
-        try:
-            batch = summarize_changes(latest, keys=self._keys)
-            # Before mistakes in the rows: their schema may still have to be merged.
-            check_outcomes(self._spark, commit_id)
-            batch.check(keys=self._keys, table=self._sink.table)
-            changed = replace(commit, upserts=batch.upserts)
-            return self._patiently(lambda: self._attempt(latest, changed, commit_id))
-        finally:
-            latest.unpersist()
+        changes = deleting(rows)
+        changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions_for(changes, commit))
+        batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by)
+        # Before mistakes in the rows: their schema may still have to be merged.
+        check_outcomes(self._spark, commit_id)
+        batch.check(keys=self._keys, table=self._sink.table)
+        latest, changed = self._latest(changes), replace(commit, upserts=batch.upserts)
+        return self._patiently(lambda: self._attempt(latest, changed, commit_id))
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Write some of a batch's rows in a transaction that is rolled back."""
         if self._has_changes:
-            rows = self._latest(rows)
+            rows = self._latest(deleting(rows))
         self._patiently(lambda: self._attempt(rows, commit, commit_id=None))
 
-    def _latest(self, rows: DataFrame) -> DataFrame:
-        changes = deleting(rows)
+    def _latest(self, changes: DataFrame) -> DataFrame:
         kept = KeptValues.of(self._context.unavailable, changes.schema, keys=self._keys)
         self._kept = {} if kept is None else kept.of_columns()
         return latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)

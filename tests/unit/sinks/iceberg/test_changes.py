@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.ledger.snapshot_summary import Upserts
-from lakefeed.sinks.iceberg.changes import Bound, upsert_sql
+from lakefeed.sinks.iceberg.changes import upsert_sql
 
 COLUMNS = ("id", "v", "kafka_topic", "kafka_partition", "kafka_offset")
 
@@ -28,16 +28,6 @@ def test_the_offset_orders_one_partition_and_columns_order_all() -> None:
     statement = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"], order_by=["v"], on_delete="mark")
     assert "raise_error" not in statement
     assert "named_struct('0', s.`v`, '1', s.`kafka_topic`" in statement
-
-
-def test_bounds_are_of_keys_alone() -> None:
-    bounds = [
-        Bound(column="id", lowest="CAST('1' AS BIGINT)", highest="CAST('9' AS BIGINT)"),
-        Bound(column="v", lowest="CAST('a' AS STRING)", highest="CAST('b' AS STRING)"),
-    ]
-    statement = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"], bounds=bounds)
-    assert "ON t.`id` = s.`id` AND t.`id` BETWEEN CAST('1' AS BIGINT) AND CAST('9' AS BIGINT)\n" in statement
-    assert "BETWEEN CAST('a'" not in statement
 
 
 @settings(deadline=None)

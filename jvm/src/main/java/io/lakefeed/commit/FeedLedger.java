@@ -2,6 +2,7 @@ package io.lakefeed.commit;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.lakefeed.query.KeyBounds;
 import io.lakefeed.query.Statements;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -119,13 +120,25 @@ public final class FeedLedger {
         append.commit();
     }
 
-    /** Runs a statement that changes rows, with its parameters, and adds these properties to its snapshot's summary. */
+    /**
+     * Runs a statement that changes rows, with its parameters, and adds these properties to its snapshot's summary.
+     *
+     * @param bounds of the keys of a MERGE, which has no parameters then; or null
+     */
     public static void commit(
-            SparkSession spark, String statement, Map<String, Object> values, Map<String, String> properties) {
+            SparkSession spark,
+            String statement,
+            Map<String, Object> values,
+            KeyBounds bounds,
+            Map<String, String> properties) {
         CommitMetadata.withCommitProperties(
                 properties,
                 () -> {
-                    Statements.run(spark, statement, values);
+                    if (bounds == null) {
+                        Statements.run(spark, statement, values);
+                    } else {
+                        bounds.merge(spark, statement);
+                    }
                     return null;
                 },
                 RuntimeException.class);

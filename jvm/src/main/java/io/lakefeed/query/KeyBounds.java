@@ -1,0 +1,95 @@
+package io.lakefeed.query;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution$;
+import org.apache.spark.sql.types.DataType;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * The smallest and the greatest value of each key column of a batch, as conditions of a MERGE.
+ *
+ * <p>The values are literals of the plan, as Spark keeps them. As text of SQL some would come back as others: a time in
+ * the hour that a time zone has twice, and a text in which Spark finds the name of a variable.
+ */
+public final class KeyBounds {
+    private final InternalRow row;
+    private final DataType[] types;
+    private final List<String> keys;
+
+    private KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
+        this.row = row;
+        this.types = types;
+        this.keys = keys;
+    }
+
+    /**
+     * Runs an aggregation with one row: a text, and for each key its smallest and its greatest value, or null for a key
+     * without bounds.
+     */
+    public static KeyBounds of(Dataset<Row> summary, List<String> keys) {
+        QueryExecution execution = summary.queryExecution();
+        InternalRow[] rows = SQLExecution$.MODULE$.withNewExecutionId(
+                execution, Option.apply("summary"), () -> execution.executedPlan().executeCollect());
+        DataType[] types = new DataType[summary.schema().length()];
+        for (int at = 0; at < types.length; at++) {
+            types[at] = summary.schema().apply(at).dataType();
+        }
+        return new KeyBounds(rows[0].copy(), types, List.copyOf(keys));
+    }
+
+    /** Returns the text in the first column. */
+    public String text() {
+        return row.getUTF8String(0).toString();
+    }
+
+    /** Runs a MERGE into a table {@code t}, whose rows match only within the bounds. */
+    public void merge(org.apache.spark.sql.SparkSession spark, String statement) {
+        MergeIntoTable merge = (MergeIntoTable) Statements.plan(spark, statement);
+        Expression condition = merge.mergeCondition();
+        for (Expression bound : conditions()) {
+            condition = new And(condition, bound);
+        }
+        Dataset.ofRows(
+                (SparkSession) spark,
+                new MergeIntoTable(
+                        merge.targetTable(),
+                        merge.sourceTable(),
+                        condition,
+                        merge.matchedActions(),
+                        merge.notMatchedActions(),
+                        merge.notMatchedBySourceActions(),
+                        merge.withSchemaEvolution()));
+    }
+
+    private List<Expression> conditions() {
+        List<Expression> conditions = new ArrayList<>();
+        for (int at = 0; at < keys.size(); at++) {
+            int lowest = 1 + 2 * at;
+            if (!row.isNullAt(lowest)) {
+                Expression column = new UnresolvedAttribute(CollectionConverters.asScala(List.of("t", keys.get(at)))
+                        .toSeq());
+                conditions.add(new GreaterThanOrEqual(column, literal(lowest)));
+                conditions.add(new LessThanOrEqual(column, literal(lowest + 1)));
+            }
+        }
+        return conditions;
+    }
+
+    private Literal literal(int at) {
+        return new Literal(row.get(at, types[at]), types[at]);
+    }
+}
