@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -381,6 +382,84 @@ def test_a_rewound_feed_rewinds_its_history(checked: SparkSession) -> None:
     upserts.land(1, 6, [(1, "a", str(offset), 0, offset) for offset in range(1, 6)])
     assert upserts.rows("kafka_offset", upserts.history) == [(offset,) for offset in range(6)]
     assert upserts.rows("id, kafka_offset") == [(1, 5)]
+
+
+KEYS = (
+    "at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, text STRING, digits DECIMAL(38,18), bytes BINARY, number BIGINT, "
+    "flag BOOLEAN"
+)
+REPEATED_HOUR = 1_761_442_200_000_000
+"""2025-10-26T01:30Z, the second 02:30 of that day in Berlin, in microseconds."""
+
+HOSTILE: list[tuple[int, int, str | None, Decimal, bytes, int, bool]] = [
+    (REPEATED_HOUR, -800_000, "${foo}", Decimal("1e-18"), b"\0\xff", 2**63 - 1, True),
+    (REPEATED_HOUR - 3_600_000_000, 0, "${env:HOME}", Decimal("-99999999999999999999.5"), b"", -(2**63), False),
+    (-62_135_596_800_000_000, -719_162, 'it\'s \\ "x"\n;--', Decimal(0), b"'", 0, True),
+    (-12_219_292_800_000_001, -141_428, "x" * 100_000, Decimal("0.1"), b"${foo}", -1, True),
+    (253_402_300_800_000_000, 2_932_897, "\U0001f600", Decimal("99999999999999999999"), b"\xf0", 1, False),
+    # Text that is no UTF-8: of these bytes.
+    (1_711_846_800_000_000, 1, None, Decimal(7), b"\xff", 7, True),
+    (0, 2, "", Decimal("-0.0"), b"x", 8, False),
+]
+"""Values of keys: microseconds, days, text, ... Each row has one of each type."""
+
+
+@pytest.mark.parametrize(
+    "alone", [HOSTILE[:1], pytest.param([*HOSTILE[1:], HOSTILE[0]], marks=pytest.mark.slow)], ids=["one", "all"]
+)
+def test_a_key_of_any_type_and_value_is_one_row(checked: SparkSession, alone: list[tuple[Any, ...]]) -> None:
+    keys = [column.split()[0] for column in KEYS.split(", ")]
+    name, columns = f"{CATALOG}.ns.k{uuid.uuid4().hex[:8]}", ("at", "day", "text", "digits", "bytes", "number", "flag")
+    sink = IcebergSinkConfig.model_validate({"table": name, "mode": "upsert", "keys": keys, "sort_by": ["text"]})
+    table = UpsertTable(checked, sink, feed="shop")
+
+    def changes(rows: list[tuple[Any, ...]], start: int) -> Any:
+        placed = [(*row, start + at) for at, row in enumerate(rows)]
+        types = "at BIGINT, day INT, text STRING, digits DECIMAL(38,18), bytes BINARY, number BIGINT, flag BOOLEAN"
+        made = {"at": "timestamp_micros(at)", "day": "date_from_unix_date(day)", "text": "ifnull(text, STRING(bytes))"}
+        return checked.createDataFrame(placed, f"{types}, kafka_offset BIGINT").selectExpr(
+            *(f"{made.get(column, column)} AS {column}" for column in columns),
+            "CAST(timestamp_micros(at) AS TIMESTAMP_NTZ) AS local",
+            "'topic' AS kafka_topic",
+            "0 AS kafka_partition",
+            "kafka_offset",
+            "false AS lakefeed_deleted",
+        )
+
+    zone = str(checked.conf.get("spark.sql.session.timeZone"))
+    checked.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        table.apply_schema(changes([], 0).schema)
+        fence, end = table.take_fence(), 0
+        for rows in (HOSTILE, *([row] for row in alone), HOSTILE[4:6], HOSTILE):
+            ranges = OffsetRanges((OffsetRange("topic", 0, end, end + len(rows)),), {"topic": "one"})
+            commit = Commit("shop", end, ranges, fence=fence)
+            assert table.land(changes(rows, end), commit, commit_id=uuid.uuid4().hex) == len(rows)
+            end += len(rows)
+            assert checked.table(name).count() == len(HOSTILE)
+    finally:
+        checked.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_a_key_that_the_table_has_as_uuid_is_one_row(checked: SparkSession) -> None:
+    """Iceberg orders UUIDs otherwise than Spark orders their texts."""
+    name = f"{CATALOG}.ns.u{uuid.uuid4().hex[:8]}"
+    java: Any = checked.sparkContext._jvm
+    checked.sql(f"CREATE TABLE {name} (v INT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT)")
+    loaded = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(checked._jsparkSession, name)
+    loaded.updateSchema().addColumn("id", java.org.apache.iceberg.types.Types.UUIDType.get()).commit()
+    sink = IcebergSinkConfig.model_validate({"table": name, "mode": "upsert", "keys": ["id"]})
+    table = UpsertTable(checked, sink, feed="shop")
+    ids = [str(uuid.UUID(int=part << 120)) for part in (0x00, 0x7F, 0x80, 0xFF)]
+    columns = "id STRING, v INT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT, lakefeed_deleted BOOLEAN"
+    table.apply_schema(checked.createDataFrame([], columns).schema)
+    fence = table.take_fence()
+    for start in (0, 4):
+        rows = [(each, start, "topic", 0, start + at, False) for at, each in enumerate(ids)]
+        ranges = OffsetRanges((OffsetRange("topic", 0, start, start + 4),), {"topic": "one"})
+        commit = Commit("shop", start, ranges, fence=fence)
+        table.land(checked.createDataFrame(rows, columns), commit, commit_id=uuid.uuid4().hex)
+    assert [row.v for row in checked.table(name).collect()] == [4] * 4
 
 
 def test_a_table_of_other_rows_is_not_taken_over(plain: Upserts, checked: SparkSession) -> None:

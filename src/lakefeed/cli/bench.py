@@ -334,6 +334,31 @@ def throughput(
     raise Exit(0 if found.holds else 1)
 
 
+@bench.command("upserts")
+@click.option("--rows", type=click.IntRange(1), default=300_000, show_default=True, help="Inserts, in a first batch.")
+@click.option("--changes", type=click.IntRange(1), default=300_000, show_default=True, help="Random updates after it.")
+@click.option("--columns", type=click.IntRange(1), default=10, show_default=True, help="Beside the key.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Pairs that count.")
+@click.option("--store", type=click.Choice(STORES), default="s3proxy", show_default=True)
+@own_home_option("bench", folder="upserts")
+@output_option
+def upserts(rows: int, changes: int, columns: int, rounds: int, store: str, home: Path | None) -> None:
+    """Time upserts beside a foreachBatch of plain Spark that merges the newest change of each key, in turns.
+
+    Each table is compared with the topic. The status is 1 if one differs, or if lakefeed takes longer.
+    """
+    from lakefeed.bench.upserts import UpsertWork, compare
+    from lakefeed.cli.local import fresh_stack
+
+    home, work = home or default_home() / "upserts", UpsertWork(rows=rows, changes=changes, columns=columns)
+    with fresh_stack(home, store=store) as endpoints:
+        found = compare(work, endpoints, rounds=rounds, home=home / "logs", say=_say)
+    emit(
+        found, f"lakefeed / plain, medians of the pairs: {found['ratio']} of the time, {found['cpu_ratio']} of the CPU"
+    )
+    raise Exit(0 if found["rows_equal"] and found["ratio"] <= 1 else 1)
+
+
 @bench.command("scale")
 @click.option(
     "--dimension", "names", type=click.Choice(DIMENSION_NAMES), multiple=True, help="Only this; again for more."

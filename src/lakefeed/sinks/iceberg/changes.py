@@ -130,8 +130,10 @@ class ChangeSummary:
             raise key_moved(table, self.moved, orders=orders)
 
 
-def summarize_changes(changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> ChangeSummary:
-    """Count the changes that ``shuffle_by_key`` returned, and find the bounds of the keys, in one pass."""
+def summarize_changes(
+    changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], bounded: Sequence[str] = ()
+) -> ChangeSummary:
+    """Count the changes that ``shuffle_by_key`` returned, and find the bounds of the ``bounded`` keys, in one pass."""
     from pyspark.sql import functions as sf
 
     own = [sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys)]
@@ -150,8 +152,8 @@ def summarize_changes(changes: DataFrame, *, keys: Sequence[str], order_by: Sequ
         sf.count_if(_any_null([f"key_{at}" for at in range(len(keys))])).alias("without_key"),
         sf.count_if("moved").alias("moved"),
     )
-    bounded = {key: f"key_{at}" for at, key in enumerate(keys) if _has_bounds(changes.schema[key].dataType)}
-    ends = [end(column) for column in bounded.values() for end in (sf.min, sf.max)]
+    types = {key: changes.schema[key].dataType for key in bounded}
+    ends = [end for key in bounded for end in _ends(f"key_{keys.index(key)}", types[key])]
     one_row: Any = of_key.agg(sf.to_json(counts), *ends)
     bounds = java(changes.sparkSession).query.KeyBounds.of(one_row._jdf, list(bounded))
     found = json.loads(str(bounds.text()))
@@ -209,12 +211,22 @@ def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
     )
 
 
-def _has_bounds(type_: DataType) -> bool:
-    # Iceberg orders these in its files as Spark does.
+def has_bounds(type_: DataType, stored: str) -> bool:
+    """Return whether Iceberg orders a column, of its own type ``stored``, as Spark does, where a UUID is a string."""
     from pyspark.sql import types as t
 
     whole = t.ByteType, t.ShortType, t.IntegerType, t.LongType
-    return isinstance(type_, (*whole, t.DecimalType, t.DateType, t.TimestampType, t.TimestampNTZType, t.StringType))
+    ordered = (*whole, t.DecimalType, t.DateType, t.TimestampType, t.TimestampNTZType, t.StringType)
+    return isinstance(type_, ordered) and stored != "uuid"
+
+
+def _ends(key: str, type_: DataType) -> tuple[Column, Column]:
+    """Return the smallest and greatest value; null if Iceberg, which decodes texts, would order one otherwise."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StringType
+
+    known = sf.bool_and(sf.is_valid_utf8(key)) if isinstance(type_, StringType) else sf.lit(True)
+    return sf.when(known, sf.min(key)), sf.when(known, sf.max(key))
 
 
 def upsert_sql(

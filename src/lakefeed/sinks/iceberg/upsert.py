@@ -43,6 +43,7 @@ from lakefeed.sinks.iceberg.changes import (
     TOPIC,
     counted_groups,
     deleting,
+    has_bounds,
     key_moved,
     latest_per_key,
     merge_sql,
@@ -162,7 +163,11 @@ class UpsertTable(IcebergTable):
         super().apply_schema(rows, stored, entries)
         self._columns = self._spark.table(self.name).schema
         self._keys = [found.name for key in self._sink.keys if (found := find_field(self._columns, key))]
-        self._offsets_of = self.ledger.properties()
+        table = self.ledger.loaded()
+        columns = table.schema().asStruct()
+        kinds = {key: str(columns.field(key).type()) for key in self._keys}
+        self._bounded = [key for key in self._keys if has_bounds(self._columns[key].dataType, kinds[key])]
+        self._offsets_of = dict(table.properties())
 
     def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
         from pyspark.sql.types import StructType
@@ -216,7 +221,7 @@ class UpsertTable(IcebergTable):
                 return self._land_changes(changes, commit, commit_id=commit_id)
 
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
-        batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by)
+        batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by, bounded=self._bounded)
         # Before mistakes in the rows: their schema may still have to be merged.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self.name)
