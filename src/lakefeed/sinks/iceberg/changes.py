@@ -221,11 +221,15 @@ def has_bounds(type_: DataType, stored: str) -> bool:
 
 
 def _ends(key: str, type_: DataType) -> tuple[Column, Column]:
-    """Return the smallest and greatest value; null if Iceberg, which decodes texts, would order one otherwise."""
+    """Return the smallest and greatest value; null for texts beyond ASCII.
+
+    Iceberg decodes the bounds of its files: where one is no UTF-8, only ASCII compares with it as with the bytes.
+    """
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StringType
 
-    known = sf.bool_and(sf.is_valid_utf8(key)) if isinstance(type_, StringType) else sf.lit(True)
+    is_ascii = sf.is_valid_utf8(key) & (sf.octet_length(key) == sf.char_length(key))
+    known = sf.bool_and(is_ascii) if isinstance(type_, StringType) else sf.lit(True)
     return sf.when(known, sf.min(key)), sf.when(known, sf.max(key))
 
 
