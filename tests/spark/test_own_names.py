@@ -20,7 +20,7 @@ from tests.spark.test_debezium import found, frame
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OWN_NAMES = (RECORD, OWN_KEY, *changes.MEASURED, f"{OWN}_task", f"{OWN}_rows", f"{OWN}_anything")
+OWN_NAMES = (RECORD, OWN_KEY, changes._RANK, changes._OF_KEY, f"{OWN}_task", f"{OWN}_rows", f"{OWN}_anything")
 """Columns of ours beside the fields of values; none of them may be called otherwise."""
 HARMLESS = (
     *("decoded", "decoded_key", "key", "value", "topic", "partition", "offset", "timestamp", "headers", "record"),

@@ -15,6 +15,7 @@ from lakefeed.bench import jobs
 from lakefeed.bench.cases import Way
 from lakefeed.bench.throughput_jobs import TimedRun
 from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.session import session
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed
@@ -56,10 +57,12 @@ def fill(work: UpsertWork, endpoints: Endpoints) -> tuple[int, int]:
     from pyspark.sql import functions as sf
 
     spark = session("bench-produce")
-    sizes = ((0, work.rows, "id"), (work.rows, work.changes, f"pmod(hash(id), {work.rows})"))
+    at_random = sf.pmod(sf.hash("id"), sf.lit(work.rows))
+    sizes = ((0, work.rows, sf.col("id")), (work.rows, work.changes, at_random))
     for start, count, key in sizes:
-        texts = [f"concat('{at}-', id * {at + 7}) AS c{at}" for at in range(work.columns)]
-        rows = spark.range(start, start + count).selectExpr(f"CAST({key} AS BIGINT) AS id", *texts)
+        number = sf.col("id")
+        texts = [sf.concat(sf.lit(f"{at}-"), number * (at + 7)).alias(f"c{at}") for at in range(work.columns)]
+        rows = spark.range(start, start + count).select(key.cast("long").alias("id"), *texts)
         registry = endpoints.schema_registry_url
         records = to_records(rows, topic=TOPIC, registry=registry, schema=work.schema, key="id")
         produce(records, TOPIC, bootstrap_servers=endpoints.bootstrap_servers)
@@ -78,8 +81,10 @@ def _decoded(records: DataFrame, work: UpsertWork) -> DataFrame:
 
 
 def _checksum(rows: DataFrame, work: UpsertWork) -> tuple[int, int]:
-    columns = ", ".join(["id", *(f"c{at}" for at in range(work.columns))])
-    [row] = rows.selectExpr("count(*)", f"sum(CAST(xxhash64({columns}) AS DECIMAL(38, 0)))").collect()
+    from pyspark.sql import functions as sf
+
+    hashed = sf.xxhash64("id", *(f"c{at}" for at in range(work.columns)))
+    [row] = rows.agg(sf.count(sf.lit(1)), sf.sum(hashed.cast("decimal(38, 0)"))).collect()
     return int(row[0]), int(row[1])
 
 
@@ -94,7 +99,7 @@ def land(run: TimedRun, work: UpsertWork, endpoints: Endpoints) -> tuple[float, 
         pipeline.run(spark=spark, once=True)
     seconds, cpu = time.monotonic() - began, jobs.cpu_seconds() - cpu
     found = _checksum(spark.table(run.table), work)
-    spark.sql(f"DROP TABLE {run.table} PURGE")
+    statements.run(spark, f"DROP TABLE {run.table} PURGE")
     return seconds, cpu, found
 
 
@@ -102,11 +107,11 @@ def _land_plain(spark: SparkSession, run: TimedRun, work: UpsertWork, endpoints:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
     columns = ", ".join(["id BIGINT", *(f"c{at} STRING" for at in range(work.columns)), "offset BIGINT"])
     merge_on_read = "'format-version' = '2', 'write.merge.mode' = 'merge-on-read'"
-    spark.sql(f"CREATE TABLE {run.table} ({columns}) USING iceberg TBLPROPERTIES ({merge_on_read})")
+    statements.run(spark, f"CREATE TABLE {run.table} ({columns}) USING iceberg TBLPROPERTIES ({merge_on_read})")
 
     def merge(batch: DataFrame, _: int) -> None:
         batch.createOrReplaceTempView("batch")
-        batch.sparkSession.sql(MERGE.format(table=run.table))
+        statements.run(batch.sparkSession, MERGE.format(table=run.table))
 
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", endpoints.bootstrap_servers)
     source = source.option("subscribe", TOPIC).option("startingOffsets", "earliest")

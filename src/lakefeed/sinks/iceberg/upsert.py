@@ -237,9 +237,7 @@ class UpsertTable(IcebergTable):
         self.ledger.ensure_commit(properties)
         return self.ledger.changed_by(commit_id)
 
-    def _merge(
-        self, latest: DataFrame, bounds: Any, properties: Mapping[str, str], kept: KeptValues | None
-    ) -> None:
+    def _merge(self, latest: DataFrame, bounds: Any, properties: Mapping[str, str], kept: KeptValues | None) -> None:
         """Run the MERGE, again if another writer has changed what it read."""
         session = latest.sparkSession
         statement = upsert_sql(

@@ -1,9 +1,13 @@
 package io.lakefeed.query;
 
+import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.execution.LogicalRDD;
-import org.apache.spark.sql.execution.LogicalRDD$;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
+import scala.Option;
 
 /** Wraps shuffled rows in a relation that hides the plan behind them. */
 public final class KeptRows {
@@ -20,8 +24,20 @@ public final class KeptRows {
      * @param shuffled rows whose plan ends with a shuffle
      */
     public static org.apache.spark.sql.Dataset<Row> of(Dataset<Row> shuffled) {
-        LogicalRDD relation =
-                LogicalRDD$.MODULE$.fromDataset(shuffled.queryExecution().toRdd(), shuffled, shuffled.isStreaming());
+        RDD<InternalRow> rows = shuffled.queryExecution().toRdd();
+        SparkPlan plan = shuffled.queryExecution().executedPlan();
+        // An adaptive plan itself does not say how its rows are partitioned; the one that it has become does.
+        SparkPlan done = plan instanceof AdaptiveSparkPlanExec adaptive ? adaptive.executedPlan() : plan;
+        LogicalRDD relation = new LogicalRDD(
+                shuffled.queryExecution().analyzed().output(),
+                rows,
+                done.outputPartitioning(),
+                done.outputOrdering(),
+                shuffled.isStreaming(),
+                Option.empty(),
+                shuffled.sparkSession(),
+                Option.empty(),
+                Option.empty());
         return Dataset.ofRows(shuffled.sparkSession(), relation);
     }
 }
