@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.config.connections import Connections
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.iceberg import IcebergLedger
@@ -250,6 +252,33 @@ def test_the_position_outlives_its_snapshots(table: Table) -> None:
     refused(lambda: table.land(3, 4), "topic-0 begins at 3")
     table.land(2, 4)
     assert table.ids() == [0, 1, 2, 3, 100]
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["expired", "replaced"])
+def test_an_expired_parent_without_an_id_is_no_rollback(
+    table: Table, elsewhere: Table, catalog: CatalogCase, replaced: bool
+) -> None:
+    table.land(0, 2)
+    if replaced:
+        elsewhere.spark.sql(f"CREATE OR REPLACE TABLE {table.name} USING iceberg AS SELECT CAST(100 AS BIGINT) AS id")
+    else:
+        elsewhere.plain(100)
+    expired = [each for each in table.snapshots() if each != table.head()]
+    known = Connections(catalogs={catalog.name: catalog.declared()})
+    opened = open_table(table.name, connections=known)
+    opened.maintenance.expire_snapshots().by_ids(expired).commit()
+    [left] = open_table(table.name, connections=known).metadata.snapshots
+    # The server of a REST catalog keeps the parent's id; elsewhere pyiceberg writes the metadata itself.
+    if replaced or catalog.declared().type != "rest":
+        assert left.parent_snapshot_id is None
+    table.spark.sql(f"REFRESH TABLE {table.name}")
+    if replaced:
+        refused(lambda: table.land(2, 4), "was rolled back to before the commits")
+        return
+    refused(lambda: table.land(0, 2), "topic-0 begins at 0, the table ends at 2")
+    table.land(2, 4)
+    assert table.ids() == [0, 1, 2, 3, 100]
+    assert table.covered() == ((0, 4),)
 
 
 @pytest.mark.quick

@@ -84,7 +84,7 @@ class KeptValues:
         columns[KEPT] = sf.concat_ws(",", sf.lit(""), *lacking, sf.lit(""))
         return latest.withColumns(columns).drop(*values)
 
-    def sql(self, column: str, *, marks: bool) -> str:
+    def value_of(self, column: str, *, marks: bool) -> str:
         """Return the value to which an update of ``t`` by ``s`` sets a column; a marked row has none that stays."""
         numbers = self._numbers
 

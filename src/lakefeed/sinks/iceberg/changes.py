@@ -287,7 +287,7 @@ def merge_sql(
 
 
 def update_sql(columns: Sequence[str], kept: KeptValues | None = None, *, marks: bool = False) -> str:
-    values = {column: kept.sql(column, marks=marks) if kept else f"s.{name(column)}" for column in columns}
+    values = {column: kept.value_of(column, marks=marks) if kept else f"s.{name(column)}" for column in columns}
     return f"UPDATE SET {', '.join(f't.{name(column)} = {value}' for column, value in values.items())}"
 
 

@@ -10,6 +10,7 @@ import java.util.Objects;
 import java.util.stream.Stream;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotRef;
+import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.TableMetadata;
 
 /**
@@ -157,7 +158,9 @@ final class Ledger {
             return null;
         }
         Commit position = recorded.equals(ROLLED_BACK) ? null : Position.ofJson(recorded).commit();
-        if (position == null || !mayDescendFrom(table, head, position.sequenceNumber())) {
+        if (position == null
+                || table.snapshot(position.snapshotId()) != null
+                || !mayDescendFrom(table, head, position.sequenceNumber())) {
             throw new BatchRefused("the table was rolled back to before the commits of feed '" + feed
                     + "'; the feed's position is unknown");
         }
@@ -165,15 +168,29 @@ final class Ledger {
     }
 
     /**
-     * Returns whether a snapshot can be older than the oldest one that exists in this line. It cannot if the line is
-     * known to its root, or to a snapshot before it: then another engine has rolled the table back.
+     * Returns whether an expired snapshot can be older than the oldest one that exists in this line. It cannot if the
+     * line is known to its root, or to a snapshot before it: then another engine has rolled the table back.
      */
     static boolean mayDescendFrom(TableMetadata table, Long head, long sequenceNumber) {
         Snapshot oldest = head == null ? null : table.snapshot(head);
         while (oldest != null && oldest.parentId() != null && table.snapshot(oldest.parentId()) != null) {
             oldest = table.snapshot(oldest.parentId());
         }
-        return oldest != null && oldest.parentId() != null && oldest.sequenceNumber() > sequenceNumber;
+        return oldest != null
+                && (oldest.parentId() != null || followsFiles(oldest))
+                && oldest.sequenceNumber() > sequenceNumber;
+    }
+
+    /**
+     * Returns whether the totals of a snapshot without a parent count files that it has not added. Then it had a parent:
+     * pyiceberg removes the id of an expired parent. The first snapshot of a table, or of a replaced one, has only its
+     * own files.
+     */
+    private static boolean followsFiles(Snapshot snapshot) {
+        Map<String, String> summary = snapshot.summary();
+        return !summary.getOrDefault(SnapshotSummary.DELETED_FILES_PROP, "0").equals("0")
+                || !summary.getOrDefault(SnapshotSummary.TOTAL_DATA_FILES_PROP, "0")
+                        .equals(summary.getOrDefault(SnapshotSummary.ADDED_FILES_PROP, "0"));
     }
 
     /** Returns whether the line of snapshots up to {@code head} has this one, or had it before it expired. */
