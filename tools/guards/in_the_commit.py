@@ -199,8 +199,8 @@ IN_THE_COMMIT = (
     java(
         "rollback: by another engine",
         "commit/Ledger",
-        "return oldest != null && oldest.parentId() != null && oldest.sequenceNumber() > sequenceNumber;",
-        "return true;",
+        "&& (oldest.parentId() != null || followsFiles(oldest))",
+        "|| true",
         f"{CHECK}the_same_by_an_engine_without_the_check",
     ),
     java(
