@@ -84,7 +84,9 @@ def test_a_feed_meets_strange_schemas(lake: SparkSession, feed: Feed) -> None:
     ]
     found = open_table(letters, connections=feed.connections).scan().to_arrow().sort_by("offset").to_pylist()
     assert [each["offset"] for each in found] == [1, 4, 5, 6]
-    for each, words in zip(found, ["is a Payment", "field kafka_offset already", "columns", "levels"], strict=True):
+    for each, words in zip(
+        found, ["is a Payment", "field KAFKA_offset has the name", "columns", "levels"], strict=True
+    ):
         assert words in each["reason"]
     assert not pipeline.verify(deep=True).faults
 
@@ -97,7 +99,8 @@ def test_a_protobuf_schema_that_protoc_refuses_makes_dead_letters(lake: SparkSes
     right = b"\0" + registry.register(f"{feed.topic}-value", trip, kind="PROTOBUF").to_bytes(4, "big") + b"\0"
     wrong_id = registry.register(f"{feed.topic}-broken", broken, kind="PROTOBUF")
     wrong = b"\0" + wrong_id.to_bytes(4, "big") + b"\0"
-    why = f"schema id {wrong_id} is not a valid Protobuf schema: line 3: id and again of message Trip have the number 1"
+    why = f"schema id {wrong_id}: The Protobuf schema cannot be used: "
+    why += "line 3: id and again of message Trip have the number 1"
     feed.create_topic(partitions=1)
     feed.send([right + value, wrong + value, right + value])
     letters = f"lake.{feed.name}.dead_letters"
