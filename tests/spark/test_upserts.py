@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit, Positi
 from lakefeed.local.home import make_catalog
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.catalogs import SqliteCase
 from tests.support.feed_table import refused
@@ -480,6 +482,28 @@ def test_a_table_of_other_rows_is_not_taken_over(plain: Upserts, checked: SparkS
     writer.append()
     with pytest.raises(ConfigError, match="has appended to this table"):
         appended.restart()
+
+
+def test_renamed_keys_are_named_in_the_file_as_the_aliases_rename_them(plain: Upserts) -> None:
+    plain.land(0, 1, [(1, "a", "x", 0, 0)])
+    field = {"name": "number", "type": ["null", "long"], "default": None, "aliases": ["id"]}
+    schema = StoredSchema(json.dumps({"type": "record", "name": "R", "fields": [field]}), frozenset({2}))
+    renamed = plain.changes([]).withColumnRenamed("id", "number").schema
+
+    def start(**settings: Any) -> None:
+        block = {"table": plain.name, "mode": "upsert", "keys": ["number"], **settings}
+        plain.table = UpsertTable(plain.spark, IcebergSinkConfig.model_validate(block), feed="shop")
+        plain.table.apply_schema(renamed, schema)
+
+    for wrong in ({"keys": ["number", "city"]}, {"keys": ["city"]}, {"on_delete": "mark"}):
+        with pytest.raises(ConfigError, match="made with keys and on_delete 'id remove'"):
+            start(**wrong)
+    start()
+    plain.fence = plain.table.take_fence()
+    rows = plain.changes([(1, "b", "y", 0, 1), (2, "c", "z", 0, 2)]).withColumnRenamed("id", "number")
+    plain.table.land(rows, plain.batch(1, 3), commit_id=uuid.uuid4().hex)
+    assert plain.rows("number, city, v") == [(1, "b", "y"), (2, "c", "z")]
+    start()
 
 
 @pytest.mark.parametrize(
