@@ -98,6 +98,7 @@ def land(run: TimedRun, work: UpsertWork, endpoints: Endpoints) -> tuple[float, 
     else:
         pipeline.run(spark=spark, once=True)
     seconds, cpu = time.monotonic() - began, jobs.cpu_seconds() - cpu
+    spark.catalog.refreshTable(run.table)
     found = _checksum(spark.table(run.table), work)
     statements.run(spark, f"DROP TABLE {run.table} PURGE")
     return seconds, cpu, found
