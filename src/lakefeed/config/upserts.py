@@ -22,6 +22,11 @@ def upserting(config: PipelineBlocks) -> KeyedSinkConfig | None:
     return by_key(config.sink) if config.output_mode == "append" else None
 
 
+def merging(config: PipelineBlocks) -> KeyedSinkConfig | None:
+    """Return the sink if it merges a change with the stored row; a search server replaces documents whole."""
+    return None if config.sink.elasticsearch is not None else upserting(config)
+
+
 def by_key(sink: SinkChoice) -> KeyedSinkConfig | None:
     """Return the sink's block if it keeps one row for each key."""
     block = sink.iceberg or sink.jdbc or sink.elasticsearch

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from lakefeed.clients.iceberg.sql import quoted
-from lakefeed.config.upserts import upserting
+from lakefeed.config.upserts import merging, upserting
 from lakefeed.records.decode.formats import with_result
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ class Unavailable:
     @classmethod
     def of_sink(cls, config: PipelineConfig) -> Self | None:
         """Return the rule for a sink that has the stored values; None for any other one."""
-        placeholder, sink = config.decode.placeholder, upserting(config)
-        if placeholder is None or sink is None or config.sink.elasticsearch is not None:
+        placeholder = config.decode.placeholder
+        if placeholder is None or merging(config) is None:
             return None
         return cls(placeholder, config.decode.on_unavailable or "set_null")
 
