@@ -78,7 +78,8 @@ class CaseRegistry:
         versions: list[SchemaVersions] = []
 
         def answer(request: HttpRequest) -> HttpAnswer:
-            number, *parts = (unquote(part) for part in request.path.strip("/").split("/"))
+            path = request.path.partition("?")[0]  # a query asks for the context, and a case has one
+            number, *parts = (unquote(part) for part in path.strip("/").split("/"))
             found = versions[int(number)].answer(parts)
             return HttpAnswer(404 if found is None else 200, json.dumps(NOT_FOUND if found is None else found).encode())
 
