@@ -5,8 +5,8 @@
     LakefeedError             what, where and what to do next
     ├── UserError             the user can fix it: exit status 2
     │   └── ConfigError (RowsRefused, SchemaUnusable), MissingExtra, JavaError, ResourceMissing, AccessDenied,
-    │       CheckpointMismatch (DriverReplaced, FeedMoved), RecordsLost, BranchDiverged, SchemaIncompatible,
-    │       DecodeError
+    │       CheckpointMismatch (CheckpointInUse, DriverReplaced, FeedMoved), RecordsLost, BranchDiverged,
+    │       SchemaIncompatible, DecodeError
     └── WorldError            something outside failed, perhaps for a moment: exit status 1
         └── Unreachable, DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, AuditFailed, TableBusy,
         JobFailed, FeedPaused
@@ -125,6 +125,10 @@ class CheckpointMismatch(UserError):
     """The checkpoint belongs to another pipeline, or disagrees with the table."""
 
     topic = "starts"
+
+
+class CheckpointInUse(CheckpointMismatch):
+    """Another driver has written in the checkpoint while this one ran, or has removed files of it."""
 
 
 class DriverReplaced(CheckpointMismatch):

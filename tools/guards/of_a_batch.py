@@ -95,6 +95,14 @@ BEFORE_THE_COMMIT = (
         f"{CHECK}only_the_driver_that_took_the_fence_last_can_commit",
     ),
     python(
+        "fence: asked for a batch that another driver has landed",
+        "feed/batch_writer",
+        "if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:",
+        "if False:",
+        "tests/unit/feed/test_batch_writer.py::"
+        "test_a_driver_that_was_replaced_does_not_report_its_successors_batch_as_its_own",
+    ),
+    python(
         "fence: taken before the first batch",
         "feed/batch_writer",
         "self.fence = self.sink.take_fence()",

@@ -35,7 +35,7 @@ IN_A_PAUSE = (
     python(
         "pause: a resume decides as a start does",
         "feed/streaming",
-        "if was_paused:",
+        "if decide_again is not None:",
         "if False:",
         f"{RESUME}a_resume_is_refused_where_a_start_is",
     ),

@@ -181,6 +181,11 @@ class BatchWriter:
         # Of a table that was removed there is none: no other driver did that.
         return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)
 
+    def _require_fence(self) -> None:
+        """Raise if another driver has taken over, which may have landed the batch and be about to say so to Spark."""
+        if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:
+            raise fence_lost(taken, self.fence, where=self.feed)
+
     def _read_spent_budget(self) -> Commit | None:
         """Take the commits of the budget's window from the ledger; returns the newest commit."""
         newest = None
@@ -230,6 +235,7 @@ class BatchWriter:
             with timed("check"):
                 is_committed = self.counting.is_committed(batch, commit)
             if is_committed:
+                self._require_fence()
                 return BatchResult(batch_id, rows=0, replayed=True)
             if self.most_records is not None:
                 batch = coalesce_small(batch, ranges, most=self.most_records)

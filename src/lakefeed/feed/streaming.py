@@ -16,7 +16,7 @@ from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
-from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
+from lakefeed.errors import CheckpointInUse, CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.feed import Feed, FeedSource
 from lakefeed.feed.maintenance import upkeep_beside_feed
@@ -49,6 +49,9 @@ from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0
+"""So often a query starts again that an older driver has disturbed in the checkpoint, so long after it."""
 
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 
@@ -117,6 +120,7 @@ class StreamRun:
             )
         self.start = self._decide_start(accept_loss=options.accept_loss)
         self._unfinished = self.start.unfinished_batch
+        self._tries = RIVAL_TRIES
         self.observer = QueryObserver(options.monitor, spark)
         self.outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
         self.group: GroupPublisher | None = None
@@ -169,17 +173,17 @@ class StreamRun:
     ) -> None:
         """Run the query to its end, and again after each planned restart and each interruption."""
         budget = self.feed.config.budget.s3_requests_per_batch if self.feed.config.budget else None
-        is_interrupted = was_paused = False
+        is_interrupted, decide_again = False, None
         while (outcome := self.steering.settle()) != "stop":
             if is_interrupted:
                 requests.next_query()
             # A planned restart belongs to the batch that needs it.
             is_interrupted = False
-            was_paused = was_paused or outcome == "resumed"
+            decide_again = self._decide_after_pause if outcome == "resumed" else decide_again
             try:
-                if was_paused:
-                    self._decide_again(writer)
-                    was_paused = False
+                if decide_again is not None:
+                    decide_again(writer)
+                    decide_again = None
                 with self.observer:
                     query = self.start_query(writer, requests)
                     self.observer.follow(query)
@@ -203,9 +207,30 @@ class StreamRun:
             except LakefeedError as error:
                 if (cause := writer.cause_of(error)) is not error:
                     raise cause from error
-                if not self.outage.wait(error):
+                if self._outlasts(writer, error):
+                    decide_again = self._decide_beside_rival
+                elif not self.outage.wait(error):
                     raise
                 self.batches.failure = None
+
+    def _outlasts(self, writer: BatchWriter, error: LakefeedError) -> bool:
+        """Wait a moment if a driver that this one has replaced got in its way; return False if it was something else.
+
+        It can commit nothing more, but it may plan a batch in the checkpoint, or remove files, until it notices.
+        """
+        is_first = error is self.batches.failure and not self.outage.has_landed
+        is_met = isinstance(error, CheckpointInUse) or (is_first and type(error) is CheckpointMismatch)
+        if not is_met or writer.fence is None or self.by_ledger or not self._tries:
+            return False
+        self._tries -= 1
+        self.options.on_note(f"{error.what}; this driver has replaced it, and tries again")
+        self.options.stop.wait(RIVAL_SECONDS)
+        return True
+
+    def _decide_beside_rival(self, writer: BatchWriter) -> None:
+        self.checkpoint.refresh()
+        self.start = self._decide_start(accept_loss=False)
+        self.start.apply(fence=writer.fence)
 
     def _turn(self, query: StreamingQuery) -> None:
         self.steering.keep()
@@ -219,7 +244,7 @@ class StreamRun:
         if (most := request.max_records_per_batch) is not None:
             self.source = FeedSource(with_batches_of(self.source.config, most), self.feed.connections)
 
-    def _decide_again(self, writer: BatchWriter) -> None:
+    def _decide_after_pause(self, writer: BatchWriter) -> None:
         """Refuse to resume after a pause where a start would: records were lost, or the feed was moved.
 
         Nothing is changed here. A query of another driver must not meet this one's in their checkpoint; one that has

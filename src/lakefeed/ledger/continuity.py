@@ -6,6 +6,7 @@ the commit of an Iceberg table, and ``lakefeed verify``, which must not trust th
 
 from __future__ import annotations
 
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -20,6 +21,9 @@ from lakefeed.offsets.ranges import OffsetRanges
 
 REWIND = "rewind-"
 """How the name in a fence begins that no driver has taken, but a move of the feed."""
+
+DRIVER = f"{time.time_ns() // 1_000_000:011x}{uuid.uuid4().hex[:5]}"
+"""How the names of this process begin in fences: in the order of the drivers' starts."""
 
 
 def check_commit(commit: Commit, last: Position | None, *, where: str) -> CommitCheck:
@@ -90,9 +94,15 @@ def fence_lost(taken: str | None, fence: str | None, *, where: str) -> DriverRep
     return DriverReplaced(TAKEN_OVER, where=where, hint=ONE_PLACE)
 
 
-def next_fence(taken: str | None, *, driver: str | None = None) -> str:
-    """Return the fence after one that was taken, or the first: ``"<number> <driver>"``."""
-    return f"{int((taken or '0').split()[0]) + 1} {driver or uuid.uuid4().hex[:12]}"
+def next_fence(taken: str | None, *, prefix: str = "") -> str:
+    """Return the fence after one that was taken, or the first: ``"<number> <driver>"``; no two are the same."""
+    return f"{int((taken or '0').split()[0]) + 1} {prefix}{DRIVER}{uuid.uuid4().hex[:8]}"
+
+
+def is_of_earlier_driver(taken: str | None, fence: str | None) -> bool:
+    """Return whether the driver that has ``taken`` a fence began before the one of ``fence``."""
+    drivers = [(each or "").partition(" ")[2][: len(DRIVER)] for each in (taken, fence)]
+    return bool(drivers[0]) and drivers[0] < drivers[1]
 
 
 @dataclass(frozen=True)

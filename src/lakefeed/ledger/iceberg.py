@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,9 +83,8 @@ class IcebergLedger:
         The name in the fence begins with the ``prefix``.
         """
         key = f"{FENCE}.{self._feed}{suffix}"
-        driver = f"{prefix}{uuid.uuid4().hex[:12]}"
         for attempt in range(TRIES):
-            fence = next_fence(self.properties().get(key), driver=driver)
+            fence = next_fence(self.properties().get(key), prefix=prefix)
             try:
                 statements.run(self._spark, set_properties(self._table, {key: fence}))
             except Exception as error:

@@ -262,7 +262,9 @@ class FeedMonitor:
 
     def waits_for(self, error: LakefeedError | None) -> None:
         """Note the server's answer that the feed waits after; None when all servers answer again."""
-        if error is not None and self._progress.waits_for is None:
+        if self._progress.waits_for is None:
+            if error is None:
+                return
             self.failed(error)
         text = None if error is None else failure_of(error, at=self._clock()).text
         with self._lock:

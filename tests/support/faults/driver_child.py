@@ -1,22 +1,40 @@
 """A driver that stays, so that a run costs no new JVM: ``python -m tests.support.faults.driver_child``.
 
-Reads a JSON line for each run (``file``, the pipeline; ``begin_only``, stop as the first batch begins), answers
-``ready``, waits for a line with seconds to wait, runs the pipeline once, and reports the end: ``{"error": null}``,
-or the error's class and what it says.
+Reads a JSON line for each run (``file``, the pipeline; ``begin_only``, stop as the first batch begins; ``pauses``,
+the most seconds to wait before a method), answers ``ready``, waits for a line with seconds to wait, runs the
+pipeline once, and reports the end: ``{"error": null}``, or the error's class and what it says.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Connections
-from lakefeed.errors import LakefeedError
+from lakefeed.feed.batch_writer import BatchWriter
+from lakefeed.feed.feed import Feed
+from lakefeed.feed.open import FeedStart
+from lakefeed.feed.streaming import StreamRun
 from lakefeed.pipeline import Pipeline
+
+SLOW: tuple[tuple[Any, str], ...] = (
+    (Feed, "begin_writer"),
+    (FeedStart, "decide_again"),
+    (FeedStart, "apply"),
+    (StreamRun, "start_query"),
+    (StreamRun, "write_batch"),
+    (BatchWriter, "commit_rows"),
+)
+"""The steps of a start and of a batch, between which another driver may do its own."""
 
 
 def main() -> None:
@@ -37,11 +55,30 @@ def main() -> None:
         time.sleep(float(sys.stdin.readline()))
         error = None
         try:
-            pipeline.run(spark=spark, once=True, stop=stop)
-        except LakefeedError as failed:
+            with pausing(job.get("pauses", {})):
+                pipeline.run(spark=spark, once=True, stop=stop, on_note=lambda note: print(note, file=sys.stderr))
+        except Exception as failed:
             error = f"{type(failed).__name__}: {failed}"
         print(json.dumps({"error": error}), flush=True)
     spark.stop()
+
+
+@contextmanager
+def pausing(seconds: Mapping[str, float]) -> Iterator[None]:
+    """Wait up to so long before each call of these methods of a run, as a slow server or a full core makes it wait."""
+
+    def slow(method: Any, wait: float) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            time.sleep(random.uniform(0, wait))
+            return method(*args, **kwargs)
+
+        return called
+
+    with ExitStack() as patches:
+        for owner, name in SLOW:
+            if wait := seconds.get(name):
+                patches.enter_context(patch.object(owner, name, slow(getattr(owner, name), wait)))
+        yield
 
 
 if __name__ == "__main__":

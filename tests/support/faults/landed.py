@@ -97,6 +97,11 @@ class Landing:
         found: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
         return found
 
+    def lose_checkpoint(self) -> None:
+        """Remove the checkpoint."""
+        for key in self._keys(f"checkpoints/{self.feed.name}/"):
+            self._bucket().remove(key)
+
     def _listed(self) -> Iterator[tuple[str, int]]:
         """The files that Spark's log names, as Spark reads it: from the last ``.compact`` entry on."""
         entries: dict[int, str] = {}

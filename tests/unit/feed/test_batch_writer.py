@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.errors import DecodeError, ErrorBudgetExceeded
+from lakefeed.errors import DecodeError, DriverReplaced, ErrorBudgetExceeded
 from lakefeed.feed.batch_writer import BatchWriter, Committed, OverBudget, SchemasMissing, Stopped
 from lakefeed.feed.outcome_counting import PlannedRestart
 from lakefeed.ledger.outcomes import Counts, Reason
@@ -161,3 +161,19 @@ def test_a_refused_batch_ends_the_feed_without_another_attempt(
     with pytest.raises(error, match=message):
         writer_of(counting, monkeypatch).write(BATCH, RANGES, 0)
     assert (counting.attempts, counting.ended) == (1, 1)
+
+
+def test_a_driver_that_was_replaced_does_not_report_its_successors_batch_as_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else Spark would note the batch for it in the checkpoint, before the successor can."""
+    counting = Counting()
+    monkeypatch.setattr(counting, "is_committed", lambda batch, commit: True)
+    writer = writer_of(counting, monkeypatch)
+    sink: Any = writer.sink
+    sink.fence_taken = lambda: "2 other"
+    writer.fence = "1 own"
+    with pytest.raises(DriverReplaced):
+        writer.write(BATCH, RANGES, 0)
+    writer.fence = "2 other"
+    assert writer.write(BATCH, RANGES, 0).replayed

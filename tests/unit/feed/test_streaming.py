@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from lakefeed.errors import CheckpointMismatch, DriverReplaced, FeedMoved, LakefeedError, RecordsLost, Unreachable
+from lakefeed.errors import (
+    CheckpointInUse,
+    CheckpointMismatch,
+    DriverReplaced,
+    FeedMoved,
+    LakefeedError,
+    RecordsLost,
+    Unreachable,
+)
 from lakefeed.feed.batch_writer import BatchWriter
-from lakefeed.feed.streaming import StreamRun
+from lakefeed.feed.run import MicroBatches
+from lakefeed.feed.streaming import RIVAL_TRIES, StreamRun
 from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -34,7 +44,11 @@ class Run(StreamRun):
         self.steering = cast("Any", SimpleNamespace(settle=lambda: outcome))
         self.checkpoint = cast("Any", SimpleNamespace(refresh=lambda: None))
         self.observer = cast("Any", nullcontext())
-        self.outage = cast("Any", SimpleNamespace(wait=lambda error: False))
+        self.outage = cast("Any", SimpleNamespace(wait=lambda error: False, has_landed=False))
+        self.batches, self.by_ledger, self._tries = MicroBatches(threading.Event()), False, RIVAL_TRIES
+        self.notes: list[str] = []
+        stop = cast("Any", SimpleNamespace(wait=lambda seconds: False))
+        self.options = cast("Any", SimpleNamespace(stop=stop, on_note=self.notes.append))
         self.sink = cast("Any", SimpleNamespace(fence_taken=lambda: fence))
         self._decided = decided
         self._reached = None if reached is None else {("trips", 0): reached}
@@ -91,27 +105,65 @@ def test_a_change_without_a_pause_decides_nothing_again() -> None:
         run_on(Run(RecordsLost("not asked"), outcome="go"))
 
 
-class Ends(Run):
-    """A run whose query ends with this error."""
+IN_USE = CheckpointInUse("another driver works on the same checkpoint")
 
-    def __init__(self, error: LakefeedError, *, fence: str | None) -> None:
-        super().__init__(decided(), fence=fence)
-        self._error = error
+
+class Ends(Run):
+    """A run whose query ends with this error each time."""
+
+    def __init__(self, error: LakefeedError, *, fence: str | None, in_batch: bool = False) -> None:
+        self.applied: list[str | None] = []
+        start = decided()
+        start.apply = lambda *, fence: self.applied.append(fence)
+        super().__init__(start, outcome="go", fence=fence)
+        self._error, self._in_batch = error, in_batch
 
     def start_query(self, writer: Any, requests: Any) -> Any:
+        self.batches.failure = self._error if self._in_batch else None
         raise self._error
 
 
 def test_a_driver_that_meets_its_successor_in_the_checkpoint_says_that_it_was_replaced() -> None:
-    met = CheckpointMismatch("another driver works on the same checkpoint")
     with pytest.raises(DriverReplaced, match="fence 2 other, this driver's 1 own"):
-        run_on(Ends(met, fence="2 other"))
-    # It is the successor, and the other one has not noticed yet: it may be started again.
-    with pytest.raises(CheckpointMismatch, match="works on the same checkpoint") as kept:
-        run_on(Ends(met, fence="1 own"))
-    assert not isinstance(kept.value, DriverReplaced)
-    # The table was removed, by no driver.
-    with pytest.raises(CheckpointMismatch, match="works on the same checkpoint"):
-        run_on(Ends(met, fence=None))
+        run_on(Ends(IN_USE, fence="2 other"))
     with pytest.raises(Unreachable):
         run_on(Ends(Unreachable("no broker answers"), fence="2 other"))
+
+
+@pytest.mark.parametrize("fence", ["1 own", None], ids=["its own", "of a table that was removed"])
+def test_a_driver_that_an_older_one_disturbs_decides_again_a_few_times(fence: str | None) -> None:
+    run = Ends(IN_USE, fence=fence)
+    with pytest.raises(CheckpointInUse):
+        run_on(run)
+    assert run.applied == ["1 own"] * RIVAL_TRIES
+    # Of the last of these errors, no more.
+    assert len(run.notes) == RIVAL_TRIES
+
+
+@pytest.mark.parametrize(
+    ("error", "in_batch", "has_landed", "again"),
+    [
+        (IN_USE, False, True, True),
+        (CheckpointMismatch("batch 0 does not continue where the feed ended"), True, False, True),
+        # It has continued there before: the table was rolled back.
+        (CheckpointMismatch("batch 9 does not continue where the feed ended"), True, True, False),
+        (CheckpointMismatch("the feed was moved while it was paused"), False, False, False),
+        (FeedMoved("the feed was moved to other offsets"), True, False, False),
+    ],
+)
+def test_what_an_older_driver_may_have_caused_is_decided_again(
+    error: LakefeedError, in_batch: bool, has_landed: bool, again: bool
+) -> None:
+    run = Ends(error, fence="1 own", in_batch=in_batch)
+    run.outage.has_landed = has_landed
+    with pytest.raises(type(error)):
+        run_on(run)
+    assert bool(run.applied) is again
+
+
+def test_a_feed_without_a_checkpoint_meets_no_driver_in_it() -> None:
+    run = Ends(IN_USE, fence="1 own")
+    run.by_ledger = True
+    with pytest.raises(CheckpointInUse):
+        run_on(run)
+    assert run.applied == []

@@ -10,6 +10,7 @@ from typing import Any
 
 from lakefeed.errors import (
     AccessDenied,
+    CheckpointInUse,
     CheckpointMismatch,
     ConfigError,
     DecodeError,
@@ -70,17 +71,17 @@ KNOWN: dict[str, LakefeedError] = {
         "Spark has no jar for Amazon MSK's login by IAM",
         hint="bring software.amazon.msk:aws-msk-iam-auth by spark.jars.packages or spark.jars of the block spark",
     ),
-    r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)": CheckpointMismatch(
+    r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)": CheckpointInUse(
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two cannot share a checkpoint",
     ),
     # A first batch that finds another driver's entries.
-    r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY": CheckpointMismatch(
+    r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY": CheckpointInUse(
         "another driver works on the same checkpoint, or its folder has files of another query",
         hint="stop the other run of this pipeline; if there is none, name a new location for the checkpoint",
     ),
     # Of Spark's log of offsets, at a start and after each batch.
-    r"batch \d+ doesn't exist": CheckpointMismatch(
+    r"batch \d+ doesn't exist": CheckpointInUse(
         "an entry of the checkpoint is gone: another driver works on the same checkpoint, or files of it were deleted",
         hint="stop the other run of this pipeline, if there is one, and start this one again",
     ),

@@ -28,6 +28,7 @@ from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.multi_table.table import TableTask, Taken, is_begun, shares_a_table
 from lakefeed.feed.observe import batch_of
+from lakefeed.feed.outage import Outage
 from lakefeed.feed.progress import BatchProgress, s3_requests
 from lakefeed.feed.run import RunOptions, RunSummary, StopRequested
 from lakefeed.feed.steering import Steering
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_FOR_TOPICS_SECONDS = 10.0
-PATIENCE_SECONDS = 300.0
-PAUSE_SECONDS = 1.0
 TICK_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -107,7 +106,7 @@ class MultiTableScheduler:
         self._once = options.once or config.trigger == AVAILABLE_NOW
         self._seconds = 0.0 if self._once else trigger_seconds(config.trigger)
         self._looked_at = -LOOK_FOR_TOPICS_SECONDS
-        self._answered_at = time.monotonic()
+        self._outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
 
     def run(self, *, on_batch: Callable[[BatchProgress], None]) -> None:
         """Run rounds until stopped, or with ``once`` until each table has the records of the start, or has failed.
@@ -129,11 +128,10 @@ class MultiTableScheduler:
                 began = time.monotonic()
                 if outcome == "resumed":
                     # No broker was asked in a pause: that is no outage.
-                    self._answered_at = began
+                    self._outage.is_over()
                 self._options.monitor.tick()
                 topics = self._describe()
                 if topics is None:
-                    self._options.stop.wait(PAUSE_SECONDS)
                     continue
                 for name, table in self.tables.items():
                     if self._once and table.until is None:
@@ -160,11 +158,11 @@ class MultiTableScheduler:
             if time.monotonic() - self._looked_at >= LOOK_FOR_TOPICS_SECONDS and not (self._once and self.tables):
                 self._add_tables()
             topics = self._topics.describe_all(list(self.tables), committed=self._isolation == "read_committed")
-        except Unreachable:
-            if time.monotonic() - self._answered_at > PATIENCE_SECONDS:
+        except Unreachable as error:
+            if not self._outage.wait(error):
                 raise
             return None
-        self._answered_at = time.monotonic()
+        self._outage.is_over()
         return topics
 
     def _add_tables(self) -> None:
@@ -259,9 +257,10 @@ class MultiTableScheduler:
                 monitor.committed(table.reached.ranges)
                 continue
             monitor.reached(table.reached.ranges)
-            if name in steps and table.failure is not None:
+            if name in steps and table.failure is not None and not table.waits_for_server:
                 monitor.failed(table.failure)
         failures = {name: table.failure for name, table in self.tables.items() if table.failure is not None}
         monitor.tables_failed(failures)
+        monitor.waits_for(next((table.failure for table in self.tables.values() if table.waits_for_server), None))
         monitor.starts_at({(name, part.id): part.start_offset for name, part in parts})
         monitor.observe_ends({(name, part.id): part.end_offset for name, part in parts})

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakefeed.clients.kafka.starting import first_offsets
@@ -27,6 +27,7 @@ from lakefeed.feed.open import FeedStart, record_beginning
 from lakefeed.feed.outage import LONGEST_PAUSE_SECONDS, is_of_server
 from lakefeed.feed.recovery import GIVE_UP, find_data_loss
 from lakefeed.feed.run import TableSummary
+from lakefeed.ledger.continuity import is_of_earlier_driver
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_SHOWN = 3
+TOGETHER = timedelta(minutes=2)
 NOTHING = OffsetRanges(())
 Part = TypeVar("Part")
 
@@ -296,6 +298,12 @@ class TableTask:
     def _first_offsets(self, topic: TopicDescription) -> Mapping[Partition, int]:
         return first_offsets(self.feed.config.kafka, {self.topic: topic}, now=self._created_at)
 
+    def _began_together(self) -> bool:
+        """Check that the other driver began just before: each may have a table of the other's, and one has to stay."""
+        if self._writer is None or self.batches or datetime.now(UTC) - self._created_at > TOGETHER:
+            return False
+        return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)
+
     def _fail(self, error: LakefeedError) -> str:
         """Pause or stop the table; returns a message for the user, which is empty if the failure is known."""
         if not is_of_server(error):
@@ -303,7 +311,12 @@ class TableTask:
         elif self._unanswered_since is None and self.batches:
             self._unanswered_since = time.monotonic()
         # Opened again, the table would take the fence from the other driver, which would take it back.
-        if isinstance(error, DriverReplaced) or (self.on_failure == "fail" and not self.waits_for_server):
+        if isinstance(error, DriverReplaced):
+            if not self._began_together():
+                raise error
+            error = DriverReplaced("another driver began just before this one, and took the table after it")
+            self._unanswered_since = time.monotonic()
+        if self.on_failure == "fail" and not self.waits_for_server:
             raise error
         is_known = self.failure is not None and self.failure.what == error.what
         self.failure = error

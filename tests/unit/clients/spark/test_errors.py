@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.clients.spark.errors import translate
-from lakefeed.errors import AccessDenied, CheckpointMismatch, JobFailed, LakefeedError
+from lakefeed.errors import AccessDenied, CheckpointInUse, JobFailed, LakefeedError
 
 STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST"
 
@@ -26,7 +26,7 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with excep
 )
 def test_a_checkpoint_that_another_driver_changes(spark: str, what: str) -> None:
     found = translate(RuntimeError(STREAM_FAILED.format(spark)))
-    assert type(found) is CheckpointMismatch
+    assert type(found) is CheckpointInUse
     assert found.what.startswith(what)
     assert "stop the other run of this pipeline" in (found.hint or "")
 

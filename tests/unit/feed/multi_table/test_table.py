@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.errors import DriverReplaced
 from lakefeed.feed.multi_table.table import TableTask, next_ranges
+from lakefeed.ledger.continuity import DRIVER
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.pipeline import Pipeline
 from tests.unit.config.test_topic_tables import ENVIRONMENT, written
@@ -105,3 +109,36 @@ def test_nothing_is_waited_for_at_the_end(tmp_path: Path) -> None:
     assert gathering.is_due(topic((0, 1)))
     gathering.until = {0: 0}
     assert not gathering.is_due(topic((0, 0)))
+
+
+MINE, EARLIER = f"2 {DRIVER}ab", f"3 {'0' * len(DRIVER)}cd"
+
+
+@pytest.mark.parametrize(
+    ("taken", "batches", "minutes", "takes_back"),
+    [
+        (EARLIER, 0, 0, True),
+        (f"3 {'f' * len(DRIVER)}cd", 0, 0, False),
+        # The same process: which of the two began first is not known.
+        (f"3 {DRIVER}cd", 0, 0, False),
+        # It was started beside this one, as by an operator: the clock of its machine is behind.
+        (EARLIER, 1, 0, False),
+        (EARLIER, 0, 3, False),
+        (None, 0, 0, False),
+    ],
+)
+def test_of_two_jobs_that_began_together_the_later_one_takes_its_tables_back(
+    taken: str | None, batches: int, minutes: int, takes_back: bool, tmp_path: Path
+) -> None:
+    replaced = table(tmp_path)
+    replaced.on_failure, replaced.batches = "fail", batches
+    replaced._created_at -= timedelta(minutes=minutes)
+    closed: Any = SimpleNamespace(close=lambda: None)
+    writer: Any = SimpleNamespace(sink=SimpleNamespace(fence_taken=lambda: taken), fence=MINE, counting=closed)
+    replaced._writer = writer
+    if takes_back:
+        assert "tried again in 10 s" in replaced._fail(DriverReplaced("another driver has taken over this feed"))
+        assert replaced.waits_for_server
+    else:
+        with pytest.raises(DriverReplaced, match="has taken over"):
+            replaced._fail(DriverReplaced("another driver has taken over this feed"))
