@@ -6,11 +6,6 @@ Importing it starts nothing and needs no PySpark.
 from __future__ import annotations
 
 import importlib
-import sys
-import warnings
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,46 +45,3 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'lakefeed' has no attribute '{name}'")
     return getattr(importlib.import_module(f"lakefeed.{_MODULES[name]}"), name)
-
-
-# Documented modules that have moved; their old names work for one release.
-_MOVED = {
-    "lakefeed.decode": "lakefeed.records.decode",
-    "lakefeed.decode.avro_schema": "lakefeed.records.decode.avro_schema",
-    "lakefeed.decode.registry": "lakefeed.records.decode.registry",
-    "lakefeed.jvm": "lakefeed.clients.spark.jvm",
-    "lakefeed.observe": "lakefeed.feed.progress",
-    "lakefeed.observe.requests": "lakefeed.feed.progress",
-    "lakefeed.produce": "lakefeed.operations.produce",
-    "lakefeed.produce.encode": "lakefeed.records.encode.encode",
-    "lakefeed.produce.taxi": "lakefeed.operations.produce.taxi",
-    "lakefeed.produce.write": "lakefeed.operations.produce.write",
-    "lakefeed.schema": "lakefeed.records.schema",
-}
-
-
-class _MovedModules(MetaPathFinder, Loader):
-    """Imports a module that has moved under its old name, with a warning that gives the new one."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if fullname not in _MOVED:
-            return None
-        is_package = any(each.startswith(f"{fullname}.") for each in _MOVED)
-        return ModuleSpec(fullname, self, is_package=is_package)
-
-    def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to the import system: the module under the new name keeps its own spec."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Give the old name's module what the new name's has."""
-        moved = _MOVED[module.__name__]
-        warnings.warn(
-            f"{module.__name__} has moved to {moved}; the old name will be removed in the next release",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        names = vars(importlib.import_module(moved))
-        vars(module).update({name: value for name, value in names.items() if not name.startswith("__")})
-
-
-sys.meta_path.insert(0, _MovedModules())

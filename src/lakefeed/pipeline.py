@@ -8,7 +8,6 @@ decode, classify, transform and write to its commit.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -379,11 +378,6 @@ class Pipeline:
         """
         with translating():
             return feed_status(self.feed, lambda: classic(spark) or self.session(log_file=log_file))
-
-    def survey(self, *, spark: SparkSession | None = None, log_file: str | Path | None = None) -> FeedStatus:
-        """Return ``status`` under its old name, which the next release removes."""
-        warnings.warn("Pipeline.survey is Pipeline.status now", DeprecationWarning, stacklevel=2)
-        return self.status(spark=spark, log_file=log_file)
 
     def plan(
         self,

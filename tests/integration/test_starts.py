@@ -7,7 +7,6 @@ table in docs/starts.md are in ``test_traps.py``.
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.ledger.checkpoint import OWNER_FILE, StoredCheckpoint
+from lakefeed.ledger.checkpoint import OWNER_FILE
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
 
@@ -189,30 +188,3 @@ def test_a_dataframe_starts_as_a_pipeline(started: Started) -> None:
     Topics(started.feed.stack.bootstrap_servers).delete(started.feed.topic)
     with pytest.raises(RecordsLost, match="-0: "):
         land_rows(started)
-
-
-@pytest.mark.slow
-def test_a_dataframe_with_state_resumes_what_an_older_version_landed(
-    started: Started, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It wrote no log of the query's batches; the checkpoint has the state."""
-    feed = started.feed
-    started.send(1, 2)
-    with monkeypatch.context() as older:
-        older.setattr("lakefeed.dataframes.with_batch", lambda ranges, **_: ranges)
-        land_rows(started, stateful=True)
-    names = StoredCheckpoint(feed.checkpoint, s3=feed.connections.s3).names()
-    last = max(int(name.removeprefix("commits/")) for name in names if re.fullmatch(r"commits/\d+", name))
-    # As after a crash between the table's commit and the checkpoint's.
-    started.delete(f"commits/{last}")
-    started.send(2, 3)
-    land_rows(started, stateful=True)
-    started.send(3, 4)
-    land_rows(started, stateful=True)
-    assert sorted(row["id"] for row in feed.rows()) == [1, 2, 3, 4]
-    faults = feed.pipeline(decode=DECODE).verify().faults
-    # write_table counts no records.
-    assert {each.kind for each in faults} <= {"records", "rows"}
-    started.delete("")
-    with pytest.raises(CheckpointMismatch, match="the checkpoint is empty, and the table has"):
-        land_rows(started, stateful=True)

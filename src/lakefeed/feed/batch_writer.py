@@ -145,14 +145,13 @@ class BatchWriter:
         self.rows.schema.begin(lambda: self.rows.rows(records))
         if self.rows.is_plain:
             self.rows.takes = getattr(self.sink, "takes", {})
-        newest = None
         if fenced:
             self.fence = self.sink.take_fence()
             self.follow()
             newest = self._read_spent_budget()
             if newest is not None:
                 self._settle(newest, lost)
-        self.counting.begin(records, newest)
+        self.counting.begin(records)
 
     def bound_batches(self, most: int) -> None:
         """Let later batches have at most so many records."""

@@ -19,7 +19,6 @@ from lakefeed.feed.direct_rows import DirectRows
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
-from lakefeed.ledger.stateful_batches import is_landed_unlogged
 from lakefeed.sinks.definition import RowSink, Sink
 
 if TYPE_CHECKING:
@@ -41,8 +40,8 @@ class CountPerAttempt:
     is_part_of_query = False
     """Whether the query's plan has the counter, so that another schema needs another query."""
 
-    def begin(self, records: DataFrame, newest: Commit | None) -> None:
-        """Take the source's records and the sink's newest commit, before the first batch."""
+    def begin(self, records: DataFrame) -> None:
+        """Take the source's records, before the first batch."""
 
     def query_frame(self, records: DataFrame) -> DataFrame:
         """Return what the streaming query hands to the writer, batch by batch: its records."""
@@ -93,12 +92,10 @@ class CountInQuery(CountPerAttempt):
         self._records: DataFrame | None = None
         self._outcomes: BatchOutcomes | None = None
         self._logged: int | None = None
-        self._newest: Commit | None = None
 
-    def begin(self, records: DataFrame, newest: Commit | None) -> None:
+    def begin(self, records: DataFrame) -> None:
         """Keep the records for their columns, and read which batches the sink's log has."""
-        self._records, self._newest = records, newest
-        self._logged = self.sink.logged()
+        self._records, self._logged = records, self.sink.logged()
 
     def query_frame(self, records: DataFrame) -> DataFrame:
         """Return the rows of the stream, with a new counter in their plan."""
@@ -109,7 +106,7 @@ class CountInQuery(CountPerAttempt):
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
         """Ask the sink whether it has the batch; if so, compute the batch, because its state has to advance."""
         is_logged = self._logged is not None and commit.batch_id <= self._logged
-        if not (is_logged or is_landed_unlogged(commit, self._newest) or self.sink.has(commit)):
+        if not (is_logged or self.sink.has(commit)):
             return False
         batch.write.format("noop").mode("overwrite").save()
         return True

@@ -233,10 +233,6 @@ def _from_state(facts: Facts) -> Start:
         return _without_commits(facts)
     planned = -1 if state.batch_id is None else state.batch_id
     if not has_state(last.ranges):
-        if _has_unlogged_state(facts):
-            return Start()
-        if state.has_state:
-            raise _state_lost(facts, "the table has no log of its batches, and is at other offsets than the checkpoint")
         raise CheckpointMismatch(
             f"the query of feed '{facts.feed}' keeps state now, and the table was filled by one that kept none",
             where=facts.sink,
@@ -257,19 +253,6 @@ def _from_state(facts: Facts) -> Start:
     if landed == planned + 1 and any(state.end.get(key, end) != end for key, end in ends(last).items()):
         raise _state_lost(facts, f"batch {planned} is committed with other records than the checkpoint has for it")
     return Start()
-
-
-def _has_unlogged_state(facts: Facts) -> bool:
-    """Check that an older ``write_table`` wrote the table, which kept no log of the query's batches.
-
-    The state is in the checkpoint, and the offsets of both agree. The next commit begins the log.
-    """
-    state = facts.checkpoint
-    if facts.last is None or state.batch_id is None or not state.has_state or state.damage is not None:
-        return False
-    table = ends(facts.last)
-    positions = [state.end] if state.committed else [state.end, state.start or {}]
-    return table in [{key: at for key, at in position.items() if key in table} for position in positions]
 
 
 def _state_lost(facts: Facts, difference: str) -> CheckpointMismatch:

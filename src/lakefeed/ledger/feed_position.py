@@ -57,14 +57,12 @@ class Position:
             return None
         try:
             document = json.loads(text)
-            ranges = OffsetRanges.from_json(json.dumps(document["ranges"]))
             return cls(
-                ranges=ranges,
+                ranges=OffsetRanges.from_json(json.dumps(document["ranges"])),
                 snapshot_id=int(document["snapshot-id"]),
                 commit_id=document.get("commit-id"),
                 covered=_covered(document["covered"]) if "covered" in document else None,
-                # A position of an older version shows a move only by its lack of records.
-                is_move=bool(document.get("moved", not ranges.records)),
+                is_move=bool(document["moved"]),
                 kept=_covered(document.get("kept", {})),
             )
         except (ValueError, TypeError, KeyError, AttributeError):

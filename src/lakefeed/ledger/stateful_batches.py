@@ -8,7 +8,6 @@ comes twice, and a query whose checkpoint, and with it the state, was lost or re
 
 from __future__ import annotations
 
-from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 BATCHES = "lakefeed.batches"
@@ -30,16 +29,3 @@ def without_batches(ranges: OffsetRanges) -> OffsetRanges:
 def has_state(ranges: OffsetRanges) -> bool:
     """Return whether these are ranges of a query with state."""
     return (BATCHES, 0) in ranges.ends
-
-
-def is_landed_unlogged(commit: Commit, newest: Commit | None) -> bool:
-    """Return whether an older version landed this batch of a query with state, without a log of its batches.
-
-    ``newest`` is the table's newest commit of the feed; None if there is none, or it has expired.
-    """
-    return (
-        newest is not None
-        and not has_state(newest.ranges)
-        and newest.batch_id == commit.batch_id
-        and newest.ranges == without_batches(commit.ranges)
-    )

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import LakefeedError, ResourceMissing, Unreachable
+from lakefeed.errors import LakefeedError, Unreachable
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import FeedServer, feed_path
 from lakefeed.monitor.documents import JsonObject, event_of, progress_of
@@ -156,7 +156,6 @@ class _Asked:
         self._progress: FeedProgress | None = None
         self._run: float | None = None
         self._events: tuple[Event, ...] = ()
-        self._has_events = True
 
     def look(self, server: FeedServer, *, key: str, feed: str, api: bool, is_open: bool) -> SeenFeed:
         progress = progress_of(server.get(feed_path(feed, "progress") if api else "/progress"))
@@ -164,7 +163,7 @@ class _Asked:
             self._run, self._trend, self._events = progress.started_at, Trend(), ()
             page = f"history?most={MOST_POINTS}"
             self._trend.add_history(server.get(feed_path(feed, page) if api else f"/{page}"))
-        if is_open and self._has_events:
+        if is_open:
             self._add_events(server, feed)
         self._progress = progress
         return answered(progress, key=key, trend=self._trend, events=self._events)
@@ -181,9 +180,6 @@ class _Asked:
         after = self._events[-1].number if self._events else 0
         try:
             found = JsonObject(server.get(feed_path(feed, f"events?after={after}")))
-        except ResourceMissing:  # A driver of an older version.
-            self._has_events = False
-            return
         except Unreachable:
             return
         new = (event for part in found.parts("events") if (event := event_of(part)) is not None)

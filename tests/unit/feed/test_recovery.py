@@ -14,8 +14,7 @@ from lakefeed.feed.open import loss_commit
 from lakefeed.feed.recovery import Facts, Start, decide, find_data_loss, starting_offsets
 from lakefeed.ledger.checkpoint import CheckpointState, Note, Owner, checkpoint_state, read_note, require_owner
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.snapshot_summary import Commit
-from lakefeed.ledger.stateful_batches import is_landed_unlogged, with_batch
+from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -323,9 +322,6 @@ def batches(landed: int, *, end: int = 9, query: str = "Q") -> Position:
         pytest.param(checkpoint(2, 9, query_id="Q"), batches(3), id="equal"),
         pytest.param(checkpoint(2, 9, start=5, query_id="Q"), batches(3), id="landed, not marked done"),
         pytest.param(checkpoint(3, 20, start=9, query_id="Q"), batches(3), id="one ahead"),
-        pytest.param(checkpoint(2, 9, has_state=True), position(9), id="no log yet: equal"),
-        pytest.param(checkpoint(2, 9, start=5, has_state=True), position(9), id="no log yet: not marked done"),
-        pytest.param(checkpoint(3, 20, start=9, has_state=True), position(9), id="no log yet: one ahead"),
     ],
 )
 def test_a_feed_with_state_resumes_where_its_state_is(state: CheckpointState, last: Position | None) -> None:
@@ -343,11 +339,7 @@ def test_a_feed_with_state_resumes_where_its_state_is(state: CheckpointState, la
         pytest.param(checkpoint(3, 20, query_id="Q"), batches(3), "is behind its checkpoint", id="table behind"),
         pytest.param(checkpoint(4, 20, query_id="Q"), None, "holds no commit", id="table empty"),
         pytest.param(checkpoint(2, 9, query_id="Q"), position(9), "keeps state now", id="without state before"),
-        pytest.param(checkpoint(None), position(9), "keeps state now", id="no log yet: checkpoint lost"),
-        pytest.param(checkpoint(2, 9, has_state=True, damage="x"), position(9), "no log", id="no log yet: damaged"),
-        pytest.param(checkpoint(1, 5, has_state=True), position(9), "at other offsets", id="no log yet: rolled back"),
-        pytest.param(checkpoint(3, 20, has_state=True), position(9), "at other offsets", id="no log yet: table behind"),
-        pytest.param(checkpoint(3, 9, has_state=True), position(9, 4), "at other offsets", id="no log yet: partition"),
+        pytest.param(checkpoint(None), position(9), "keeps state now", id="without state before: checkpoint lost"),
     ],
 )
 def test_a_feed_with_state_is_refused_where_its_state_is_not(
@@ -355,16 +347,6 @@ def test_a_feed_with_state_is_refused_where_its_state_is_not(
 ) -> None:
     with pytest.raises(CheckpointMismatch, match=said):
         decide(facts(state, last, stateful=True))
-
-
-def test_a_batch_that_an_older_version_landed_is_known_by_its_commit() -> None:
-    topics = OffsetRanges((OffsetRange("t", 0, 9, 9),), {"t": "A"})
-    batch = Commit("f", 3, with_batch(topics, batch_id=3, query_id="Q"))
-    assert is_landed_unlogged(batch, Commit("f", 3, topics))
-    # Batches without records have the same ranges.
-    assert not is_landed_unlogged(batch, Commit("f", 2, topics))
-    assert not is_landed_unlogged(batch, batch)
-    assert not is_landed_unlogged(batch, None)
 
 
 def test_state_cannot_be_moved_over_records_that_are_lost() -> None:

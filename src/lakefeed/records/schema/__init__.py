@@ -5,7 +5,4 @@ from __future__ import annotations
 from lakefeed.records.schema.changes import Change
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
 
-merged = merge_schemas
-"""Its documented name in earlier releases."""
-
-__all__ = ["Change", "SchemaMerge", "merge_schemas", "merged"]
+__all__ = ["Change", "SchemaMerge", "merge_schemas"]

@@ -178,9 +178,6 @@ class IcebergTable(LedgerBackedSink):
         """Refuse a table whose name comes from a topic's, unless the feed has created it."""
         if self.name not in self._sink.names_made or properties.get(CREATED_BY) == self._feed:
             return
-        # Tables of earlier versions do not say who has created them.
-        if any(key.startswith("lakefeed.") and key.endswith(f".{self._feed}") for key in properties):
-            return
         if self.ledger.position() is None:
             raise ConfigError(
                 f"the table {self.name} exists, and this feed has not created it",

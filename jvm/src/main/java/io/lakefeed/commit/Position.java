@@ -45,7 +45,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 json.path("snapshot-id").asLong(),
                 json.path("sequence-number").asLong(),
                 json.path("ranges"),
-                json.has("moved") ? json.path("moved").asBoolean() : isEmpty(json.path("ranges")));
+                json.path("moved").asBoolean());
         Covered covered = json.has("covered") ? Covered.of(json.path("covered")) : null;
         return new Position(
                 commit,
@@ -77,18 +77,6 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 kept(table, head, feed, recorded == null ? Covered.nothing() : recorded.kept),
                 trusted ? recorded.at : 0,
                 trusted ? recorded.sequence : 0);
-    }
-
-    /** Returns whether ranges have no offsets. In a position of an older version, this is the only sign of a move. */
-    private static boolean isEmpty(JsonNode ranges) {
-        for (JsonNode topic : ranges) {
-            for (JsonNode range : topic.path("ranges")) {
-                if (range.path(0).asLong() != range.path(1).asLong()) {
-                    return false;
-                }
-            }
-        }
-        return true;
     }
 
     private static boolean expired(TableMetadata table, Long head, Position recorded) {
