@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import sys
-from types import FrameType
 from typing import ClassVar
 
 from lakefeed.messages.pages import page_command, page_of_module
@@ -41,8 +40,9 @@ class LakefeedError(Exception):
     def __init__(
         self, what: str, *, where: str | None = None, hint: str | None = None, page: str | None = None
     ) -> None:
-        is_special = type(self).topic not in ("troubleshooting", "pipeline-files", "check")
-        self.page_topic = page or (None if is_special else page_of_module(_raising_module())) or type(self).topic
+        if page is None and self.topic in ("troubleshooting", "pipeline-files", "check"):
+            page = page_of_module(str(sys._getframe(1).f_globals.get("__name__")))
+        self.page_topic = page or self.topic
         self.what = shortened(redacted(what))
         self.where = redacted(where) if where else where
         self.hint = redacted(hint) if hint else hint
@@ -61,14 +61,6 @@ class LakefeedError(Exception):
         """Return class and parts for ``--output json``."""
         parts = {"what": self.what, "where": self.where, "hint": self.hint, "page": self.page}
         return {"error": type(self).__name__, **parts}
-
-
-def _raising_module() -> str:
-    """Return the name of the module whose code makes an error."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_globals.get("__name__") == __name__:
-        frame = frame.f_back
-    return "" if frame is None else str(frame.f_globals.get("__name__"))
 
 
 class UserError(LakefeedError):

@@ -18,8 +18,6 @@ from lakefeed.records.decode.unavailable import Unavailable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.quick
-
 ROW = "STRUCT<id: BIGINT, city: STRING>"
 EVENT = Json(schema=f"before {ROW}, after {ROW}, source STRUCT<ts_ms: BIGINT>, op STRING, ts_ms BIGINT")
 KEY = Json(schema="id BIGINT")
@@ -42,6 +40,7 @@ def found(judged_records: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in rows]
 
 
+@pytest.mark.quick
 def test_each_kind_of_event_becomes_the_row_that_it_leaves_behind(spark: SparkSession) -> None:
     values = [
         event("r", after=AMS),

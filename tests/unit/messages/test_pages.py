@@ -12,7 +12,7 @@ import lakefeed
 from lakefeed.cli.main import main
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.explain import type_at
-from lakefeed.messages.pages import PAGE_OF_MODULE, PAGE_OF_SETTING
+from lakefeed.messages.pages import pages
 from tests.support.pipeline_text import ENVIRONMENT, GOOD
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -42,10 +42,11 @@ def test_a_mistake_in_a_file_names_the_page_of_the_setting(
 
 
 def test_each_page_module_and_setting_exists() -> None:
-    for page in {*PAGE_OF_SETTING.values(), *PAGE_OF_MODULE.values()}:
+    settings, modules = pages()["settings"], pages()["modules"]
+    for page in {*settings.values(), *modules.values()}:
         assert (DOCS / f"{page}.md").is_file(), page
-    for module in PAGE_OF_MODULE:
+    for module in modules:
         assert importlib.util.find_spec(f"{lakefeed.__name__}.{module}") is not None, module
-    for setting in PAGE_OF_SETTING:
+    for setting in settings:
         *block, name = setting.split(".")
         assert name in shape.fields(shape.model_of(type_at(tuple(block)))), setting
