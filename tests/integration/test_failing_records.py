@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, UUIDType
 
+from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.errors import JobFailed, RowsRefused
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed.sinks.dead_letters.table import DeadLetterTable
-from tests.support.feed import Feed
+from tests.support.feed import TRIP, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,3 +110,81 @@ def test_records_that_a_batch_fails_at_are_isolated_as_dead_letters(
     assert sorted((each["partition"], each["offset"]) for each in letters) == [(0, 2), (0, 4), (1, 2), (1, 4)]
     assert all("[CAST_INVALID_INPUT]" in each["reason"] and SECRET not in each["reason"] for each in letters)
     assert not feed.pipeline(**blocks).verify(deep=not keyed).faults
+
+
+@pytest.mark.parametrize("kind", ["table", "topic"])
+def test_a_replay_lands_what_works_and_leaves_the_rest_with_todays_reason(
+    lake: SparkSession, feed: Feed, kind: str
+) -> None:
+    """Whether a letter fails in decoding, in the transform, or at the table's side."""
+    feed.create_topic(partitions=2)
+    lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {feed.catalog}.{feed.name}")
+    columns = [NestedField(1, "id", LongType(), required=False), NestedField(2, "u", UUIDType(), required=False)]
+    catalog = open_catalog(feed.catalog, connections=feed.connections)
+    catalog.create_table(f"{feed.name}.rows", Schema(*columns), properties={"format-version": "2"})
+    good = "123e4567-e89b-12d3-a456-426614174000"
+    values = [(good, "1"), (SECRET, "1"), (None, SECRET), (good, "4"), (good, "long" * 500), (good, "5")]
+    for partition in range(2):
+        texts = [json.dumps({"id": 10 * partition + at, "u": u, "text": text}) for at, (u, text) in enumerate(values)]
+        feed.send([*(each.encode() for each in texts), b"{"], partition=partition)
+    blocks: dict[str, Any] = {
+        "decode": {"json": {"schema_ddl": "id BIGINT, u STRING, text STRING"}},
+        "transform": {"sql": f"SELECT *, IF(length(text) < 9, 100 / CAST(text AS INT), 0) AS share FROM {feed.name}"},
+        "sink": {"iceberg": {"table": feed.table, "partition_by": ["text"]}},
+        "dead_letters": {kind: f"{feed.table}_dead" if kind == "table" else f"{feed.topic}-dead"},
+        "expect": {"none": {"rule": "id < 0", "on_violation": "dead_letter"}},
+    }
+    summary = feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters) == (0, 14)
+    del blocks["expect"]
+    choice = DeadLetterFilter(feed=feed.name)
+
+    def reasons() -> dict[int, str]:
+        found = feed.pipeline(**blocks).feed.dead_letters().find(choice)
+        assert not any(each["replay"] for each in found)
+        return {7 * each["partition"] + each["offset"]: each["reason"] for each in found}
+
+    done = feed.pipeline(**blocks).replay(choice, spark=lake)
+    assert (done.rows, done.still_dead) == (6, 8)
+    assert sorted(row["id"] for row in feed.rows()) == [0, 3, 5, 10, 13, 15]
+    says = ["IllegalArgument", "[CAST_INVALID_INPUT]", "a text is too long for a partition", "truncated JSON"]
+    left = reasons()
+    assert sorted(left) == [1, 2, 4, 6, 8, 9, 11, 13]
+    assert all(why in left[7 * of + at] for of in range(2) for at, why in zip((1, 2, 4, 6), says, strict=True)), left
+    assert SECRET not in str(left)
+
+    blocks["transform"]["sql"] = f"SELECT *, try_cast(text AS INT) AS share FROM {feed.name}"
+    done = feed.pipeline(**blocks).replay(choice, spark=lake)
+    assert (done.rows, done.still_dead) == (2, 6)
+    assert reasons().keys() == left.keys() - {2, 9}
+    assert not feed.pipeline(**blocks).verify().faults
+
+
+def test_a_letter_whose_schema_is_refused_stays_a_letter(lake: SparkSession, feed: Feed) -> None:
+    """Its schema is refused only when the rows of the replay are computed."""
+    feed.create_topic(partitions=1)
+    later: dict[str, Any] = {
+        **TRIP,
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "zone", "type": "string"},
+            {"name": "more", "type": "int"},
+        ],
+    }
+    unusable = {**later, "fields": [*later["fields"], {"name": "ZONE", "type": "int"}]}
+    of_later = feed.avro([{"id": 1, "zone": "a", "more": 1}], later, topic=f"{feed.topic}-later")
+    of_unusable = feed.avro([{"id": 2, "zone": "a", "more": 1, "ZONE": 2}], unusable, topic=f"{feed.topic}-unusable")
+    feed.send([*feed.avro([{"id": 0, "zone": "a"}]), *of_later, *of_unusable], partition=0)
+    blocks: dict[str, Any] = {
+        "dead_letters": {"table": f"{feed.table}_dead"},
+        "expect": {"none": {"rule": "id < 0", "on_violation": "dead_letter"}},
+    }
+    assert feed.pipeline(**blocks).run(spark=lake, once=True).dead_letters == 3
+    del blocks["expect"]
+    for landed in (2, 0):
+        done = feed.pipeline(**blocks).replay(DeadLetterFilter(feed=feed.name), spark=lake)
+        assert (done.rows, done.still_dead) == (landed, 1)
+        [letter] = feed.rows(f"{feed.table}_dead")
+        assert (letter["offset"], letter["replay"]) == (2, None)
+        assert "ZONE" in letter["reason"]
+    assert sorted(row["id"] for row in feed.rows()) == [0, 1]

@@ -15,9 +15,9 @@ from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.protocol import CommitCheck
-from lakefeed.ledger.snapshot_summary import CONTINUITY, ROWS, Commit
+from lakefeed.ledger.snapshot_summary import CONTINUITY, ROWS, Commit, Replay
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.replay import REPLAYS, ReplayProperties
+from lakefeed.operations.replay import REPLAYS
 from lakefeed.sinks.iceberg.table import IcebergTable
 from tests.support.catalogs import CatalogCase
 from tests.support.feed_table import FEED, Table, refused, span
@@ -200,7 +200,7 @@ def test_only_the_replay_that_took_its_fence_last_can_commit(table: Table) -> No
     old, new = (IcebergLedger(table.spark, table.name, replays).take_fence() for _ in range(2))
 
     def replay(number: int, fence: str) -> None:
-        properties = ReplayProperties(FEED, f"replay-{number}", fence).properties()
+        properties = Replay(FEED, f"replay-{number}", fence).properties()
         writer = table.spark.range(number, number + 1).writeTo(table.name)
         for key, value in properties.items():
             writer = writer.option(f"snapshot-property.{key}", value)
@@ -373,7 +373,7 @@ def test_a_replay_is_known_to_have_landed_when_its_snapshot_has_expired(table: T
     table.land(0, 2)
     fence = IcebergLedger(table.spark, table.name, f"{FEED}{REPLAYS}").take_fence()
     for each in ("one", "two"):
-        table.ledger().land_empty(ReplayProperties(FEED, each, fence).properties())
+        table.ledger().land_empty(Replay(FEED, each, fence).properties())
     assert [table.ledger().has_replay(each) for each in ("one", "two", "three")] == [True, True, False]
     table.land(2, 4)
     table.expire()
@@ -386,7 +386,7 @@ def test_a_replay_that_was_rolled_back_has_not_landed(table: Table, elsewhere: T
     fence = IcebergLedger(table.spark, table.name, f"{FEED}{REPLAYS}").take_fence()
     before = table.head()
     for back in (table, elsewhere):
-        table.ledger().land_empty(ReplayProperties(FEED, "one", fence).properties())
+        table.ledger().land_empty(Replay(FEED, "one", fence).properties())
         assert table.ledger().has_replay("one")
         back.call("rollback_to_snapshot", f", snapshot_id => {before}")
         assert not table.ledger().has_replay("one")

@@ -26,7 +26,7 @@ from lakefeed.feed.outcome_counting import CountPerAttempt, PlannedRestart
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
-from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
+from lakefeed.ledger.snapshot_summary import Backfill, Commit, Replay, SnapshotProperties
 from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.messages.readable import counted
 from lakefeed.monitor.columns import RowColumn, columns_of
@@ -152,6 +152,11 @@ class BatchWriter:
             if newest is not None:
                 self._settle(newest, lost)
         self.counting.begin(records)
+
+    def take_only_rows(self, reread: Reread) -> None:
+        """Commit only where each record is a row or is skipped; ``reread`` reads some of the records again."""
+        self._spent = SpentBudget(ErrorBudget(max_rows=0))
+        self.reread = reread
 
     def bound_batches(self, most: int) -> None:
         """Let later batches have at most so many records."""
@@ -284,23 +289,26 @@ class BatchWriter:
     def commit_rows(self, records: DataFrame, commit: SnapshotProperties) -> Committed:
         """Attempt to commit the records' rows, until the sink has them or an outcome ends the feed; no dead letters.
 
-        Called for a batch, and for records that are no batch, such as dead letters that can be rows now.
+        Called for a batch, and for records that are no batch.
         """
         self.rows.isolated = {}
-        while True:
-            match self.attempt(records, commit):
-                case Committed() as committed:
-                    if committed.rows is not None:
-                        self._spent.spend(committed.outcomes.counts)
-                    return committed
-                case SchemasMissing(schema_ids):
-                    self._cover(schema_ids, records)
-                case Isolated(failing):
-                    self.rows.isolated = {**self.rows.isolated, **failing}
-                case Stopped(record):
-                    raise stopped_at(record)
-                case OverBudget(counts, reasons):
-                    raise self._over_budget(counts, reasons)
+        while not isinstance(outcome := self.attempt(records, commit), Committed):
+            self.prepare_next(outcome, records)
+        if outcome.rows is not None:
+            self._spent.spend(outcome.outcomes.counts)
+        return outcome
+
+    def prepare_next(self, outcome: SchemasMissing | Isolated | Stopped | OverBudget, records: DataFrame) -> None:
+        """Prepare the next attempt to commit the records; raises the error of an outcome that ends the feed."""
+        match outcome:
+            case SchemasMissing(schema_ids):
+                self._cover(schema_ids, records)
+            case Isolated(failing):
+                self.rows.isolated = {**self.rows.isolated, **failing}
+            case Stopped(record):
+                raise stopped_at(record)
+            case OverBudget(counts, reasons):
+                raise self._over_budget(counts, reasons)
 
     def attempt(
         self, batch: DataFrame, commit: SnapshotProperties
@@ -329,10 +337,11 @@ class BatchWriter:
                         return Stopped(outcomes.stop)
                     case "budget":
                         return OverBudget(outcomes.counts, tuple(outcomes.reasons))
-                if isinstance(commit, Commit | Backfill):
+                if isinstance(commit, Commit | Backfill | Replay):
                     spans = without_batches(commit.ranges).ranges
                     if why_of(error) is not None and (failing := self._isolate(commit, spans)):
                         return Isolated(failing)
+                if isinstance(commit, Commit | Backfill):
                     why = None if self.reread is None else partial(self._why, self.reread, commit)
                     explained = explain_failure(error, self.feed, spans, why)
                     if explained is not None:
@@ -360,7 +369,7 @@ class BatchWriter:
 
         return judge
 
-    def _isolate(self, commit: Commit | Backfill, spans: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
+    def _isolate(self, commit: Commit | Backfill | Replay, spans: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
         """Find the records that fail by themselves; none where no dead letters are kept, or none can be read again."""
         if self.reread is None or self.rows.policy.on_error != "dead_letter":
             return {}
@@ -370,7 +379,7 @@ class BatchWriter:
         )
 
     def _why(
-        self, reread: Reread, commit: Commit | Backfill, ranges: Sequence[OffsetRange], *, null: bool = False
+        self, reread: Reread, commit: Commit | Backfill | Replay, ranges: Sequence[OffsetRange], *, null: bool = False
     ) -> str | None:
         """Return why the rows of these records cannot be computed, or are refused by a sink that can try them.
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Protocol
 
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import Counts, counts_by_partition
-from lakefeed.offsets.ranges import OffsetRanges, Partition, by_partition, by_topic
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, by_partition, by_topic
 
 FEED = "lakefeed.feed"
 BATCH_ID = "lakefeed.batch-id"
@@ -341,3 +341,26 @@ class Backfill:
             committed_at=milliseconds / 1000,
             after=after,
         )
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The commit of dead letters that can be rows now; it moves no position.
+
+    Attributes:
+        letters: how many; ``ranges`` count them from 0, in the order of their positions.
+    """
+
+    feed: str
+    replay_id: str
+    fence: str
+    letters: int = 0
+
+    batch_id: ClassVar[None] = None
+
+    @property
+    def ranges(self) -> OffsetRanges:
+        return OffsetRanges((OffsetRange("letters", 0, 0, self.letters),))
+
+    def properties(self) -> dict[str, str]:
+        return {REPLAY: self.replay_id, REPLAY_OF: self.feed, FENCE: self.fence}

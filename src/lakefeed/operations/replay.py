@@ -3,21 +3,29 @@
 A replay is three steps: the letters that can be rows now are marked with the replay's id; their rows are appended to
 the feed's table in one commit that carries the id; the marked letters are deleted. Wherever it is cut off, the next
 replay looks whether the table has the marked id, and then deletes the letters, or takes the mark away and begins again.
+So does a replay itself where the sink refuses some of the rows: it isolates their letters, and tries the others.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import groupby
+from operator import or_
 from typing import TYPE_CHECKING
 
+from lakefeed.feed.batch_writer import Committed, Isolated
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.ledger.snapshot_summary import FENCE, REPLAY, REPLAY_OF
+from lakefeed.ledger.snapshot_summary import Replay
+from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode import RECORD
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakefeed.feed.batch_writer import BatchWriter
     from lakefeed.sinks.definition import LedgerTable
 
@@ -33,7 +41,7 @@ class Replayed:
         replay_id: marks its commit in the table; None if there was nothing to land.
         rows: rows written: a transform may make several of a letter, or none.
         skipped: letters that today's policy leaves out.
-        still_dead: letters that cannot be rows today either.
+        still_dead: letters that cannot be rows today either; each has today's reason.
         finished_earlier: letters removed because an earlier replay, cut off after its commit, had landed them.
     """
 
@@ -45,16 +53,31 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class ReplayProperties:
-    """The properties of a replay's commit; no offset ranges, since it moves no position."""
+class MarkedLetters:
+    """The letters that a replay is to land; a range of ``Replay.ranges`` is a part of them, by position."""
 
-    feed: str
-    replay_id: str
-    fence: str
+    records: DataFrame
 
-    def properties(self) -> dict[str, str]:
-        """Return the properties for the snapshot's summary."""
-        return {REPLAY: self.replay_id, REPLAY_OF: self.feed, FENCE: self.fence}
+    @cached_property
+    def positions(self) -> list[tuple[str, int, int]]:
+        return sorted(tuple(each) for each in self.records.select("topic", "partition", "offset").collect())
+
+    def offsets(self, part: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return the ranges of offsets in which no letters but those of a part lie."""
+        of_part = (each for span in part for each in self.positions[span.start : span.end])
+        groups = (list(group) for _, group in groupby(of_part, key=lambda each: each[:2]))
+        return [OffsetRange(*group[0], group[-1][2] + 1) for group in groups]
+
+    def read(self, part: Sequence[OffsetRange]) -> DataFrame:
+        """Read the records of a part."""
+        from pyspark.sql import functions as sf
+
+        topic, partition, offset = sf.col("topic"), sf.col("partition"), sf.col("offset")
+        spans = (
+            (topic == each.topic) & (partition == each.partition) & offset.between(each.start, each.end - 1)
+            for each in self.offsets(part)
+        )
+        return self.records.filter(reduce(or_, spans, sf.lit(False)))
 
 
 def replay(
@@ -66,24 +89,44 @@ def replay(
     table: LedgerTable,
     step: Callable[[str], None] = lambda done: None,
 ) -> Replayed:
-    """Land the chosen dead letters of one feed that can be rows now; ``step`` lets tests cut a replay off."""
+    """Land the chosen dead letters of one feed that can be rows now; ``step`` lets tests cut a replay off.
+
+    Those whose rows cannot be computed, or are refused by the table, stay dead letters: the others are landed.
+    """
     # Taking the fence stops any earlier replay, so its marks can be cleared.
     fence = table.take_fence(REPLAYS)
     finished = _finish_earlier(letters, table.ledger)
-    classified = writer.rows.classify(letters.records(choice))
-    columns = [f"{RECORD}.{name}" for name in ("record.topic", "record.partition", "record.offset", "reason")]
-    verdicts = classified.select(*columns).localCheckpoint()
-    good = verdicts.filter("reason IS NULL")
-    landable, chosen = good.count(), verdicts.count()
-    if landable == 0:
-        return Replayed(None, 0, 0, chosen, finished)
-    replay_id = uuid.uuid4().hex
-    letters.mark(good.select("topic", "partition", "offset"), replay_id)
-    step("marked")
-    committed = writer.commit_rows(letters.marked(replay_id), ReplayProperties(feed, replay_id, fence))
-    step("landed")
-    letters.delete_marked(replay_id)
-    return Replayed(replay_id, committed.rows or 0, committed.outcomes.counts.skipped, chosen - landable, finished)
+    while True:
+        classified = writer.rows.classify(letters.records(choice))
+        columns = [f"{RECORD}.{name}" for name in ("record.topic", "record.partition", "record.offset", "reason")]
+        verdicts = classified.select(*columns).localCheckpoint()
+        good = verdicts.filter("reason IS NULL").drop("reason")
+        landable, still_dead = good.count(), verdicts.filter("reason IS NOT NULL")
+        if landable == 0:
+            replay_id, rows, skipped = None, 0, 0
+            break
+        replay_id = uuid.uuid4().hex
+        letters.mark(good, replay_id)
+        step("marked")
+        marked = MarkedLetters(letters.marked(replay_id))
+        # A letter that is marked is deleted after the commit, so each has to be a row of it.
+        writer.take_only_rows(marked.read)
+        match writer.attempt(marked.records, Replay(feed, replay_id, fence, landable)):
+            case Committed(landed, outcomes):
+                step("landed")
+                letters.delete_marked(replay_id)
+                rows, skipped = landed or 0, outcomes.counts.skipped
+                break
+            case Isolated(failing):
+                found = {span: why for part, why in failing.items() for span in marked.offsets([part])}
+                writer.prepare_next(Isolated(found), marked.records)
+            case refused:
+                writer.prepare_next(refused, marked.records)
+        letters.unmark(replay_id)
+    left = still_dead.count()
+    if left:
+        letters.judge_again(still_dead)
+    return Replayed(replay_id, rows, skipped, left, finished)
 
 
 def _finish_earlier(letters: DeadLetterStore, ledger: IcebergLedger) -> int:

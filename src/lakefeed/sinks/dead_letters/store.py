@@ -266,6 +266,9 @@ class DeadLetterStore(Protocol):
     def mark(self, positions: DataFrame, replay_id: str) -> None:
         """Mark the letters at these (topic, partition, offset)."""
 
+    def judge_again(self, reasons: DataFrame) -> None:
+        """Give letters, by topic, partition and offset, other reasons; not where the reason has the timestamp."""
+
     def marked(self, replay_id: str) -> DataFrame:
         """Return the records of one replay."""
 

@@ -200,6 +200,15 @@ class DeadLetterTable(DeadLetterStore):
             replay=replay_id,
         )
 
+    def judge_again(self, reasons: DataFrame) -> None:
+        reasons.createOrReplaceTempView("lakefeed_judged")
+        self._change(
+            "MERGE INTO IDENTIFIER(:letters) l USING lakefeed_judged r "
+            "ON l.feed = :feed AND l.topic = r.topic AND l.partition = r.partition AND l.offset = r.offset "
+            "AND l.reason <> r.reason AND l.timestamp IS NOT NULL AND l.replay IS NULL "
+            "WHEN MATCHED THEN UPDATE SET reason = r.reason"
+        )
+
     def marked(self, replay_id: str) -> DataFrame:
         of_replay = "SELECT * FROM IDENTIFIER(:letters) WHERE feed = :feed AND replay = :replay"
         return with_bad_timestamp(self._sql(of_replay, replay=replay_id))

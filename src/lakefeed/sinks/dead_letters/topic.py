@@ -6,9 +6,10 @@ rows, which says how many there must be; after a crash between or amid the two, 
 They are read from Kafka again, and only where the batch had any: batches without dead letters pay nothing.
 
 A letter is the record as it was, with ``LETTER`` behind its own headers. A note has no value and the headers ``NOTE``:
-it says that a replay has ``marked`` or ``unmarked`` the letter, or that the letter is ``gone``. Replay ids are used
-once, and ``failed-at`` distinguishes a letter from an earlier one of the same position, so what the notes say does not
-depend on their order, and a letter or note that is there twice counts once.
+it says that a replay has ``marked`` or ``unmarked`` the letter or found another ``reason``, or that the letter is
+``gone``. Replay ids are used once, and ``failed-at`` distinguishes a letter from an earlier one of its position, so
+these do not depend on their order, and a letter or note that is there twice counts once. Of several reasons the last
+counts: the notes on a letter are all in its partition.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ if TYPE_CHECKING:
 
 PREFIX = "lakefeed."
 LETTER = ("feed", "batch-id", "topic", "partition", "offset", "timestamp", "reason", "schema-id", "failed-at")
-NOTE = ("feed", "topic", "partition", "offset", "failed-at", "replay", "state")
+NOTE = ("feed", "topic", "partition", "offset", "failed-at", "replay", "reason", "state")
 CLOCKS_DIFFER_SECONDS = 300
 
-State = Literal["marked", "unmarked", "gone"]
+State = Literal["marked", "unmarked", "reason", "gone"]
 Position = tuple[str, int, int]
 Headers = Sequence[tuple[str, bytes | None]]
 MOST_PARTITIONS = 3
@@ -123,6 +124,7 @@ class TopicReader:
         """
         latest: dict[Position, DeadLetter] = {}
         notes: dict[tuple[Position, int], set[tuple[str, str]]] = {}
+        reasons: dict[tuple[Position, int], str] = {}
         for message in scan(self._cluster, self.name, starts=starts):
             headers = message.headers() or ()
             if (letter := _letter(message, headers, feed)) is not None:
@@ -133,6 +135,8 @@ class TopicReader:
             elif message.value() is None and (note := _ours(headers, NOTE, feed)) is not None:
                 about = (_position(note), int(note["failed-at"]))
                 notes.setdefault(about, set()).add((note["state"], note["replay"]))
+                if note["state"] == "reason":
+                    reasons[about] = sys.intern(note["reason"])
         present = []
         for record in sorted(latest):
             letter = latest[record]
@@ -140,7 +144,8 @@ class TopicReader:
             if any(state == "gone" for state, _ in states):
                 continue
             marked = {replay for state, replay in states if state == "marked" and ("unmarked", replay) not in states}
-            present.append(replace(letter, replay=min(marked, default=None)))
+            reason = reasons.get((record, letter.failed_at), letter.reason)
+            present.append(replace(letter, reason=reason, replay=min(marked, default=None)))
         return present
 
     def chosen(self, choice: DeadLetterFilter) -> list[DeadLetter]:
@@ -294,7 +299,7 @@ class DeadLetterTopic(DeadLetterStore):
     def drop(self, choice: DeadLetterFilter) -> int:
         """Send notes that the chosen letters are gone; return how many."""
         letters = self._unmarked(choice)
-        self._send_notes(letters, state="gone", replay=None)
+        self._send_notes(letters, state="gone")
         return len(letters)
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
@@ -302,6 +307,15 @@ class DeadLetterTopic(DeadLetterStore):
         unmarked = self._unmarked(DeadLetterFilter(feed=self._feed))
         letters = [letter for letter in unmarked if letter.record in requested]
         self._send_notes(letters, state="marked", replay=replay_id)
+
+    def judge_again(self, reasons: DataFrame) -> None:
+        found = {(row.topic, row.partition, row.offset): row.reason for row in reasons.collect()}
+        letters = [
+            replace(letter, reason=found[letter.record])
+            for letter in self._unmarked(DeadLetterFilter(feed=self._feed))
+            if found.get(letter.record, letter.reason) != letter.reason and letter.timestamp is not None
+        ]
+        self._send_notes(letters, state="reason")
 
     def unmark(self, replay_id: str) -> None:
         self._send_notes(self._of_replay(replay_id), state="unmarked", replay=replay_id)
@@ -344,7 +358,7 @@ class DeadLetterTopic(DeadLetterStore):
             .withColumn("headers", sf.when(sf.size(own) > 0, own))
         )
 
-    def _send_notes(self, letters: Iterable[DeadLetter], *, state: State, replay: str | None) -> None:
+    def _send_notes(self, letters: Iterable[DeadLetter], *, state: State, replay: str | None = None) -> None:
         """Send a note on each letter, to the letter's own partition: it never outlives its notes there."""
         failed: list[Any] = []
         producer = Producer(
@@ -407,7 +421,7 @@ def _messages(letters: DataFrame, commit: SourceCommit) -> DataFrame:
 def note_headers(
     feed: str, letter: DeadLetter, *, state: State, replay: str | None
 ) -> list[tuple[str, str | bytes | None]]:
-    values = (feed, *letter.record, letter.failed_at, replay, state)
+    values = (feed, *letter.record, letter.failed_at, replay, letter.reason if state == "reason" else None, state)
     return [
         (f"{PREFIX}{name}", None if value is None else str(value).encode())
         for name, value in zip(NOTE, values, strict=True)
