@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.selection import Selection
 from lakefeed.clients.spark.session import copy_of
+from lakefeed.errors import SchemaUnusable
+from lakefeed.sinks.export import Files
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+OF_HADOOP = ("${env.HOME}", "${user.name}", "${io.file.buffer.size}", "${fs.s3a.secret.key:-${env.HOME}}")
 TEXTS = (
+    *OF_HADOOP,
     *("${foo}", "${env:HOME}", "${system:user.dir}", "${spark.app.name}", "$${foo}", "${env:HOME", "${}"),
     *("it's", "''", '"', "a`b", "``", "-- no", "/* no */", "*/", "a\nb", ";", "\\", "\\'", "\\n", "\\u0041", "%s"),
     *(":value0", ":key0", "?", "{fn}", "' OR '1' = '1", "❄ é", "a b", "\t", "$", "NULL", ""),
@@ -102,3 +109,29 @@ def test_sql_of_the_pipeline_file_is_read_as_it_is_written(session: SparkSession
     assert {row["${foo}"] for row in rows} == {"${env:HOME}"}
     [letter] = feed.rows(dead)
     assert letter["reason"] == "expectation known: s <> '${env:HOME}'"
+
+
+@pytest.mark.parametrize("fast_path", ["auto", "off"])
+def test_names_of_columns_are_texts_in_files(session: SparkSession, feed: Feed, fast_path: str) -> None:
+    """Spark hands the columns of its files to Hadoop as a setting, in which ``${name}`` is replaced."""
+    feed.create_topic(partitions=1)
+    row = {**dict.fromkeys(NAMES, "v"), "nested": [dict.fromkeys(NAMES, "v")]}
+    feed.send([json.dumps(row).encode()])
+    path = feed.folder / "files"
+    blocks: dict[str, Any] = {"decode": {"json": {"schema": "sample"}}, "fast_path": fast_path}
+    feed.pipeline(**blocks, sink={"parquet": {"path": f"file://{path}"}}).run(spark=session, once=True)
+    [file] = path.glob("*.parquet")
+    assert pq.read_table(file, partitioning=None).to_pylist() == [row]
+    copy = str(feed.folder / "copy")
+    target = Files(session, copy, file_format="parquet", append=False)
+    feed.pipeline(**blocks).batch_read().to(target, Selection.of(), spark=session)
+    assert [each for each in (pq.read_table(file).to_pylist() for file in Path(copy).glob("*.parquet")) if each] == [
+        [row]
+    ]
+    for number, sink in enumerate([{"files": {"format": "orc"}}, {"format": {"name": "parquet"}}]):
+        [(kind, settings)] = sink.items()
+        settings["path"] = f"file://{feed.folder}/refused{number}"
+        refused = feed.pipeline(**blocks, checkpoint=f"{feed.checkpoint}{number}", sink={kind: settings})
+        with pytest.raises(SchemaUnusable, match="replace") as error:
+            refused.run(spark=session, once=True)
+        assert os.environ["HOME"] not in str(error.value)

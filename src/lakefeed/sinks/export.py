@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FileFormat = Literal["parquet", "csv", "json"]
 PROTOCOL = ("spark.sql.sources.commitProtocolClass", "io.lakefeed.commit.CheckedExport")
+FORMATS = {"parquet": "io.lakefeed.parquet.ColumnarParquet"}
 TABLE = re.compile(rf"{Identifier}(\.{Identifier}){{2,}}")
 POSITION = "lakefeed.position."
 FEED_LOG = "_spark_metadata"
@@ -110,7 +111,8 @@ class Files(Target):
         counted = Observation()
         with spark_setting(rows.sparkSession, *PROTOCOL):
             observed = rows.observe(counted, sf.count(sf.lit(1)).alias("rows"))
-            writer = (flat(observed) if self._format == "csv" else observed).write.mode("append").format(self._format)
+            name = FORMATS.get(self._format, self._format)
+            writer = (flat(observed) if self._format == "csv" else observed).write.mode("append").format(name)
             if self._format == "csv":
                 writer = writer.option("header", "true")
             writer.option(COMMIT_ID, commit_id).save(self._path)

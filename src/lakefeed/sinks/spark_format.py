@@ -14,6 +14,7 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import StatelessSink
 from lakefeed.sinks.definition import SinkContext, SinkDefinition
+from lakefeed.sinks.files import require_plain_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -118,6 +119,12 @@ class SparkFormatSink(StatelessSink):
 
     def location(self) -> str:
         return self._sink.target
+
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Refuse names that a format of files would change."""
+        if self._sink.path is not None:
+            require_plain_names(rows, where=self._sink.path)
+        super().apply_schema(rows, stored, entries)
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
         writer = rows.write.format(self._sink.name).options(**self._sink.options).mode(self._save_mode)

@@ -69,6 +69,7 @@ public final class ColumnarParquet extends ParquetFileFormat {
     public OutputWriterFactory prepareWrite(
             SparkSession spark, Job job, scala.collection.immutable.Map<String, String> options, StructType rows) {
         OutputWriterFactory sparks = super.prepareWrite(spark, job, options, rows);
+        keepNames(job.getConfiguration());
         SQLConf settings = spark.sessionState().conf();
         boolean columnar =
                 ColumnarModel.isOn(settings) && refusal(settings, job.getConfiguration(), rows) == null;
@@ -85,8 +86,14 @@ public final class ColumnarParquet extends ParquetFileFormat {
         var given = scala.collection.immutable.Map.from(CollectionConverters.asScala(options));
         Job job = Job.getInstance(spark.sessionState().newHadoopConfWithOptions(given));
         StructType rows = (StructType) DataType.fromJson(columns);
-        new ParquetFileFormat().prepareWrite(spark, job, given, rows);
+        new ColumnarParquet().prepareWrite(spark, job, given, rows);
         return refusal(spark.sessionState().conf(), job.getConfiguration(), rows);
+    }
+
+    /** Writes the schema so that Hadoop, which replaces {@code ${name}} in settings, finds none in a column's name. */
+    private static void keepNames(Configuration settings) {
+        String schema = settings.getRaw(ParquetWriteSupport.SPARK_ROW_SCHEMA());
+        settings.set(ParquetWriteSupport.SPARK_ROW_SCHEMA(), schema.replace("$", "\\u0024"));
     }
 
     private static String refusal(SQLConf session, Configuration settings, StructType rows) {
