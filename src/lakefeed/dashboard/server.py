@@ -214,15 +214,14 @@ class _Accepting:
         self._listener = listener
         self._protocol = protocol
         self._open: Counter[str] = Counter()
-        self._handshakes: set[asyncio.Task[None]] = set()
         self._connections: dict[_Protocol, asyncio.Task[None]] = {}
-        """All that are open, oldest first."""
+        """All that are open, oldest first, with what begins each: TLS is spoken there."""
         self._task = asyncio.get_running_loop().create_task(self._accept())
 
     def close(self) -> None:
         self._task.cancel()
-        for handshake in self._handshakes:
-            handshake.cancel()
+        for beginning in self._connections.values():
+            beginning.cancel()
         self._listener.socket.close()
 
     async def wait_closed(self) -> None:
@@ -243,10 +242,7 @@ class _Accepting:
             self._open[who] += 1
             protocol = self._protocol()
             protocol.at_end = partial(self._leave, protocol, who)
-            task = loop.create_task(self._begin(connection, protocol))
-            self._connections[protocol] = task
-            self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+            self._connections[protocol] = loop.create_task(self._begin(connection, protocol))
 
     def _is_too_much(self, who: str) -> bool:
         if self._open.total() >= MOST_CONNECTIONS and not self._make_room():
