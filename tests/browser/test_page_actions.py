@@ -203,7 +203,7 @@ def test_without_a_login_there_is_nothing_not_even_names(browser: Browser, close
         page.get_by_label("Password").fill("wrong")
         page.get_by_role("button", name="Log in").first.click()
         expect(page.get_by_role("alert")).to_contain_text("wrong")
-        assert opened.serious() == []
+        assert opened.violations() == []
         opened.errors[:] = [error for error in opened.errors if "401" not in error]
     for headers in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "Bearer"}):
         with httpx.Client(base_url=closed_url, headers=headers, trust_env=False) as client:

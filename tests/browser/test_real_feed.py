@@ -103,7 +103,7 @@ def test_a_feed_is_watched_and_steered_in_a_browser(browser: Browser, feed: Feed
         }.items():
             page.goto(f"{part}/{name}")
             expect(page.locator("main")).to_contain_text(text)
-            assert operator.serious() == [], name
+            assert operator.violations() == [], name
         page.goto(part)
 
         # A pause holds records back, and is shown to all.

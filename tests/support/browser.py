@@ -38,7 +38,6 @@ FONTS = """<?xml version="1.0"?>
 """
 DESKTOP = (1280, 900)
 PHONE = (320, 720)
-SERIOUS = ("serious", "critical")
 
 
 class NoBrowser(Exception):
@@ -136,15 +135,14 @@ class Tab:
         self.page.goto(self.origin + path)
         return self.page
 
-    def serious(self) -> list[str]:
-        """Return axe's serious and critical violations, with the elements."""
+    def violations(self) -> list[str]:
+        """Return all violations that axe finds, with the elements."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(axe_source())
         result: dict[str, Any] = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         return [
             f"{found['id']} ({found['impact']}): {found['help']}: {node['html'][:200]} {node.get('failureSummary', '')}"
             for found in result["violations"]
-            if found["impact"] in SERIOUS
             for node in found["nodes"]
         ]
 

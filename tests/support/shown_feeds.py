@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import threading
@@ -195,9 +196,16 @@ class HostileDetails:
             return {**place, **content, **shown}
 
         million = sample(SCRIPT, "x" * 1_000_000, 1_048_576, is_cut=True)
+        long = json.dumps({f"column_{number}": number for number in range(100)})
+        rules = ("17 is above 12", "18 is above 12")
         reasons = [
             {"reason": f"not JSON: {SCRIPT}", "count": 10, "samples": [million, sample(None, RIGHT_TO_LEFT, 30)]},
             {"reason": "the field id is missing", "count": 2, "samples": [sample("k\x00\x1b[31m", "", 0)]},
+            {
+                "reason": "# is above #",
+                "count": 5,
+                "samples": [{**sample("5", long, len(long)), "reason": reason} for reason in rules],
+            },
         ]
         return {"reasons": reasons, "complete": True, "taken_at": iso(time.time()), "replayable": True, "error": None}
 

@@ -20,6 +20,8 @@ MOST_TABLES = 20
 MOST_REASONS = 20
 SAMPLES = 3
 LONGEST = 2_000
+LONGEST_CONTENT = 10_000
+"""Bytes of a key or a value; what is longer is for ``lakefeed dead-letters show``."""
 
 Readers = Iterable[tuple[str, DeadLetterReader]]
 
@@ -37,7 +39,7 @@ def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers]
             document["complete"] = False
             break
         try:
-            recent = reader.recent(feed, most=MOST_LETTERS, samples=SAMPLES, longest=LONGEST)
+            recent = reader.recent(feed, most=MOST_LETTERS, samples=SAMPLES, longest=LONGEST_CONTENT)
         except ResourceMissing:
             continue  # It is created with the first dead letter.
         except Exception as error:
@@ -102,8 +104,8 @@ def shown(name: str, content: Content) -> dict[str, Any]:
         text = content.data.decode("utf-8") if not is_cut else _decoded(content.data)
         encoding = "text"
     except UnicodeDecodeError:
-        text, encoding = content.data[: LONGEST // 2].hex(), "hex"
-        is_cut = content.size > LONGEST // 2
+        first = content.data[: LONGEST_CONTENT // 2]
+        text, encoding, is_cut = first.hex(), "hex", content.size > len(first)
     return {
         name: redacted(text),
         f"{name}_encoding": encoding,

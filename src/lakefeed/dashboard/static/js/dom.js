@@ -102,7 +102,7 @@ export function section(title, ...children) {
 }
 
 /**
- * Make a table from rows of cells. A cell is a text or a node; numbers stand at the right.
+ * Make a table from rows of cells. A cell is a text or a node; numbers stand at the right. A column of bars has no title.
  * @param {{caption: string, columns: (string | {title: string, number?: boolean})[], rows: Child[][], hidden?: boolean}} content
  */
 export function table({ caption, columns, rows, hidden = true }) {
@@ -110,12 +110,12 @@ export function table({ caption, columns, rows, hidden = true }) {
   const kind = (/** @type {number} */ at) => (wide[at]?.number ? "number" : null);
   return h(
     "div",
-    { class: "scrolls", tabindex: "0", role: "region", "aria-label": caption },
+    { class: "scrolls", tabindex: "0", role: "group", "aria-label": caption },
     h(
       "table",
       null,
       h("caption", { class: hidden ? "unseen" : null }, caption),
-      h("thead", null, h("tr", null, wide.map((column, at) => h("th", { scope: "col", class: kind(at) }, column.title)))),
+      h("thead", null, h("tr", null, wide.map((column, at) => h("th", { scope: "col", class: kind(at) }, column.title || h("span", { class: "unseen" }, "Share"))))),
       h(
         "tbody",
         null,

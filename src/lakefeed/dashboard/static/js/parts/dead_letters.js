@@ -1,7 +1,7 @@
 // Dead letters by reason, with samples, and a button that replays them.
 
 import { isOperator } from "../api.js";
-import { fill, foreign, h, table } from "../dom.js";
+import { announce, fill, foreign, h, table, visible } from "../dom.js";
 import { bytes, count, time, zoneName } from "../format.js";
 import { ACTIONS, actionButton } from "./actions.js";
 import { DetailPart } from "./detail.js";
@@ -24,7 +24,7 @@ export class DeadLettersPart extends DetailPart {
             h(
               "div",
               { class: "chart" },
-              h("h3", null, `${count(reason.count)} × `, foreign(reason.reason, 300)),
+              h("h3", null, `${count(reason.count)} ${isOne(reason) ? "×" : "such as"} `, foreign(reason.samples?.[0]?.reason ?? reason.reason, 300)),
               reason.samples?.length ? samples(reason) : h("p", { class: "soft" }, "No samples are kept."),
             ),
           )
@@ -36,22 +36,32 @@ export class DeadLettersPart extends DetailPart {
   }
 }
 
+/**
+ * Check that the samples have one text: letters are counted together if their reasons differ in numbers only.
+ * @param {any} reason
+ */
+function isOne(reason) {
+  return new Set(reason.samples?.map((/** @type {any} */ sample) => sample.reason)).size <= 1;
+}
+
 /** @param {any} reason */
 function samples(reason) {
+  const differ = !isOne(reason);
   return table({
     caption: "Samples of this reason",
-    columns: ["Record", "Key", "Value", `Time (${zoneName()})`],
+    columns: ["Record", "Key", "Value", `Time (${zoneName()})`, ...(differ ? ["Reason"] : [])],
     rows: reason.samples.map((/** @type {any} */ sample) => [
       h("span", null, foreign(sample.topic, 100), `-${sample.partition} @ ${sample.offset}`),
       content(sample, "key", 100),
       content(sample, "value", 240),
       time(sample.at),
+      ...(differ ? [foreign(sample.reason, 300)] : []),
     ]),
   });
 }
 
 /**
- * Show a key or a value: cut, with its whole length in bytes where it is longer.
+ * Show a key or a value, which can be copied; a long one is cut, and opened on request.
  * @param {any} sample
  * @param {string} name
  * @param {number} most
@@ -61,13 +71,37 @@ function content(sample, name, most) {
   if (value === null || value === undefined) return h("span", { class: "soft" }, "null");
   if (value === "") return h("span", { class: "soft" }, "empty");
   const size = sample[`${name}_bytes`];
-  const isHex = sample[`${name}_encoding`] === "hex";
-  const isCut = sample[`${name}_cut`] === true || value.length > most;
-  return h(
+  const isCut = sample[`${name}_cut`] === true;
+  const start = h(
     "span",
     null,
-    isHex ? h("span", { class: "soft" }, "hex ") : null,
+    sample[`${name}_encoding`] === "hex" ? h("span", { class: "soft" }, "hex ") : null,
     foreign(value.slice(0, most), most),
-    isCut && size ? h("span", { class: "soft" }, ` … (${bytes(size)} in all)`) : null,
+    (isCut || value.length > most) && size ? h("span", { class: "soft" }, ` … (${bytes(size)} in all)`) : null,
   );
+  const whole = foreign(value, value.length);
+  const rest = `The rest: lakefeed dead-letters show pipeline.yaml ${sample.topic}:${sample.partition}:${sample.offset}`;
+  return h(
+    "div",
+    { class: "content" },
+    value.length > most ? h("details", null, h("summary", null, start), whole, isCut ? h("p", { class: "hint" }, visible(rest, 400)) : null) : start,
+    h("button", { type: "button", class: "quiet", "aria-label": `Copy this ${name}`, onclick: () => copy(value, whole) }, "Copy"),
+  );
+}
+
+/**
+ * Copy a text as it came; where the browser does not allow that, as over HTTP, select what is shown of it.
+ * @param {string} text
+ * @param {HTMLElement} shown
+ */
+async function copy(text, shown) {
+  try {
+    await navigator.clipboard.writeText(text);
+    announce("Copied.");
+  } catch {
+    const details = shown.closest("details");
+    if (details) details.open = true;
+    getSelection()?.selectAllChildren(shown);
+    announce("Selected; the browser lets no page copy here.");
+  }
 }

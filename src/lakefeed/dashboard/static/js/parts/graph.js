@@ -5,9 +5,9 @@ import { rate } from "../format.js";
 import { DetailPart } from "./detail.js";
 
 const BOX = { width: 190, height: 62 };
-const GAP = { along: 56, across: 18 };
+const GAP = { along: 52, across: 18 };
 const NARROW = 620;
-const LONGEST = 24;
+const LONGEST = 20;
 
 /** @typedef {{id: string, label: string, kind: string, rate: number | null, detail: string, x: number, y: number}} Node */
 
@@ -54,7 +54,7 @@ function draw(nodes, edges, isNarrow) {
   const arrow = s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" }, s("path", { class: "arrow", d: "M0 0 8 4 0 8z" }));
   return h(
     "div",
-    { class: "scrolls", tabindex: "0", role: "region", "aria-label": "Pipeline as a graph" },
+    { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Pipeline as a graph" },
     s(
       "svg",
       { class: "graph", viewBox: `-2 -2 ${width + 4} ${height + 4}`, width: width + 4, role: "img", "aria-label": `Pipeline: ${words}` },
