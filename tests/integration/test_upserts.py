@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from tests.support.blocks import ROOT, blocks_of
 from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.support.cli import Running
 from tests.support.feed import Feed
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 LONG, TEXT = {"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"], "default": None}
 KEY = {"type": "record", "name": "Key", "namespace": "shop.customers", "fields": [LONG]}
+
+PAID_AT = "2026-01-02T03:04:05.000006Z"
 
 
 def envelope(*columns: Row) -> Row:
@@ -110,6 +115,38 @@ def test_debezium_events_become_the_rows_of_the_database(lake: SparkSession, fee
     assert proof.faults == ()
     assert proof.upserts is not None
     assert (proof.upserts.changes, proof.upserts.inserted - proof.upserts.deleted) == (10, 1)
+
+
+def test_json_of_postgres_by_day_as_upserts_md_shows_it(lake: SparkSession, feed: Feed) -> None:
+    [block] = [block for block in blocks_of(ROOT / "docs" / "upserts.md") if block.test is not None]
+    shown = yaml.safe_load(block.text)
+    shown["sink"]["iceberg"]["table"] = feed.table
+    shown["transform"]["sql"] = shown["transform"]["sql"].replace("FROM orders", f"FROM {feed.name}")
+    feed.create_topic(partitions=2)
+
+    def change(op: str, key: int, city: str, ordered_at: int) -> tuple[bytes, bytes]:
+        row = {"id": key, "city": city, "due": 17_701, "ordered_at": ordered_at, "paid_at": PAID_AT}
+        sides = {"before": {**row, "city": "x"}, "after": None} if op == "d" else {"before": None, "after": row}
+        found = {**sides, "op": op, "ts_ms": 5, "source": {"ts_ms": 4, "db": "shop"}, "transaction": None}
+        return json.dumps({"id": key}).encode(), json.dumps(found).encode()
+
+    ordered = 1_529_507_596_945_104
+    changes = [("c", 1, "amsterdam", ordered), ("c", 2, "berlin", ordered), ("r", 3, "cairo", ordered + 86_400_000_000)]
+    changes += [("u", 1, "delhi", ordered), ("d", 2, "berlin", ordered)]
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
+    for each in changes:
+        key, value = change(*each)
+        producer.produce(feed.topic, key=key, value=value)
+    assert producer.flush(30) == 0
+    feed.pipeline(**shown).run(spark=lake, once=True)
+    rows = sorted(feed.rows(), key=lambda row: int(row["id"]))
+    assert [(row["id"], row["city"], row["due"].isoformat(), row["ordered_at"].isoformat()) for row in rows] == [
+        (1, "delhi", "2018-06-19", "2018-06-20T15:13:16.945104+00:00"),
+        (3, "cairo", "2018-06-19", "2018-06-21T15:13:16.945104+00:00"),
+    ]
+    assert {row["paid_at"].microsecond for row in rows} == {6}
+    table = open_table(feed.table, connections=feed.connections)
+    assert [str(each.transform) for each in table.spec().fields] == ["day"]
 
 
 @pytest.mark.slow
