@@ -4,12 +4,12 @@
 
     LakefeedError             what, where and what to do next
     ├── UserError             the user can fix it: exit status 2
-    │   └── ConfigError (RowsRefused, SchemaUnusable), MissingExtra, JavaError, ResourceMissing, AccessDenied,
-    │       CheckpointMismatch (CheckpointInUse, DriverReplaced, FeedMoved), RecordsLost, BranchDiverged,
-    │       SchemaIncompatible, DecodeError
+    │   └── ConfigError (RowsRefused, SchemaUnusable), MissingExtra, JavaError, ResourceMissing,
+    │       AccessDenied (FileDenied), CheckpointMismatch (CheckpointInUse, DriverReplaced, FeedMoved), RecordsLost,
+    │       BranchDiverged, SchemaIncompatible, DecodeError
     └── WorldError            something outside failed, perhaps for a moment: exit status 1
-        └── Unreachable, DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, AuditFailed, TableBusy,
-        JobFailed, FeedPaused
+        └── Unreachable (BrokerUnreachable), DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, AuditFailed,
+        TableBusy, JobFailed, FeedPaused
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class LakefeedError(Exception):
     exit_status: int = 1
     topic: ClassVar[str] = "troubleshooting"
     """The page of the documentation that explains the class."""
+    passes: bool = False
+    """Whether a server that has answered rightly before may do so again, and nothing has waited for it yet."""
 
     def __init__(
         self, what: str, *, where: str | None = None, hint: str | None = None, page: str | None = None
@@ -111,6 +113,14 @@ class AccessDenied(UserError):
     """Credentials were refused."""
 
     topic = "check"
+    passes = True
+
+
+class FileDenied(AccessDenied):
+    """A file of this machine cannot be written."""
+
+    topic = "troubleshooting"
+    passes = False
 
 
 class CheckpointMismatch(UserError):
@@ -163,11 +173,11 @@ class Unreachable(WorldError):
     """A broker, registry, store or catalog does not answer."""
 
     topic = "check"
+    passes = True
 
-    @property
-    def is_of_kafka(self) -> bool:
-        """Check that the server is a broker of Kafka."""
-        return any(word in self.what for word in ("Kafka", "broker"))
+
+class BrokerUnreachable(Unreachable):
+    """A broker of Kafka does not answer, or is not the leader at the moment."""
 
 
 class DownloadError(WorldError):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DECODE = {"json": {"schema_ddl": "id BIGINT, text STRING"}, "metadata": ["partition", "offset"]}
-SECRET = "hunter2"
+# A value, and what an exception of a server says.
+SECRET = "hunter2: java.net.ConnectException: Connection refused"
 
 
 def test_the_record_is_named_without_its_values(

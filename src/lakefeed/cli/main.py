@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import importlib
 import io
 import itertools
@@ -17,7 +18,7 @@ import click
 from lakefeed import __version__
 from lakefeed.cli.output import fail, is_json_output
 from lakefeed.clients.spark.signals import exit_status, is_starting
-from lakefeed.errors import LakefeedError, WorldError
+from lakefeed.errors import FileDenied, LakefeedError, WorldError
 
 # Command -> (module below lakefeed.cli, one line of help), in the order of --help.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -128,8 +129,18 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(1)  # As click, which sees it first where it prints itself.
     except OSError as error:
         _leave_stdout()
-        where = str(error.filename) if error.filename else None
-        sys.exit(fail(WorldError(error.strerror or str(error), where=where), as_json=False))
+        sys.exit(fail(_of_system(error), as_json=False))
+
+
+def _of_system(error: OSError) -> LakefeedError:
+    """Return the error for a file or folder of this machine that does not take what a command writes."""
+    what, where = error.strerror or str(error), str(error.filename) if error.filename else None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = where or "the output, or a folder that LAKEFEED_HOME, LAKEFEED_CACHE or TMPDIR names"
+        return WorldError(what, where=where, hint="make room there, and run the command again")
+    if where is not None and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+        return FileDenied(what, where=where, hint="let this user write there, or name another place")
+    return WorldError(what, where=where)
 
 
 def _leave_stdout() -> None:

@@ -11,18 +11,10 @@ import time
 from collections.abc import Callable
 
 from lakefeed.clients.retry import PATIENCE_SECONDS
-from lakefeed.clients.spark.errors import FILE_DENIED, REGISTRY_SILENT
-from lakefeed.errors import AccessDenied, LakefeedError, Unreachable, WorldError
+from lakefeed.errors import BrokerUnreachable, LakefeedError
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.records.decode.registry import NotARegistry
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 10.0
-
-
-def is_of_server(error: LakefeedError) -> bool:
-    """Return whether a server that has answered rightly before may do so again, and nothing has waited for it yet."""
-    answered = isinstance(error, Unreachable | AccessDenied | NotARegistry) or type(error) is WorldError
-    return answered and error.what not in (FILE_DENIED, REGISTRY_SILENT)
 
 
 class Outage:
@@ -53,7 +45,7 @@ class Outage:
             LakefeedError: of the error's class, if the patience is over.
         """
         # The brokers have described the topics at the start; of credentials and other servers nothing is known then.
-        if not is_of_server(error) or not (self.has_landed or (isinstance(error, Unreachable) and error.is_of_kafka)):
+        if not error.passes or not (self.has_landed or isinstance(error, BrokerUnreachable)):
             return False
         now = time.monotonic()
         if self.since is None:

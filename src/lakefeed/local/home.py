@@ -158,19 +158,27 @@ class Home:
 
 def make_catalog(file: Path) -> None:
     """Make the SQLite file of the Iceberg catalog (JDBC, schema version V1), unless it exists."""
-    with closing(sqlite3.connect(file)) as connection:
-        # Readers do not wait for a writer, nor fail: Spark commits while others query.
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.executescript(_CATALOG_TABLES)
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            # Readers do not wait for a writer, nor fail: Spark commits while others query.
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.executescript(_CATALOG_TABLES)
+    except sqlite3.OperationalError as error:
+        raise WorldError(f"the catalog cannot be written: {error}", where=str(file), hint="make room there") from None
 
 
 def write_private(file: Path, text: str) -> None:
     """Write a whole file that only its owner can read, at once or not at all."""
     temporary = file.with_name(f".{file.name}.new")
     temporary.unlink(missing_ok=True)
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-        stream.write(text)
-    temporary.replace(file)
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.write(text)
+        temporary.replace(file)
+    except OSError as error:
+        # Of a full disk the error does not say it.
+        error.filename = str(file)
+        raise
 
 
 def write_properties(file: Path, settings: dict[str, str]) -> None:

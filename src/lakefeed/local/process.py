@@ -74,11 +74,18 @@ def start_detached(
     pid = int(done.stdout)
     began = process_start(pid)
     if began is None:
-        raise WorldError(f"{Path(command[0]).name} ended as soon as it was started", where=str(log))
+        said = f": {done.stderr.strip()}" if done.stderr else ""
+        raise WorldError(f"{Path(command[0]).name} ended as soon as it was started{said}", where=str(log))
     process = Detached(pid=pid, began=began)
     temporary = pid_file.with_suffix(".new")
-    temporary.write_text(json.dumps(asdict(process)))
-    temporary.replace(pid_file)
+    try:
+        temporary.write_text(json.dumps(asdict(process)))
+        temporary.replace(pid_file)
+    except OSError as error:
+        # No command would find it to stop it; and of a full disk the error names no file.
+        process.stop(grace_seconds=0)
+        error.filename = str(pid_file)
+        raise
     return process
 
 

@@ -23,6 +23,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.streaming import StreamRun
 from lakefeed.pipeline import Pipeline
 
@@ -56,11 +57,22 @@ def main() -> None:
         error = None
         try:
             with pausing(job.get("pauses", {})):
-                pipeline.run(spark=spark, once=True, stop=stop, on_note=lambda note: print(note, file=sys.stderr))
+                pipeline.run(spark=spark, once=True, stop=stop, on_note=note, on_batch=note_all)
         except Exception as failed:
             error = f"{type(failed).__name__}: {failed}"
         print(json.dumps({"error": error}), flush=True)
     spark.stop()
+
+
+def note(message: str) -> None:
+    """Write a message to the log of this process."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def note_all(batch: BatchProgress) -> None:
+    """Write the messages of a batch to the log."""
+    for message in batch.notes:
+        note(message)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed import __version__
-from lakefeed.cli.main import COMMANDS, root
+from lakefeed.cli.main import COMMANDS, main, root
 from tests.support.cli import COMMAND, lakefeed
 
 
@@ -34,6 +35,43 @@ def test_each_command_has_help(name: str) -> None:
     assert done.output.startswith("Usage:")
 
 
+FULL = """\
+error: No space left on device
+  where: the output, or a folder that LAKEFEED_HOME, LAKEFEED_CACHE or TMPDIR names
+  next:  make room there, and run the command again
+  page:  lakefeed docs troubleshooting
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "said", "status"),
+    [
+        (errno.ENOSPC, "/data/a.log", ("No space left", "/data/a.log", "make room there"), 1),
+        (errno.EROFS, "/data/a.log", ("Read-only", "/data/a.log", "name another place"), 2),
+        (errno.ENOTDIR, "/data/a/b", ("Not a directory", "/data/a/b", "name another place"), 2),
+        (errno.EIO, "/data/a.log", ("Input/output error", "/data/a.log"), 1),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named_with_what_to_do(
+    number: int,
+    file: str,
+    said: tuple[str, ...],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), file)
+
+    monkeypatch.setattr(root, "main", fails)
+    monkeypatch.setattr("lakefeed.cli.main._leave_stdout", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["run"])
+    assert ended.value.code == status
+    text = capsys.readouterr().err
+    assert all(each in text for each in said), text
+
+
 def test_output_that_is_not_read_is_no_traceback() -> None:
     """``lakefeed … | head -1``, and a full disk."""
     reading, writing = os.pipe()
@@ -41,7 +79,7 @@ def test_output_that_is_not_read_is_no_traceback() -> None:
     with open(writing, "wb") as pipe, open("/dev/full", "wb") as full:
         for stream, status, said in (
             (pipe, 1, ""),
-            (full, 1, "error: No space left on device\n  page:  lakefeed docs troubleshooting\n"),
+            (full, 1, FULL),
         ):
             command = [*COMMAND, "jars", "list", "--output", "json"]
             ran = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, text=True, check=False)
@@ -86,7 +124,7 @@ def test_help_of_no_command_imports_heavy_modules() -> None:
     script = f"""
 import sys
 from click.testing import CliRunner
-from lakefeed.cli.main import COMMANDS, root
+from lakefeed.cli.main import COMMANDS, main, root
 
 for name in COMMANDS:
     for option in ("--help", "--misspelt"):

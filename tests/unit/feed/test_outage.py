@@ -7,11 +7,20 @@ import threading
 import pytest
 
 from lakefeed.clients.spark.errors import translate
-from lakefeed.errors import AccessDenied, ConfigError, JobFailed, LakefeedError, RecordsLost, Unreachable
+from lakefeed.errors import (
+    AccessDenied,
+    BrokerUnreachable,
+    ConfigError,
+    FileDenied,
+    JobFailed,
+    LakefeedError,
+    RecordsLost,
+    Unreachable,
+)
 from lakefeed.feed.outage import Outage
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
-BROKERS = Unreachable("no Kafka broker answers", where="b:9092", hint="check that the broker runs")
+BROKERS = BrokerUnreachable("no Kafka broker answers", where="b:9092", hint="check that the broker runs")
 CATALOG = AccessDenied("the REST catalog refuses the login", hint="a token may have expired")
 
 
@@ -49,10 +58,13 @@ def test_the_patience_ends_with_the_server_its_answer_and_what_a_restart_does() 
         (Unreachable("a server that the pipeline needs does not answer"), False, True),
         (CATALOG, False, True),
         (JobFailed("the disk is full"), False, False),
-        (AccessDenied("a file cannot be written"), False, False),
+        (FileDenied("a file cannot be written"), False, False),
         (ConfigError("the address is wrong"), False, False),
         (RecordsLost("the topic was recreated"), False, False),
-        (Unreachable("The schema registry does not answer"), False, False),
+        (translate(Exception("lakefeed schema registry does not answer: http://r gave no schema")), False, False),
+        (translate(Exception("lakefeed schema registry gave no usable answer: http://r answered 404")), False, True),
+        # A broker is known by the class alone.
+        (Unreachable("the broker's proxy of Kafka does not answer"), False, True),
     ],
 )
 def test_a_server_is_waited_for_once_it_has_answered_rightly(error: LakefeedError, before: bool, after: bool) -> None:
@@ -69,12 +81,14 @@ def test_a_server_is_waited_for_once_it_has_answered_rightly(error: LakefeedErro
         "software.amazon.awssdk.services.s3.model.S3Exception: SlowDown (Service: S3, Status Code: 503, Request ID: 1)",
         "org.apache.iceberg.exceptions.ServiceUnavailableException: Server error: Unavailable",
         "org.apache.iceberg.exceptions.ServiceFailureException: Server error: HTTP 502",
+        "software.amazon.awssdk.services.s3.model.S3Exception: null (Service: S3, Status Code: 500, Request ID: null)",
+        "org.apache.iceberg.exceptions.RESTException: Unable to process (code: 429, type: null): too many requests",
         "org.apache.iceberg.exceptions.CommitStateUnknownException: Cannot determine whether the commit was successful",
         "org.apache.iceberg.exceptions.NotAuthorizedException: Not authorized: token expired",
         "org.apache.iceberg.exceptions.ForbiddenException: Forbidden: no",
         "org.postgresql.util.PSQLException: FATAL: the database system is starting up",
         "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: Call(listOffsets)",
-        "java.lang.IllegalStateException: topic t, partition 0: no record came from offset 7 on within 120000 ms",
+        "java.io.IOException: topic t, partition 0: no record came from offset 7 on within 120000 ms",
         "org.apache.kafka.common.errors.NotLeaderOrFollowerException: For requests intended only for the leader",
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lakefeed.clients.environment import process_start
 from lakefeed.errors import WorldError
 from lakefeed.local.process import Detached, find_detached, start_detached
 
@@ -83,3 +84,13 @@ def test_program_missing(tmp_path: Path) -> None:
         )
         assert process.wait(10)
     assert "here" in (tmp_path / "log").read_text()
+
+
+def test_a_process_that_cannot_be_noted_is_ended(tmp_path: Path) -> None:
+    """As on a full disk: no command would find it again to stop it."""
+    (tmp_path / "pid.new").mkdir()
+    with pytest.raises(OSError, match=r"Is a directory.*/pid'") as failed:
+        start(tmp_path, f"echo $$ >{tmp_path}/own; exec sleep 60")
+    assert failed.value.filename == str(tmp_path / "pid")
+    own = tmp_path / "own"
+    assert not own.exists() or process_start(int(own.read_text())) is None

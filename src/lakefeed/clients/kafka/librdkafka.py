@@ -19,7 +19,7 @@ from lakefeed.config import trust
 from lakefeed.config.kafka_login import MSK_IAM
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS, PREFIX
 from lakefeed.config.sources import KafkaSource
-from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.errors import AccessDenied, BrokerUnreachable, ConfigError, LakefeedError, ResourceMissing
 
 _HANDSHAKE_SECONDS = 3.0
 _NOTICE_SECONDS = 0.5
@@ -117,7 +117,7 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
     code = error_code(error)
     where = f"topic {topic} at {servers}" if topic else servers
     if code in UNREACHABLE:
-        return Unreachable(
+        return BrokerUnreachable(
             "no Kafka broker answers",
             where=servers,
             hint="check the address and that the broker runs; 'lakefeed local up' starts a local one",
@@ -125,13 +125,13 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
     if code in _DENIED:
         return AccessDenied(f"Kafka refuses these credentials: {error_text(error)}", where=where)
     if code in TRANSIENT and code != KafkaError.UNKNOWN_TOPIC_OR_PART:
-        return Unreachable(
+        return BrokerUnreachable(
             f"a partition has no broker that answers for it: {error_text(error)}",
             where=where,
             hint="a topic is new, or a broker has just left: try again, and look at the brokers if it stays so",
         )
     if code in COORDINATING:
-        return Unreachable(
+        return BrokerUnreachable(
             f"the group has no coordinator yet: {error_text(error)}",
             where=where,
             hint="the cluster is new, or a broker has just left: try again, and look at the brokers if it stays so",

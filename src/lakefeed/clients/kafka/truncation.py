@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from lakefeed.clients.kafka.librdkafka import error_of, open_consumer
 from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.config.sources import KafkaSource
-from lakefeed.errors import Unreachable
+from lakefeed.errors import BrokerUnreachable
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 SECONDS = 30.0
@@ -62,7 +62,7 @@ def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, 
             if message is None:
                 if time.monotonic() > deadline:
                     names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(left)[:10])
-                    raise Unreachable(
+                    raise BrokerUnreachable(
                         f"no broker says whether {names} still has the records that were read",
                         where=source.bootstrap_servers,
                     )

@@ -10,18 +10,19 @@ from typing import Any
 
 from lakefeed.errors import (
     AccessDenied,
+    BrokerUnreachable,
     CheckpointInUse,
     CheckpointMismatch,
     ConfigError,
     DecodeError,
     DriverReplaced,
+    FileDenied,
     JobFailed,
     LakefeedError,
     RecordsLost,
     ResourceMissing,
     RowsRefused,
     Unreachable,
-    WorldError,
 )
 from lakefeed.messages.record_values import without_values
 
@@ -33,10 +34,6 @@ BRING_BACK = (
     "if its folder was moved, move it back: Iceberg stores absolute paths; else bring the file back from a backup, or "
     "drop the table from the catalog"
 )
-
-FILE_DENIED = "a file cannot be written"
-REGISTRY_SILENT = "The schema registry does not answer"
-"""The tasks have waited for it already."""
 
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
 """The beginning of the message of ``raise_error``, for Spark's ``format_string``."""
@@ -55,10 +52,7 @@ _DECODE = re.compile(
     re.MULTILINE,
 )
 _REGISTRY = re.compile(r"lakefeed schema registry ([\w ]+): (.*?)(?: SQLSTATE: \w{5})?$", re.MULTILINE)
-_REGISTRY_ERRORS: dict[str, type[LakefeedError]] = {
-    "does not answer": Unreachable,
-    "refuses the credentials": AccessDenied,
-}
+_REGISTRY_ERRORS: dict[str, type[LakefeedError]] = {"refuses the credentials": AccessDenied}
 
 # By a pattern of Spark's message, most specific first.
 KNOWN: dict[str, LakefeedError] = {
@@ -137,8 +131,8 @@ KNOWN: dict[str, LakefeedError] = {
     (
         r"(?:\((?:Permission denied|Operation not permitted|Read-only file system)\)|"
         r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
-    ): AccessDenied(
-        FILE_DENIED,
+    ): FileDenied(
+        "a file cannot be written",
         hint="let the user of this process write there, or correct warehouse and checkpoint; then start the feed again",
     ),
     r"(?:File |Location does not exist: )[^\n]*\.metadata\.json": JobFailed(METADATA_GONE, hint=BRING_BACK),
@@ -152,8 +146,8 @@ KNOWN: dict[str, LakefeedError] = {
     ),
     # In other words than Java's exceptions for a connection: these servers have answered, and not what was asked.
     (
-        r"(?:SlowDown|Status Code: 50[234]|ServiceUnavailableException|ServiceFailureException|"
-        r"CommitStateUnknownException|Service Unavailable|Bad Gateway|TooManyRequests)"
+        r"(?:SlowDown|Status Code: (?:5\d\d|429)|ServiceUnavailableException|ServiceFailureException|"
+        r"CommitStateUnknownException|RESTException: [^\n]*\b(?:5\d\d|429)\b|Service Unavailable|Bad Gateway)"
     ): Unreachable(
         "the catalog or the S3 store answers with an error of its own", hint="look at the server that is named above"
     ),
@@ -171,11 +165,15 @@ KNOWN: dict[str, LakefeedError] = {
         r"NotLeaderOrFollowerException|LeaderNotAvailableException|no record came from offset \d+|"
         r"kafka\.common\.errors\.(?:DisconnectException|TimeoutException|NetworkException)|"
         r"Failed to create new KafkaAdminClient|No resolvable bootstrap urls)"
-    ): Unreachable("no Kafka broker answers", hint="check source.kafka.bootstrap_servers and that the broker runs"),
+    ): BrokerUnreachable(
+        "no Kafka broker answers", hint="check source.kafka.bootstrap_servers and that the broker runs"
+    ),
     r"(?:Connection refused|UnknownHostException|ConnectException|Unable to execute HTTP request)": Unreachable(
         "a server that the pipeline needs does not answer", hint="lakefeed check --connect says which one"
     ),
 }
+_OF_OWN_WORDS = (ConfigError, CheckpointInUse, RecordsLost)
+"""Errors that are known by Spark's message, whatever class it has."""
 
 
 def translate(error: BaseException) -> LakefeedError:
@@ -185,7 +183,11 @@ def translate(error: BaseException) -> LakefeedError:
     if found := decode_error_of(error) or registry_error_of(error):
         return found
     text = str(error)
+    # A record whose row cannot be computed has its values in the message: they accuse no server and no other driver.
+    is_of_record = cause_in_data(error) is not None
     for pattern, known in KNOWN.items():
+        if is_of_record and not isinstance(known, _OF_OWN_WORDS):
+            continue
         if match := re.search(pattern, text, re.DOTALL):
             line = without_values(_line_around(text, match.start())).removeprefix(": ")
             return type(known)(known.what, where=line, hint=known.hint)
@@ -259,19 +261,21 @@ def registry_error_of(exception: BaseException) -> LakefeedError | None:
     """Return Unreachable or AccessDenied if the schema registry stopped the job; None if it was something else."""
     for text in _texts(exception):
         if found := _REGISTRY.search(text):
-            return _REGISTRY_ERRORS.get(found[1], WorldError)(
-                f"The schema registry {found[1]}",
-                where=found[2],
-                hint="the job resumes where it stopped once the registry answers",
+            hint = "the job resumes where it stopped once the registry answers"
+            error = _REGISTRY_ERRORS.get(found[1], Unreachable)(
+                f"The schema registry {found[1]}", where=found[2], hint=hint
             )
+            # For an answer the tasks have waited already.
+            error.passes = found[1] != "does not answer"
+            return error
     return None
 
 
 # Classes of Java's exceptions that no record causes: of files, networks, stores, memory, and of Spark's scheduler.
 _WORLD = re.compile(
-    r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|"
-    r"org\.apache\.(?:kafka|hadoop|iceberg\.exceptions))\.|RegistryException|Timeout|Interrupted|Refused|FetchFailed|"
-    r"RuntimeIO|TaskKilled|NotFound|(?:Memory|Linkage|Internal|NoSuch\w+|ClassDef\w*)Error|spark\.SparkException$"
+    r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|io\.lakefeed\.kinesis|"
+    r"org\.apache\.(?:kafka|hadoop|iceberg\.(?:exceptions|jdbc)))\.|RegistryException|Timeout|Interrupted|Refused|"
+    r"FetchFailed|RuntimeIO|TaskKilled|NotFound|(?:Memory|Linkage|Internal|NoSuch\w+|ClassDef\w*)Error|spark\.SparkException$"
 )
 
 

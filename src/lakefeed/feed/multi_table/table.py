@@ -24,7 +24,7 @@ from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError, RecordsL
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart, record_beginning
-from lakefeed.feed.outage import LONGEST_PAUSE_SECONDS, is_of_server
+from lakefeed.feed.outage import LONGEST_PAUSE_SECONDS
 from lakefeed.feed.recovery import GIVE_UP, find_data_loss
 from lakefeed.feed.run import TableSummary
 from lakefeed.ledger.continuity import is_of_earlier_driver
@@ -306,7 +306,7 @@ class TableTask:
 
     def _fail(self, error: LakefeedError) -> str:
         """Pause or stop the table; returns a message for the user, which is empty if the failure is known."""
-        if not is_of_server(error):
+        if not error.passes:
             self._unanswered_since = None
         elif self._unanswered_since is None and self.batches:
             self._unanswered_since = time.monotonic()

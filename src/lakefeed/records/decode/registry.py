@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 from lakefeed.clients.http import Response, exchange
 from lakefeed.clients.oauth import fetch_token
 from lakefeed.config.trust import explain
-from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable, WorldError
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.records.schema.parse import full_name, parse_any
 from lakefeed.records.spec import registry_address
 
@@ -84,6 +84,8 @@ class _Refused(Exception):
 
 class NotARegistry(ConfigError):
     """A server answers that is no registry: a wrong address, or a load balancer while the registry restarts."""
+
+    passes = True
 
 
 class SchemaRegistry:
@@ -301,7 +303,9 @@ class SchemaRegistry:
             )
         if status == 422:
             return ConfigError(f"The registry refuses the schema: {error.get('message')}", where=where)
-        return WorldError(f"The schema registry answers with HTTP status {status}: {error.get('message')}", where=where)
+        return Unreachable(
+            f"The schema registry answers with HTTP status {status}: {error.get('message')}", where=where
+        )
 
     def _nearest(self, what: str) -> str | None:
         kind, _, name = what.partition(" ")

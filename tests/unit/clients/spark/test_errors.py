@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.clients.spark.errors import translate
-from lakefeed.errors import AccessDenied, CheckpointInUse, JobFailed, LakefeedError
+from lakefeed.errors import CheckpointInUse, FileDenied, JobFailed, LakefeedError
 
 STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST"
 
@@ -42,15 +42,15 @@ def test_a_checkpoint_that_another_driver_changes(spark: str, what: str) -> None
         ),
         (
             "java.io.FileNotFoundException: /lake/t/data/0.parquet (Permission denied)",
-            AccessDenied,
+            FileDenied,
             "cannot be written",
         ),
-        ("java.io.FileNotFoundException: /lake/t/m.json (Operation not permitted)", AccessDenied, "cannot be written"),
-        ("java.io.FileNotFoundException: /lake/t/m.json (Read-only file system)", AccessDenied, "cannot be written"),
-        ("java.nio.file.AccessDeniedException: /lake/t/metadata", AccessDenied, "cannot be written"),
+        ("java.io.FileNotFoundException: /lake/t/m.json (Operation not permitted)", FileDenied, "cannot be written"),
+        ("java.io.FileNotFoundException: /lake/t/m.json (Read-only file system)", FileDenied, "cannot be written"),
+        ("java.nio.file.AccessDeniedException: /lake/t/metadata", FileDenied, "cannot be written"),
         (
             "org.sqlite.SQLiteException: [SQLITE_READONLY] Attempt to write a readonly database",
-            AccessDenied,
+            FileDenied,
             "cannot be written",
         ),
         (
@@ -73,3 +73,53 @@ def test_a_disk_that_does_not_take_or_have_a_file(java: str, kind: type[Lakefeed
 def test_an_s3_store_that_refuses_is_no_file_that_cannot_be_written() -> None:
     found = translate(RuntimeError("java.nio.file.AccessDeniedException: s3a://lake/c: PUT: Status Code: 403"))
     assert found.what == "the S3 store refuses the credentials"
+
+
+class Thrown:
+    """An exception of Java, as Py4J shows it."""
+
+    def __init__(self, name: str, message: str, cause: Thrown | None = None) -> None:
+        self._name, self._message, self._cause = name, message, cause
+
+    def getClass(self) -> Thrown:  # noqa: N802
+        return self
+
+    def getName(self) -> str:  # noqa: N802
+        return self._name
+
+    def getMessage(self) -> str:  # noqa: N802
+        return self._message
+
+    def getCause(self) -> Thrown | None:  # noqa: N802
+        return self._cause
+
+
+def failed_task(name: str, message: str) -> RuntimeError:
+    """The error of a job whose task has thrown this: Spark's own message has all of it."""
+    text = f"org.apache.spark.SparkException: Job aborted due to stage failure: {name}: {message}"
+    error = RuntimeError(f"An error occurred while calling o1.append.\n: {text}\n\tat a.B.c(B.java:2)")
+    error.java_exception = Thrown("org.apache.spark.SparkException", text, Thrown(name, message))  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Connection refused",
+        "software.amazon.awssdk: SlowDown (Status Code: 503)",
+        "SignatureDoesNotMatch",
+        "No space left on device",
+        "a.parquet (Permission denied)",
+        "NotAuthorizedException: token expired",
+        "This server does not host this topic-partition",
+        "org.apache.kafka.common.errors.TimeoutException",
+        "lakefeed refuses the commit: another driver has taken over",
+    ],
+)
+def test_the_text_of_a_record_accuses_no_server(value: str) -> None:
+    """Else a feed waits for that server, for minutes, and says so."""
+    message = f'[CAST_INVALID_INPUT] The value \'{value}\' of the type "STRING" cannot be cast to "INT".'
+    of_record = translate(failed_task("org.apache.spark.SparkNumberFormatException", message))
+    assert (type(of_record), of_record.what, of_record.passes) == (JobFailed, "Spark stopped the job", False)
+    of_world = translate(failed_task("java.io.IOException", f"software.amazon.awssdk: {value}"))
+    assert of_world.what != "Spark stopped the job"

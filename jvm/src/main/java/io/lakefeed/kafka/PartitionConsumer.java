@@ -1,5 +1,7 @@
 package io.lakefeed.kafka;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -210,14 +212,15 @@ final class PartitionConsumer implements AutoCloseable {
         }
     }
 
-    private IllegalStateException late(long patience) {
+    private RuntimeException late(long patience) {
         long earliest = consumer.beginningOffsets(List.of(partition)).get(partition);
         long latest = consumer.endOffsets(List.of(partition)).get(partition);
         if (next < earliest || next >= latest) {
             return lost(null);
         }
-        return new IllegalStateException("topic " + partition.topic() + ", partition " + partition.partition()
-                + ": no record came from offset " + next + " on within " + patience + " ms");
+        return new UncheckedIOException(
+                new IOException("topic " + partition.topic() + ", partition " + partition.partition()
+                        + ": no record came from offset " + next + " on within " + patience + " ms"));
     }
 
     private IllegalStateException lost(OffsetOutOfRangeException gone) {
