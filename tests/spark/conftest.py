@@ -19,6 +19,9 @@ from tests.support.lake import spark_in
 from tests.support.probe import Probe
 from tests.support.servers.hive_metastore import hive_metastore
 from tests.support.servers.rest_catalog import rest_catalog
+from tests.support.upserts import plain as plain
+from tests.support.upserts import upsert_catalog as upsert_catalog
+from tests.support.upserts import upserting as upserting
 
 if TYPE_CHECKING:
     from pathlib import Path

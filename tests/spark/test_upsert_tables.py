@@ -17,17 +17,14 @@ from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.upserts import CATALOG, COLUMNS, Change, Upserts
-from tests.support.upserts import catalog as catalog
-from tests.support.upserts import checked as checked
-from tests.support.upserts import plain as plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.mark.quick
-def test_the_history_has_every_change_and_the_same_ranges(checked: SparkSession) -> None:
-    upserts = Upserts(checked, {"with_history": True})
+def test_the_history_has_every_change_and_the_same_ranges(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"with_history": True})
     first: list[Change] = [(1, "a", "x", 0, 0), (1, "a", "y", 0, 1), (1, None, None, 0, 2)]
     upserts.land(0, 3, first)
     upserts.land(3, 5, [(2, "a", "z", 0, 4)])
@@ -36,8 +33,10 @@ def test_the_history_has_every_change_and_the_same_ranges(checked: SparkSession)
     assert upserts.rows() == [(2, "a", "z", 4)]
 
 
-def test_a_crash_between_history_and_table_is_made_good(checked: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    upserts = Upserts(checked, {"with_history": True})
+def test_a_crash_between_history_and_table_is_made_good(
+    upserting: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upserts = Upserts(upserting, {"with_history": True})
     upserts.land(0, 2, [(1, "a", "x", 0, 1)])
 
     def crash(*_: Any) -> None:
@@ -56,8 +55,8 @@ def test_a_crash_between_history_and_table_is_made_good(checked: SparkSession, m
     assert upserts.rows("id, kafka_offset") == [(1, 1), (2, 4)]
 
 
-def test_what_comes_late_is_in_the_history_once(checked: SparkSession) -> None:
-    upserts = Upserts(checked, {"with_history": True, "on_delete": "mark"})
+def test_what_comes_late_is_in_the_history_once(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"with_history": True, "on_delete": "mark"})
     upserts.land(10, 12, [(1, "a", "x", 0, 11)])
     fence = upserts.table.take_fence(".backfills")
     ranges = OffsetRanges((OffsetRange("topic", 0, 0, 10),), {"topic": "one"})
@@ -70,8 +69,8 @@ def test_what_comes_late_is_in_the_history_once(checked: SparkSession) -> None:
     assert upserts.rows("id, kafka_offset") == [(1, 11)]
 
 
-def test_a_rewound_feed_rewinds_its_history(checked: SparkSession) -> None:
-    upserts = Upserts(checked, {"with_history": True})
+def test_a_rewound_feed_rewinds_its_history(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"with_history": True})
     upserts.land(0, 4, [(1, "a", str(offset), 0, offset) for offset in range(4)])
     move = PositionReset("rewind", {("topic", 0): (4, 1)})
     reached = move.reaches(upserts.batch(4, 4).ranges)
@@ -104,17 +103,17 @@ HOSTILE: list[tuple[int, int, str | None, Decimal, bytes, int, bool]] = [
 @pytest.mark.parametrize(
     "alone", [HOSTILE[:1], pytest.param([*HOSTILE[1:], HOSTILE[0]], marks=pytest.mark.slow)], ids=["one", "all"]
 )
-def test_a_key_of_any_type_and_value_is_one_row(checked: SparkSession, alone: list[tuple[Any, ...]]) -> None:
+def test_a_key_of_any_type_and_value_is_one_row(upserting: SparkSession, alone: list[tuple[Any, ...]]) -> None:
     keys = [column.split()[0] for column in KEYS.split(", ")]
     name, columns = f"{CATALOG}.ns.k{uuid.uuid4().hex[:8]}", ("at", "day", "text", "digits", "bytes", "number", "flag")
     sink = IcebergSinkConfig.model_validate({"table": name, "mode": "upsert", "keys": keys, "sort_by": ["text"]})
-    table = UpsertTable(checked, sink, feed="shop")
+    table = UpsertTable(upserting, sink, feed="shop")
 
     def changes(rows: list[tuple[Any, ...]], start: int) -> Any:
         placed = [(*row, start + at) for at, row in enumerate(rows)]
         types = "at BIGINT, day INT, text STRING, digits DECIMAL(38,18), bytes BINARY, number BIGINT, flag BOOLEAN"
         made = {"at": "timestamp_micros(at)", "day": "date_from_unix_date(day)", "text": "ifnull(text, STRING(bytes))"}
-        return checked.createDataFrame(placed, f"{types}, kafka_offset BIGINT").selectExpr(
+        return upserting.createDataFrame(placed, f"{types}, kafka_offset BIGINT").selectExpr(
             *(f"{made.get(column, column)} AS {column}" for column in columns),
             "CAST(timestamp_micros(at) AS TIMESTAMP_NTZ) AS local",
             "'topic' AS kafka_topic",
@@ -123,8 +122,8 @@ def test_a_key_of_any_type_and_value_is_one_row(checked: SparkSession, alone: li
             "false AS lakefeed_deleted",
         )
 
-    zone = str(checked.conf.get("spark.sql.session.timeZone"))
-    checked.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    zone = str(upserting.conf.get("spark.sql.session.timeZone"))
+    upserting.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
         table.apply_schema(changes([], 0).schema)
         fence, end = table.take_fence(), 0
@@ -133,33 +132,33 @@ def test_a_key_of_any_type_and_value_is_one_row(checked: SparkSession, alone: li
             commit = Commit("shop", end, ranges, fence=fence)
             assert table.land(changes(rows, end), commit, commit_id=uuid.uuid4().hex) == len(rows)
             end += len(rows)
-            assert checked.table(name).count() == len(HOSTILE)
+            assert upserting.table(name).count() == len(HOSTILE)
     finally:
-        checked.conf.set("spark.sql.session.timeZone", zone)
+        upserting.conf.set("spark.sql.session.timeZone", zone)
 
 
-def test_a_key_that_the_table_has_as_uuid_is_one_row(checked: SparkSession) -> None:
+def test_a_key_that_the_table_has_as_uuid_is_one_row(upserting: SparkSession) -> None:
     """Iceberg orders UUIDs otherwise than Spark orders their texts."""
     name = f"{CATALOG}.ns.u{uuid.uuid4().hex[:8]}"
-    java: Any = checked.sparkContext._jvm
-    checked.sql(f"CREATE TABLE {name} (v INT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT)")
-    loaded = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(checked._jsparkSession, name)
+    java: Any = upserting.sparkContext._jvm
+    upserting.sql(f"CREATE TABLE {name} (v INT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT)")
+    loaded = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(upserting._jsparkSession, name)
     loaded.updateSchema().addColumn("id", java.org.apache.iceberg.types.Types.UUIDType.get()).commit()
     sink = IcebergSinkConfig.model_validate({"table": name, "mode": "upsert", "keys": ["id"]})
-    table = UpsertTable(checked, sink, feed="shop")
+    table = UpsertTable(upserting, sink, feed="shop")
     ids = [str(uuid.UUID(int=part << 120)) for part in (0x00, 0x7F, 0x80, 0xFF)]
     columns = "id STRING, v INT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT, lakefeed_deleted BOOLEAN"
-    table.apply_schema(checked.createDataFrame([], columns).schema)
+    table.apply_schema(upserting.createDataFrame([], columns).schema)
     fence = table.take_fence()
     for start in (0, 4):
         rows = [(each, start, "topic", 0, start + at, False) for at, each in enumerate(ids)]
         ranges = OffsetRanges((OffsetRange("topic", 0, start, start + 4),), {"topic": "one"})
         commit = Commit("shop", start, ranges, fence=fence)
-        table.land(checked.createDataFrame(rows, columns), commit, commit_id=uuid.uuid4().hex)
-    assert [row.v for row in checked.table(name).collect()] == [4] * 4
+        table.land(upserting.createDataFrame(rows, columns), commit, commit_id=uuid.uuid4().hex)
+    assert [row.v for row in upserting.table(name).collect()] == [4] * 4
 
 
-def test_a_table_of_other_rows_is_not_taken_over(plain: Upserts, checked: SparkSession) -> None:
+def test_a_table_of_other_rows_is_not_taken_over(plain: Upserts, upserting: SparkSession) -> None:
     plain.land(0, 1, [(1, "a", "x", 0, 0)])
     with pytest.raises(ConfigError, match="made with keys and on_delete 'id remove'"):
         plain.restart(on_delete="mark")
@@ -168,9 +167,9 @@ def test_a_table_of_other_rows_is_not_taken_over(plain: Upserts, checked: SparkS
     plain.restart(keys=["id"], write="copy-on-write")
     assert plain.table.ledger.properties()["write.merge.mode"] == "copy-on-write"
     appended = Upserts.__new__(Upserts)
-    appended.spark, appended.settings, appended.fence = checked, {}, None
+    appended.spark, appended.settings, appended.fence = upserting, {}, None
     appended.name = f"{CATALOG}.ns.a{uuid.uuid4().hex[:8]}"
-    checked.sql(f"CREATE TABLE {appended.name} ({COLUMNS}) USING iceberg TBLPROPERTIES ('format-version'='2')")
+    upserting.sql(f"CREATE TABLE {appended.name} ({COLUMNS}) USING iceberg TBLPROPERTIES ('format-version'='2')")
     writer = appended.changes([(1, "a", "x", 0, 0)]).writeTo(appended.name)
     for key, value in {**appended.batch(0, 1).properties(), COMMIT_ID: "c"}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
@@ -209,12 +208,12 @@ def test_renamed_keys_are_named_in_the_file_as_the_aliases_rename_them(plain: Up
         ("id DOUBLE, " + COLUMNS.partition(", ")[2], "the column id is double, which can be no key"),
     ],
 )
-def test_rows_that_cannot_be_upserted_are_refused(checked: SparkSession, columns: str, because: str) -> None:
+def test_rows_that_cannot_be_upserted_are_refused(upserting: SparkSession, columns: str, because: str) -> None:
     sink = IcebergSinkConfig(table=f"{CATALOG}.ns.never", mode="upsert", keys=["id"])
-    table = UpsertTable(checked, sink, feed="shop")
+    table = UpsertTable(upserting, sink, feed="shop")
     with pytest.raises(ConfigError, match=because):
-        table.apply_schema(checked.createDataFrame([], columns).schema)
-    assert not checked.catalog.tableExists(sink.table)
+        table.apply_schema(upserting.createDataFrame([], columns).schema)
+    assert not upserting.catalog.tableExists(sink.table)
 
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -239,23 +238,23 @@ def _document(at: int) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("on_delete", ["remove", "mark"])
 def test_a_value_that_its_event_lacks_stays_as_it_is_stored_or_as_an_older_change_has_it(
-    checked: SparkSession, on_delete: str
+    upserting: SparkSession, on_delete: str
 ) -> None:
-    upserts = Upserts(checked, {"on_delete": on_delete, "with_history": True, "order_by": []})
+    upserts = Upserts(upserting, {"on_delete": on_delete, "with_history": True, "order_by": []})
 
     def land(start: int, *documents: tuple[int, tuple[Any, ...] | None]) -> None:
         values = [
             (key, *(document or (None,) * 6), "topic", 0, start + at, document is None)
             for at, (key, document) in enumerate(documents)
         ]
-        rows = checked.createDataFrame(values, DOCUMENTS)
+        rows = upserting.createDataFrame(values, DOCUMENTS)
         upserts.table.apply_schema(rows.schema)
         upserts.table.unavailable = Unavailable(PLACEHOLDER)
         upserts.table.land(rows, upserts.batch(start, start + len(documents)), commit_id=uuid.uuid4().hex)
 
     def stored() -> dict[int, tuple[Any, ...]]:
         where = "" if on_delete == "remove" else "WHERE NOT lakefeed_deleted"
-        found = checked.sql(f"SELECT * FROM {upserts.name} {where}").collect()
+        found = upserting.sql(f"SELECT * FROM {upserts.name} {where}").collect()
         return {row.id: (row.v, bytes(row.data or b""), row.tags, row.numbers, row.map, row.inner) for row in found}
 
     def expected(at: int, e: int | None = None) -> tuple[Any, ...]:
@@ -273,8 +272,8 @@ def test_a_value_that_its_event_lacks_stays_as_it_is_stored_or_as_an_older_chang
     land(13, (2, LACKING))
     assert stored()[2] == nothing
     upserts.table.unavailable = Unavailable(PLACEHOLDER)
-    assert checked.sql(f"SELECT 1 FROM {upserts.history} WHERE v = '{PLACEHOLDER}'").collect() == []
+    assert upserting.sql(f"SELECT 1 FROM {upserts.history} WHERE v = '{PLACEHOLDER}'").collect() == []
     upserts.table.unavailable = Unavailable(PLACEHOLDER, "keep")
-    rows = checked.createDataFrame([(5, *LACKING, "topic", 0, 14, False)], DOCUMENTS)
+    rows = upserting.createDataFrame([(5, *LACKING, "topic", 0, 14, False)], DOCUMENTS)
     upserts.table.land(rows, upserts.batch(14, 15), commit_id=uuid.uuid4().hex)
     assert stored()[5][0] == PLACEHOLDER

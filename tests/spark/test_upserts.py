@@ -19,9 +19,6 @@ from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.catalogs import SqliteCase
 from tests.support.feed_table import refused
 from tests.support.upserts import COLUMNS, Change, Upserts
-from tests.support.upserts import catalog as catalog
-from tests.support.upserts import checked as checked
-from tests.support.upserts import plain as plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,9 +37,9 @@ def _land(upserts: Upserts, start: int, end: int) -> None:
     ],
     ids=lambda how: f"{how[0]}-{how[1]}",
 )
-def upserts(checked: SparkSession, request: pytest.FixtureRequest) -> Upserts:
+def upserts(upserting: SparkSession, request: pytest.FixtureRequest) -> Upserts:
     write, version = request.param
-    return Upserts(checked, {"write": write, "format_version": version})
+    return Upserts(upserting, {"write": write, "format_version": version})
 
 
 @pytest.mark.quick
@@ -90,9 +87,9 @@ def test_a_batch_that_changes_nothing_is_in_the_ledger(upserts: Upserts) -> None
     "settings", [{"partition_by": ["city"], "write": "copy-on-write"}, {"partition_by": ["bucket(4, id)", "city"]}]
 )
 def test_a_row_whose_partition_column_changes_moves_and_is_there_once(
-    checked: SparkSession, settings: dict[str, Any]
+    upserting: SparkSession, settings: dict[str, Any]
 ) -> None:
-    upserts = Upserts(checked, settings)
+    upserts = Upserts(upserting, settings)
     upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "a", "y", 0, 1)])
     upserts.land(2, 4, [(1, "b", "x2", 0, 2), (2, None, None, 0, 3)])
     assert upserts.rows() == [(1, "b", "x2", 2)]
@@ -100,8 +97,8 @@ def test_a_row_whose_partition_column_changes_moves_and_is_there_once(
     assert upserts.rows() == [(1, "a", "x3", 4)]
 
 
-def test_marked_deletes_are_remembered_when_an_older_change_comes_late(checked: SparkSession) -> None:
-    upserts = Upserts(checked, {"on_delete": "mark"})
+def test_marked_deletes_are_remembered_when_an_older_change_comes_late(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"on_delete": "mark"})
     upserts.land(10, 14, [(1, "a", "x", 0, 10), (1, None, None, 0, 12), (2, None, None, 0, 13)])
     assert upserts.rows("id, lakefeed_deleted, kafka_offset") == [(1, True, 12), (2, True, 13)]
     fence = upserts.table.take_fence(".backfills")
@@ -120,8 +117,8 @@ def test_a_table_that_forgets_deletes_takes_nothing_that_comes_late(plain: Upser
             plain.table.take_fence(suffix)
 
 
-def test_a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it(checked: SparkSession) -> None:
-    upserts = Upserts(checked, {})
+def test_a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {})
     with pytest.raises(ConfigError, match="changes in more than one partition") as raised:
         upserts.land(0, 2, [(1, "a", "x", 0, 0), (1, "a", "y", 1, 0)])
     assert "topic topic, partition 0, offset 0" in str(raised.value)
@@ -129,7 +126,7 @@ def test_a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it(checke
     with pytest.raises(ConfigError, match="topic topic, partition 1, offset 0"):
         upserts.land(2, 3, [(1, "a", "y", 1, 0)])
     assert upserts.rows() == [(1, "a", "x", 1)]
-    ordered = Upserts(checked, {"order_by": ["v"], "on_delete": "mark"})
+    ordered = Upserts(upserting, {"order_by": ["v"], "on_delete": "mark"})
     ordered.land(0, 2, [(1, "a", "2018", 0, 0), (1, "b", "2020", 1, 0), (2, "a", "2019", 0, 1)])
     ordered.land(2, 4, [(1, "c", "2019", 2, 9), (2, "b", "2019", 1, 1)])
     assert ordered.rows() == [(1, "b", "2020", 0), (2, "b", "2019", 1)]
@@ -156,8 +153,8 @@ def test_a_topic_that_was_recreated_is_older_only_by_a_word(plain: Upserts) -> N
     assert plain.rows() == [(1, "a", "y", 1)]
 
 
-def test_partitions_and_order_follow_the_file_in_a_running_feed(checked: SparkSession) -> None:
-    upserts = Upserts(checked, {"partition_by": ["city"]})
+def test_partitions_and_order_follow_the_file_in_a_running_feed(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"partition_by": ["city"]})
     upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "b", "y", 0, 1)])
     upserts.restart(partition_by=["bucket(4, id)"], sort_by=["city desc"])
     upserts.land(2, 4, [(1, "c", "x2", 0, 2), (3, "b", "z", 0, 3)])
@@ -166,7 +163,7 @@ def test_partitions_and_order_follow_the_file_in_a_running_feed(checked: SparkSe
     table = upserts.table.ledger.loaded()
     assert [str(each.name()) for each in table.spec().fields()] == ["id_bucket_4"]
     assert "city DESC" in str(table.sortOrder()) or "DESC" in str(table.sortOrder())
-    assert {int(row.spec_id) for row in checked.sql(f"SELECT spec_id FROM {upserts.name}.files").collect()} >= {0}
+    assert {int(row.spec_id) for row in upserting.sql(f"SELECT spec_id FROM {upserts.name}.files").collect()} >= {0}
 
 
 def test_rows_of_another_writer_are_older(upserts: Upserts) -> None:
@@ -176,11 +173,11 @@ def test_rows_of_another_writer_are_older(upserts: Upserts) -> None:
 
 
 def test_of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy(
-    checked: SparkSession, catalog: SqliteCase
+    upserting: SparkSession, upsert_catalog: SqliteCase
 ) -> None:
-    one = Upserts(checked, {})
-    apart = checked.newSession()
-    catalog.declare(apart)
+    one = Upserts(upserting, {})
+    apart = upserting.newSession()
+    upsert_catalog.declare(apart)
     other = UpsertTable(apart, IcebergSinkConfig(table=one.name, mode="upsert", keys=["id"]), feed="other")
     other.apply_schema(one.changes([]).schema)
     for batch in range(3):

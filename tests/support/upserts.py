@@ -76,22 +76,22 @@ class Upserts:
         return list(self.table.commits())
 
 
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> SqliteCase:
+@pytest.fixture(scope="session")
+def upsert_catalog(tmp_path_factory: pytest.TempPathFactory) -> SqliteCase:
     """One catalog is enough here: on the others the commit check is held by tests of its own."""
     folder = tmp_path_factory.mktemp("upserts")
     make_catalog(folder / "catalog.db")
     return SqliteCase(name=CATALOG, folder=folder)
 
 
-@pytest.fixture(scope="module")
-def checked(spark: SparkSession, catalog: SqliteCase) -> SparkSession:
+@pytest.fixture(scope="session")
+def upserting(spark: SparkSession, upsert_catalog: SqliteCase) -> SparkSession:
     """The session with that catalog."""
-    catalog.declare(spark)
+    upsert_catalog.declare(spark)
     spark.sql(f"CREATE NAMESPACE {CATALOG}.ns")
     return spark
 
 
 @pytest.fixture
-def plain(checked: SparkSession) -> Upserts:
-    return Upserts(checked, {})
+def plain(upserting: SparkSession) -> Upserts:
+    return Upserts(upserting, {})

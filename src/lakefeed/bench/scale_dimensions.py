@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from typing import Literal, get_args
 
 from lakefeed.errors import ConfigError
@@ -40,86 +42,11 @@ class Dimension:
         return replace(self, sizes=(*sizes, most))
 
 
+_FILE = files("lakefeed.bench").joinpath("scale_dimensions.toml")
 DIMENSIONS: Mapping[DimensionName, Dimension] = {
-    dimension.name: dimension
-    for dimension in (
-        Dimension(
-            name="rows",
-            title="Rows of a batch",
-            label="rows per batch",
-            sizes=(1_000, 10_000, 100_000, 1_000_000, 10_000_000),
-            steady=4,
-            note="taxi trips of 17 columns from 4 partitions",
-        ),
-        Dimension(
-            name="partitions",
-            title="Partitions of the topic",
-            label="partitions",
-            sizes=(1, 10, 100, 1_000),
-            steady=4,
-            note="20,000 small records a batch, over all partitions",
-        ),
-        Dimension(
-            name="columns",
-            title="Columns of a row",
-            label="columns",
-            sizes=(5, 50, 200, 500),
-            steady=4,
-            note="10,000 rows a batch",
-        ),
-        Dimension(
-            name="bytes",
-            title="Size of a record",
-            label="bytes of a record",
-            sizes=(100, 1_000, 10_000, 100_000, 1_000_000),
-            steady=4,
-            note="100 records a batch, of text that does not compress",
-        ),
-        Dimension(
-            name="files",
-            title="Files in the table",
-            label="data files before the run",
-            sizes=(10, 100, 1_000, 10_000, 100_000),
-            steady=8,
-            bound=0.0,
-            note="1,000 small records a batch",
-        ),
-        Dimension(
-            name="batches",
-            title="Batches since the start",
-            label="batches since the start",
-            sizes=(
-                20,
-                50,
-                100,
-                200,
-                300,
-                500,
-                700,
-                1_000,
-                1_500,
-                2_000,
-                3_000,
-                4_000,
-                5_000,
-                6_000,
-                7_000,
-                8_500,
-                10_000,
-            ),
-            steady=1,
-            bound=0.0,
-            note="10 small records a batch, one run",
-        ),
-        Dimension(
-            name="topics",
-            title="Topics of a job",
-            label="topics, each with a table",
-            sizes=(1, 10, 50, 100, 200),
-            steady=3,
-            note="100 small records of each topic a round",
-        ),
-    )
+    name: Dimension(name=name, **{**block, "sizes": tuple(block["sizes"])})
+    for name, block in tomllib.loads(_FILE.read_text("utf-8")).items()
+    if name in DIMENSION_NAMES
 }
 
 

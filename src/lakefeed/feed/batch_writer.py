@@ -361,11 +361,10 @@ class BatchWriter:
 
         def judge(records: DataFrame) -> DataFrame:
             self.rows.isolated = {}
-            found = self.rows.classify(records)
-            if self.reread is not None and found.filter(sf.col(f"{RECORD}.reason").isNotNull()).count() < expected:
+            letters = self.rows.classify(records).filter(sf.col(f"{RECORD}.reason").isNotNull())
+            if self.reread is not None and letters.count() < expected:
                 self.rows.isolated = self._isolate(commit, spans)
-                found = self.rows.classify(records)
-            return found
+            return self.rows.classify(records)
 
         return judge
 

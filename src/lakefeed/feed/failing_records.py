@@ -22,7 +22,7 @@ Fails = Callable[[Sequence[OffsetRange]], object]
 LONGEST_SECONDS = 300.0
 MOST_NAMED = 5
 MOST_ISOLATED = 200
-"""So many records of a batch are separated from the others; after that, ranges of several are left out whole."""
+"""After so many single records of a batch, ranges of several records are left out whole."""
 
 
 def explain_failure(

@@ -303,14 +303,8 @@ class StoredState:
 
     keeps_ledger: bool = False
     keeps_log: bool = False
-    read_position: Callable[[], Position | None] = lambda: None
-    read_log: Callable[[], int | None] = lambda: None
-
-    def position(self) -> Position | None:
-        return self.read_position()
-
-    def logged(self) -> int | None:
-        return self.read_log()
+    position: Callable[[], Position | None] = lambda: None
+    logged: Callable[[], int | None] = lambda: None
 
 
 @dataclass(frozen=True)

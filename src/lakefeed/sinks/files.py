@@ -50,7 +50,7 @@ class FilesDefinition(SinkDefinition[PathSinkConfig]):
             stems = [name.removesuffix(".compact") for name in log.names()]
             return max((int(stem) for stem in stems if stem.isdigit()), default=None)
 
-        return StoredState(keeps_log=True, read_log=newest_batch)
+        return StoredState(keeps_log=True, logged=newest_batch)
 
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:
         _require_partition_columns(self.settings, rows)

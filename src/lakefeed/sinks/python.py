@@ -59,7 +59,7 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
 
     def state(self) -> SinkState:
         own = self._user_sink()
-        return StoredState(keeps_ledger=hasattr(own, "last"), read_position=lambda: last_position(own))
+        return StoredState(keeps_ledger=hasattr(own, "last"), position=lambda: last_position(own))
 
     def check_settings(self) -> Iterator[Problem]:
         """Load the class, and look whether it takes the options and the output mode."""

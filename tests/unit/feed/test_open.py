@@ -55,7 +55,7 @@ def test_a_feed_that_runs_beside_the_decision_is_not_ahead_of_its_topic() -> Non
 
     facts = collect_facts(
         FeedIdentity(owner=Owner(feed="f", sink="iceberg lake.nyc.trips")),
-        StoredState(keeps_ledger=True, read_position=position),
+        StoredState(keeps_ledger=True, position=position),
         checkpoint=CheckpointState(),
         note=None,
         describe=describe,

@@ -84,7 +84,7 @@ def unwrap(records: DataFrame) -> DataFrame:
 
 
 def _after(event: StructType) -> StructType:
-    """Return the type of the rows in change events; a ConfigError says why there are none."""
+    """Return the type of ``after``, which has the rows' columns; raise a ConfigError if it is no record."""
     from pyspark.sql import types as t
 
     after = event["after"].dataType if "after" in event.names else None

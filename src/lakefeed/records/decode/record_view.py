@@ -83,9 +83,9 @@ class TopicView:
         self.unmatched: dict[str, int] = {}
         """Records that no condition could be asked of, since they have not the columns, by the reason."""
         self.unregistered: Counter[int] = Counter()
-        """Values that begin as the wire format does, by the schema id, which the registry does not have."""
+        """The number of values that begin like the wire format, by their schema id that the registry does not have."""
         self.in_headers: Counter[str] = Counter()
-        """Values whose schema's id is in a header, by its name."""
+        """The number of values whose schema id is in a header, by the name of the header."""
 
     def __enter__(self) -> Self:
         return self

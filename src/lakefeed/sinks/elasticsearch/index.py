@@ -232,7 +232,7 @@ class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
 
     def state(self) -> SinkState:
         ledger = ElasticsearchLedger(Server(self.settings), self.settings, self.context.feed)
-        return StoredState(keeps_ledger=True, read_position=ledger.position)
+        return StoredState(keeps_ledger=True, position=ledger.position)
 
 
 def problems(sink: ElasticsearchSinkConfig, *, key: str) -> Iterator[Problem]:

@@ -34,7 +34,8 @@ SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _RANK, _OF_KEY = "_lakefeed_rank", "_lakefeed_of_key"
 
 ROWS_A_TASK, BYTES_A_TASK, STORED_ROWS_A_TASK = 20_000, 32 << 20, 500_000
-"""Of the changes a task gets no fewer rows while cores are idle, and no more bytes; of the table no more rows."""
+"""A batch is split over idle cores until a task has ``ROWS_A_TASK`` changes; then each task gets ``BYTES_A_TASK`` of
+changes, and ``STORED_ROWS_A_TASK`` rows of the table, at most."""
 
 
 def deleting(changes: DataFrame) -> DataFrame:

@@ -61,9 +61,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
 
     def state(self) -> SinkState:
         table, feed, connections = self.settings.table, self.context.feed, self.context.connections
-        return StoredState(
-            keeps_ledger=True, read_position=lambda: stored_position(table, feed, connections=connections)
-        )
+        return StoredState(keeps_ledger=True, position=lambda: stored_position(table, feed, connections=connections))
 
 
 def append_table(

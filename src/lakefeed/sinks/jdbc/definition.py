@@ -41,7 +41,7 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
 
     def state(self) -> SinkState:
         ledger = JdbcLedger(PythonDatabase(self.settings), self.settings, self.context.feed)
-        return StoredState(keeps_ledger=True, read_position=ledger.position)
+        return StoredState(keeps_ledger=True, position=ledger.position)
 
     @contextmanager
     def history(self) -> Iterator[CommitHistory]:

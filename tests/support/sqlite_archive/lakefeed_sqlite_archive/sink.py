@@ -40,7 +40,7 @@ class SqliteArchiveDefinition(SinkDefinition[SqliteArchiveConfig]):
             ranges = archive.last_ranges()
             return None if ranges is None else Position(ranges, snapshot_id=0)
 
-        return StoredState(keeps_ledger=True, read_position=position)
+        return StoredState(keeps_ledger=True, position=position)
 
     @contextmanager
     def history(self) -> Iterator[CommitHistory]:
