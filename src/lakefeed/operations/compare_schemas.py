@@ -129,7 +129,8 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
     reader, note = latest.text, None
     recorded = table.properties.get(f"lakefeed.reader.{config.name}") if table else None
     if recorded is not None:
-        merge = merge_schemas(StoredSchema.of_json(recorded).schema, latest.text)
+        stored, is_avro = StoredSchema.of_json(recorded).schema, config.decode.avro is not None
+        merge = merge_schemas(stored, latest.text, times_are_numbers=is_avro)
         reader, changes = merge.schema, merge.changes
     want = with_metadata(columns_of(reader), config)
     if table is None:

@@ -25,6 +25,7 @@ from lakefeed.records.schema.avro import (
     Container,
     Field,
     Named,
+    Primitive,
     Ref,
     Type,
     Union,
@@ -62,7 +63,7 @@ class SchemaMerge:
     left_out: tuple[Change, ...] = ()
 
 
-def merge_schemas(reader: str, writer: str, *, grow: bool = True) -> SchemaMerge:
+def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numbers: bool = True) -> SchemaMerge:
     """Merge a writer's schema into the reader's.
 
     A field that one of the two lacks keeps its default, or else becomes optional with the default null. Types
@@ -71,13 +72,14 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True) -> SchemaMerge
     Args:
         reader: Avro record schema (JSON), as ``writer`` is; it stays to the letter if it reads the records already.
         grow: False leaves new fields out and keeps the reader's names of renamed ones.
+        times_are_numbers: a time is written as a number, as in Avro, so that one column holds both.
 
     Raises:
         SchemaIncompatible: no schema reads both; names the path and both types.
         ConfigError: one of the two is no Avro record schema.
     """
     before = parse(reader)
-    merge = _Merge(parse(reader), parse(writer, prefix=_WRITER), grow=grow)
+    merge = _Merge(parse(reader), parse(writer, prefix=_WRITER), grow=grow, times_are_numbers=times_are_numbers)
     after = merge.result()
     left_out = tuple(merge.left_out)
     if after == before:
@@ -97,7 +99,8 @@ class _Merge:
     Definitions are changed in place, and pairs of named types wait in a queue: recursive types need no more care.
     """
 
-    def __init__(self, reader: AvroSchema, writer: AvroSchema, *, grow: bool) -> None:
+    def __init__(self, reader: AvroSchema, writer: AvroSchema, *, grow: bool, times_are_numbers: bool) -> None:
+        self._times_are_numbers = times_are_numbers
         self.left_out: list[Change] = []
         self._grow = grow
         self._types: dict[str, Named] = {**reader.types, **writer.types}
@@ -175,7 +178,8 @@ class _Merge:
         """Widen a single type for a writer's union: only numbers and texts can all be one column."""
         for member in others:
             both = wider(single, member)
-            if both is None:
+            apart = not self._times_are_numbers and _is_plain(single) != _is_plain(member)
+            if both is None or apart:
                 raise self._incompatible(ours, other, path)
             single = both
         return single
@@ -309,6 +313,10 @@ class _Merge:
         words = type_text(ours, self._both), type_text(other, self._both)
         what = f"{path or 'the record'} is {words[0]} so far and {words[1]} for the writer: no column holds both"
         return SchemaIncompatible(what, where=path or None, hint="write the new type into a field of another name")
+
+
+def _is_plain(type_: Type) -> bool:
+    return isinstance(type_, Primitive) and type_.logical is None
 
 
 def _pair_fields(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, Field]], list[Field], list[Field]]:

@@ -18,7 +18,7 @@ from lakefeed.records.schema.avro import NO_DEFAULT, nullable, short_name
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
 from lakefeed.records.schema.parse import parse
-from lakefeed.records.spec import ConfluentJson, DecodeSpec, Json, RegisteredFormat, ResolvedDecoder
+from lakefeed.records.spec import ConfluentAvro, ConfluentJson, DecodeSpec, Json, RegisteredFormat, ResolvedDecoder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,6 +92,7 @@ class Evolution:
         reader_schema: Avro record schema (JSON) that reads the records of all known ids but the incompatible ones.
         known_ids: ids whose schemas were merged or refused.
         accept: see ``refusal``, also for ``by_name``.
+        times_are_numbers: see ``merge_schemas``.
         incompatible: of each id whose records the reader's schema must not read, why: they are dead letters.
         unusable_ids: ids whose schema is gone or is none: their records are read as far as the present schema can.
     """
@@ -101,6 +102,7 @@ class Evolution:
     known_ids: set[int] = field(default_factory=set)
     accept: Accept = "same_record"
     by_name: bool = True
+    times_are_numbers: bool = True
     incompatible: dict[int, str] = field(default_factory=dict)
     unusable_ids: set[int] = field(default_factory=set)
     _foreign: set[int] = field(default_factory=set)
@@ -125,7 +127,12 @@ class Evolution:
             self._foreign.add(schema_id)
             return None
         try:
-            merge = merge_schemas(self.reader_schema, writer_schema, grow=self.policy != "ignore")
+            merge = merge_schemas(
+                self.reader_schema,
+                writer_schema,
+                grow=self.policy != "ignore",
+                times_are_numbers=self.times_are_numbers,
+            )
         except SchemaIncompatible as misfit:
             if self.policy == "fail":
                 raise _change_error(schema_id, misfit.what) from misfit
@@ -199,6 +206,7 @@ class ReaderSchema:
             known_ids=set(self._latest_ids),
             accept=spec.accept if isinstance(spec, RegisteredFormat) else "any",
             by_name=not isinstance(spec, ConfluentJson),
+            times_are_numbers=isinstance(spec, ConfluentAvro),
         )
 
     @property

@@ -163,6 +163,16 @@ def test_types_that_no_column_holds_together(reader: Json, writer: Json, words: 
     assert words in refused.value.what
 
 
+@pytest.mark.parametrize("time", [MICROS, MILLIS, DATE])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_number_is_no_time_where_times_are_not_written_as_numbers(time: Json, order: int) -> None:
+    reader, writer = [json.dumps(record(field("f", each))) for each in ("long", time)][::order]
+    with pytest.raises(SchemaIncompatible, match="no column holds both"):
+        merge_schemas(reader, writer, times_are_numbers=False)
+    same = json.dumps(record(field("f", time)))
+    assert merge_schemas(same, same, times_are_numbers=False).schema == same
+
+
 def test_an_enum_gets_the_writers_symbols() -> None:
     merge = join(
         record(field("e", {"type": "enum", "name": "E", "symbols": ["A", "B"]})),
