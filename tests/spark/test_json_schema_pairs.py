@@ -74,6 +74,9 @@ class Schemas:
         made: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
         if self.chance.random() < 0.2:
             branches = [self.object(depth - 1, references=references) for _ in range(2)] if depth > 0 else [{}, {}]
+            if self.chance.random() < 0.5:
+                branches = [{**each, "additionalProperties": False} for each in branches]
+                made["properties"], made["required"] = {}, []
             made[self.chance.choice(["anyOf", "oneOf"])] = branches
         return made
 

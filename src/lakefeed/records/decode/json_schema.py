@@ -92,6 +92,8 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
     )
     try:
         made = _Translation(documents).type(root).type
+        if not isinstance(made, dict) or made.get("type") != "record":
+            made = _Translation(documents).several(root).type
     except RecursionError:
         raise too_deep() from None
     if not isinstance(made, dict) or made.get("type") != "record":
@@ -121,6 +123,24 @@ class _Translation:
         place = replace(place, parts=tuple(each for each in flat if isinstance(each[0], dict)), around=around)
         words = [] if _having(place.parts, "properties") else [each for each in _CHOICES if _having(place.parts, each)]
         return self._choice(place, words[0]) if words else self._single(place)
+
+    def several(self, root: _Place) -> _Made:
+        """Return the record of all properties of a root's choice between objects; text if it is another choice."""
+        with suppress(_Recursive):
+            if self._are_objects(root):
+                parts, around = self._flat(root)
+                parts = [each for each in parts if isinstance(each[0], dict)]
+                return self._object(replace(root.having(parts), around=around), of_choices=True)
+        return _TEXT
+
+    def _are_objects(self, place: _Place) -> bool:
+        flat, around = self._flat(place)
+        parts = [each for each in flat if isinstance(each[0], dict)]
+        if _kinds([schema for schema, _ in parts]) == ({"object"}, False):
+            return True
+        options = [option for part in parts for options in _alternatives(part) for option in options]
+        inner = (replace(place.having((option,)), around=around) for option in options)
+        return bool(options) and all(map(self._are_objects, inner))
 
     def _flat(self, place: _Place) -> tuple[list[_Part], frozenset[tuple[int, bool]]]:
         """Return the place's parts with those that references and ``allOf`` lead to, and what is around them."""
@@ -185,9 +205,9 @@ class _Translation:
             return (self._object(place) if kind == "object" else self._array(place))._replace(nullable=nullable)
         return _Made(_string(place.parts) if kind == "string" else _SINGLE[kind], nullable)
 
-    def _object(self, place: _Place) -> _Made:
+    def _object(self, place: _Place, *, of_choices: bool = False) -> _Made:
         properties = _properties(place.parts)
-        if not properties:
+        if not properties and not of_choices:
             values = [
                 each for each in _having(place.parts, "additionalProperties") if isinstance(each[0], dict) and each[0]
             ]
@@ -201,7 +221,10 @@ class _Translation:
         for key, parts in properties.items():
             made = self.type(place.below(parts, "properties", key, name=f"{own}_{_plain(key)}"))
             self._field(fields, place, key, made if key in required else made._replace(nullable=True))
-        for key, described in self._sometimes(place).items():
+        sometimes = self._sometimes(place)
+        if not properties and not sometimes:
+            return _TEXT
+        for key, described in sometimes.items():
             if key not in properties:
                 inner = place.below((), "properties", key, name=f"{own}_{_plain(key)}")
                 made = self._one_of(inner.having((part,)) for part in described) if described else _TEXT
@@ -211,7 +234,8 @@ class _Translation:
     def _sometimes(self, place: _Place) -> dict[str, list[_Part] | None]:
         """Return the properties that choices and conditions add to an object with properties.
 
-        None for one that some objects may have with any value: where a choice is not taken, its properties are free.
+        None for one that some objects may have with any value: where a choice is not taken, its properties are free,
+        unless the choice that is taken has no ``additionalProperties``.
         """
         found: dict[str, list[_Part] | None] = {}
         seen: set[int] = set()
@@ -219,6 +243,7 @@ class _Translation:
         while left:
             options, free = left.pop(0)
             described: list[dict[str, list[_Part]]] = []
+            closed: list[bool] = []
             for option in options:
                 parts = []
                 if isinstance(option[0], dict) and id(option[0]) not in seen:
@@ -226,10 +251,12 @@ class _Translation:
                     with suppress(_Recursive):
                         parts = [each for each in self._flat(place.having((option,)))[0] if isinstance(each[0], dict)]
                 described.append(_properties(parts))
+                none = any(each is False for each, _ in _having(parts, "additionalProperties"))
+                closed.append(none and not _having(parts, "patternProperties"))
                 left += [(choice, True) for part in parts for choice in _choices_of(part)]
             for key in dict.fromkeys(key for each in described for key in each):
-                everywhere = not free and all(key in each for each in described)
-                found.setdefault(key, [part for each in described for part in each[key]] if everywhere else None)
+                known = not free and all(key in each or none for each, none in zip(described, closed, strict=True))
+                found.setdefault(key, [part for each in described for part in each.get(key, ())] if known else None)
         return found
 
     def _field(self, fields: dict[str, dict[str, Any]], place: _Place, key: str, made: _Made) -> None:
@@ -288,10 +315,16 @@ def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
 def _choices_of(part: _Part) -> Iterator[list[_Part]]:
     """Yield, for each choice or condition of a part, the schemas of which one holds at least."""
     schema, resolver = part
-    several = [schema[word] for word in _CHOICES if word in schema]
-    several += [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
+    yield from _alternatives(part)
+    several = [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
     several += [[each, {}] for word in ("dependentSchemas", "dependencies") for each in schema.get(word, {}).values()]
-    return ([(option, resolver) for option in options] for options in several)
+    yield from ([(option, resolver) for option in options] for options in several)
+
+
+def _alternatives(part: _Part) -> Iterator[list[_Part]]:
+    """Yield the schemas of each choice of a part."""
+    schema, resolver = part
+    yield from ([(option, resolver) for option in schema[word]] for word in _CHOICES if word in schema)
 
 
 def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]:

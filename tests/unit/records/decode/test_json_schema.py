@@ -251,6 +251,24 @@ def test_what_only_some_objects_have_is_nullable() -> None:
     assert [found[name].get(ANY) for name in "nxzd"] == [None, True, True, True]
 
 
+def test_a_root_that_is_a_choice_of_objects_has_the_properties_of_all() -> None:
+    """Confluent's layout for several types in one topic."""
+    order: dict[str, Any] = {"properties": {"id": {"type": "integer"}, "n": {"type": "number"}}, "required": ["id"]}
+    client: dict[str, Any] = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
+
+    def columns(*options: Any, word: str = "oneOf") -> dict[str, Any]:
+        text = json.dumps({word: options, "$defs": {"order": order}})
+        return {each["name"]: each["type"][1] for each in json.loads(avro_schema(text))["fields"]}
+
+    assert columns({"$ref": "#/$defs/order"}, client) == {"id": "long", "n": "string", "name": "string"}
+    order, client = ({**each, "additionalProperties": False} for each in (order, client))
+    for word in ("oneOf", "anyOf"):
+        assert columns({"$ref": "#/$defs/order"}, client, word=word) == {"id": "long", "n": "double", "name": "string"}
+    for other in ({"type": "string"}, {}, {"$ref": "#"}):
+        with pytest.raises(ConfigError, match="does not describe an object"):
+            columns(order, other)
+
+
 @pytest.mark.parametrize(
     ("schema", "what"),
     [
