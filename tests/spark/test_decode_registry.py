@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import AccessDenied, ConfigError, Unreachable, WorldError
 from lakefeed.records.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows
+from lakefeed.records.decode.registry import SchemaRegistry
 from tests.support import wire_format
 from tests.support.misbehaving import Manner, misbehaving
 from tests.support.records import avro_bytes, records, results
@@ -50,6 +51,24 @@ def framed(schema_id: int, writer: Any, datum: Any) -> bytes:
 
 def spec_for(registry: RegistryInAThread, **more: Any) -> ConfluentAvro:
     return ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(READER), **more)
+
+
+def test_of_several_addresses_another_is_asked_where_one_does_not_answer(spark: SparkSession) -> None:
+    """As Confluent's clients take them: ``http://a:8081,http://b:8081``."""
+    with RegistryInAThread() as away:
+        pass
+    with RegistryInAThread() as broken, RegistryInAThread() as registry:
+        broken.failing = 503
+        registry.put(1, V1)
+        urls = f"{away.url}/, {broken.url},{registry.url}"
+        assert json.loads(SchemaRegistry(urls).by_id(1)) == V1
+        spec = ConfluentAvro(registry_url=urls, reader_schema=json.dumps(READER))
+        assert [each.value.a for each in results(decoded(records(spark, [framed(1, V1, {"a": 7})]), spec))] == [7]
+        with pytest.raises(ConfigError, match="credentials inside"):
+            SchemaRegistry(f"{registry.url},http://a:b@c")
+        registry.failing = broken.failing = 301
+        with pytest.raises(ConfigError, match="redirects to another one"):
+            SchemaRegistry(registry.url).by_id(1)
 
 
 @pytest.mark.quick

@@ -252,7 +252,7 @@ def _http_addresses(config: PipelineBlocks, connections: Connections) -> Iterato
     """Yield each address that gets a login, with its setting."""
     for key, registry in _registries(config):
         if registry.credentials is not None:
-            yield f"{key}.url", registry.url
+            yield from ((f"{key}.url", url) for url in registry.url.split(","))
     for key, service in (("s3", connections.s3), ("source.kinesis", connections.kinesis)):
         if service is not None and service.endpoint and service.access_key is not None:
             yield f"{key}.endpoint", service.endpoint

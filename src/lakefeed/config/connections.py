@@ -58,10 +58,15 @@ def is_loopback(host: str | None) -> bool:
         return False
 
 
-def web_address(what: str, *, instead: str) -> AfterValidator:
-    """Accept URLs without credentials, and leave out the slash at their end."""
+def web_address(what: str, *, instead: str, several: bool = False) -> AfterValidator:
+    """Accept a URL, or ``several`` with commas, without credentials, and leave out the slash at its end."""
 
     def validate(url: str) -> str:
+        if several:
+            return ",".join(one(each.strip()) for each in url.split(","))
+        return one(url)
+
+    def one(url: str) -> str:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"{what} is a URL: http://host:port or https://host")
         refuse_credentials(url, instead=instead)
@@ -147,8 +152,8 @@ class KinesisAccess(AwsAccess):
 class Registry(Model):
     """A Schema Registry with Confluent's API."""
 
-    url: Annotated[str, web_address("a registry", instead="username and password")]
-    """Base URL; for Apicurio it ends in /apis/ccompat/v7."""
+    url: Annotated[str, web_address("a registry", instead="username and password", several=True)]
+    """Base URL, or several with commas; for Apicurio it ends in /apis/ccompat/v7."""
     username: str | None = Field(None, description="User for HTTP basic authentication.")
     password: SecretStr | None = Field(None, description="Password for HTTP basic authentication.")
     token: SecretStr | None = Field(None, description="Or a bearer token; give it as ${NAME}.")

@@ -171,11 +171,15 @@ class ResolvedDecoder:
 
 
 def registry_address(url: str) -> str:
-    """Return ``url`` without a slash at its end.
+    """Return the address, or several with commas between them, without a slash at its end.
 
     Raises:
         ConfigError: not http(s), no host, or credentials inside, which Spark's settings would show.
     """
+    return ",".join(_address(each.strip()) for each in url.split(","))
+
+
+def _address(url: str) -> str:
     parts = urlsplit(url)
     if "@" in parts.netloc:
         what = "The schema registry's address has credentials inside, where logs and settings would show them"

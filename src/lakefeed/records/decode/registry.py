@@ -12,7 +12,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -95,7 +95,8 @@ class SchemaRegistry:
     ResourceMissing if it has no such subject or id; the hint then has the subjects with a similar name.
 
     Args:
-        url: base address, without credentials; Apicurio's ends in ``/apis/ccompat/v7``. Not usable: a ConfigError.
+        url: base address without credentials, or several with commas; Apicurio's ends in ``/apis/ccompat/v7``. Not
+            usable: a ConfigError.
         username: for HTTP basic authentication, with the password.
         token: returns a bearer token; called again when the registry refuses it.
     """
@@ -235,20 +236,23 @@ class SchemaRegistry:
         document: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> T:
-        """Return the JSON of the answer; ask a second time after a bad moment of the registry."""
+        """Return the JSON of the answer; ask each address a second time after a bad moment of the registry."""
         if "authorization" not in self._headers:
             self._log_in()
-        url = "/".join([self.url, *(quote(part, safe="") for part in path)]) + (f"?{urlencode(query)}" if query else "")
+        tail = "/".join(["", *(quote(part, safe="") for part in path)]) + (f"?{urlencode(query)}" if query else "")
         body = None if document is None else json.dumps(document).encode()
-        send = partial(exchange, method, url, seconds=TIMEOUT_SECONDS, headers=self._headers, body=body)
-        answer = None
-        with suppress(OSError, http.client.HTTPException):
-            answer = send(most_bytes=_MOST_BYTES)
-        if answer is None or answer.status == 429 or answer.status >= 500:
-            time.sleep(_PAUSE_SECONDS)
-            answer = send(most_bytes=_MOST_BYTES)
+        send = partial(exchange, method, seconds=TIMEOUT_SECONDS, headers=self._headers, body=body)
+        addresses = self.url.split(",")
+        for attempt in range(2 * len(addresses)):
+            at, is_last = addresses[attempt % len(addresses)] + tail, attempt == 2 * len(addresses) - 1
+            if attempt == len(addresses):
+                time.sleep(_PAUSE_SECONDS)
+            with nullcontext() if is_last else suppress(OSError, http.client.HTTPException):
+                answer = send(at, most_bytes=_MOST_BYTES)
+                if answer.status != 429 and answer.status < 500:
+                    break
         if answer.status == 401 and self._log_in():  # The token has expired.
-            answer = send(most_bytes=_MOST_BYTES)
+            answer = send(at, most_bytes=_MOST_BYTES)
         if answer.status != 200:
             raise _Refused(answer)
         return _checked(kind, json.loads(answer.body))
@@ -339,6 +343,12 @@ def _token_of(settings: Registry) -> Callable[[], str] | None:
 
 
 def _not_a_registry(url: str, status: int) -> NotARegistry:
+    if 300 <= status < 400:
+        return NotARegistry(
+            f"This address redirects to another one (HTTP status {status}), to which no login is sent",
+            where=url,
+            hint="name the address that it leads to, which curl -sI shows in the line Location",
+        )
     return NotARegistry(
         f"This address answers, but not as a schema registry does (HTTP status {status})",
         where=url,

@@ -10,8 +10,10 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
+import java.util.stream.Stream;
 
 /**
  * Asks a schema registry with Confluent's REST API. What it does decides what follows:
@@ -35,13 +37,20 @@ final class RegistryClient {
     private static final int MOST_BYTES = 16 << 20;
 
     private final String url;
+    private final List<String> addresses;
     private final Login login;
     private final HttpClient http;
     private volatile boolean answered;
+    /** The address that is asked: another one after each that gives no answer. */
+    private volatile int asked;
 
-    /** Creates a client of the registry at {@code url}; {@code credentials} are those of {@link Login}, or null. */
+    /**
+     * Creates a client of the registry at {@code url}, several addresses with commas between them; {@code credentials}
+     * are those of {@link Login}, or null.
+     */
     RegistryClient(String url, String credentials) {
-        this.url = url.endsWith("/") ? url.substring(0, url.length() - 1) : url;
+        this.url = url;
+        addresses = Stream.of(url.split(",")).map(each -> each.replaceAll("/+$", "")).toList();
         http = HttpClient.newBuilder()
                 .version(HttpClient.Version.HTTP_1_1)
                 .connectTimeout(CONNECT)
@@ -107,6 +116,7 @@ final class RegistryClient {
                 trouble = unreachable.getClass().getSimpleName()
                         + (unreachable.getMessage() == null ? "" : " (" + unreachable.getMessage() + ")");
             }
+            asked = (asked + 1) % addresses.size();
             if (patience.left() < TimeUnit.MILLISECONDS.toNanos(pause)) {
                 throw silent(patience, trouble);
             }
@@ -116,7 +126,7 @@ final class RegistryClient {
     }
 
     private HttpRequest request(String path, String authorization) {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path))
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(addresses.get(asked) + path))
                 .header("Accept", "application/vnd.schemaregistry.v1+json, application/json");
         return (authorization == null ? request : request.header("Authorization", authorization)).build();
     }
@@ -153,6 +163,7 @@ final class RegistryClient {
         throw new RegistryException(
                 "gave no usable answer",
                 url + path + " answered with HTTP status " + status
+                        + (status / 100 == 3 ? ", which leads to another address: name that" : "")
                         + "; is it the address of a registry with Confluent's REST API?");
     }
 }
