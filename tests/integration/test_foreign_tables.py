@@ -11,6 +11,7 @@ from pyiceberg.types import FixedType, LongType, NestedField, StringType, TimeTy
 
 from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.errors import ConfigError, SchemaIncompatible
+from lakefeed.operations.preflight.connect import preflight
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ def create(feed: Feed, *fields: NestedField, identifier: tuple[int, ...] = ()) -
     catalog.create_namespace_if_not_exists(feed.name)
     schema = Schema(*fields, identifier_field_ids=list(identifier))
     catalog.create_table(f"{feed.name}.rows", schema, properties={"format-version": "2"})
+
+
+def checked(feed: Feed) -> str:
+    """Return what ``lakefeed check --connect`` says of the table."""
+    config = feed.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}).config
+    found = preflight(config, connections=feed.connections, tables=True)
+    return "; ".join(each.what for each in found if each.key == "sink.iceberg.table")
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
@@ -93,7 +101,9 @@ def test_columns_that_iceberg_refuses_to_add_or_change_are_refused(lake: SparkSe
         return refused.value.what
 
     assert "identifier field" in refusal("id BIGINT, name STRING")
+    assert "id identify the table's rows" in checked(feed)
     lake.sql(f"ALTER TABLE {feed.table} DROP IDENTIFIER FIELDS id")
+    assert checked(feed) == ""
     assert "_pos is reserved" in refusal("id BIGINT, name STRING, _pos INT")
     lake.sql(f"ALTER TABLE {feed.table} ADD COLUMN a ARRAY<STRUCT<b: INT>>")
     assert "already exists: a.b" in refusal("id BIGINT, a ARRAY<STRUCT<b: INT>>, `a.b` INT")
@@ -105,6 +115,7 @@ def test_a_table_with_a_column_of_times_is_refused_by_name(lake: SparkSession, f
     feed.create_topic(partitions=1)
     with pytest.raises(ConfigError, match="time"):
         feed.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}).run(spark=lake, once=True)
+    assert "the table's column t has the type time" in checked(feed)
 
 
 def test_a_text_of_a_record_that_no_uuid_or_partition_takes_is_a_dead_letter(lake: SparkSession, feed: Feed) -> None:

@@ -141,6 +141,10 @@ def test_rules_are_not_for_deletes_and_a_column_that_is_not_there_is_named(spark
     wrong = DeleteRule(tombstones=False, columns=(("gone", ("d",)),), keys=("id",))
     with pytest.raises(ConfigError, match=r"delete\.column names 'gone'"):
         classify(decoded(frame(spark, values), spec), RecordPolicy(deletes=wrong))
+    for column, misfit in (("op", 1), ("op", True), ("id", "d"), ("id", True)):
+        wrong = DeleteRule(tombstones=False, columns=((column, (misfit,)),), keys=("id",))
+        with pytest.raises(ConfigError, match=rf"delete\.equals has {misfit!r}, and the column {column} is"):
+            classify(decoded(frame(spark, values), spec), RecordPolicy(deletes=wrong))
 
 
 @pytest.mark.parametrize("on_error", ["fail", "dead_letter"])

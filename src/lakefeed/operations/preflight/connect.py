@@ -40,7 +40,7 @@ from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
-from lakefeed.sinks.iceberg.layout import require_dead_letters, require_rows
+from lakefeed.sinks.iceberg.layout import require_dead_letters, require_own_types, require_rows
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -386,12 +386,14 @@ def _table_problems(config: PipelineConfig, connections: Connections) -> Iterato
         if catalog is None or (catalog.sqlite_file is not None and not catalog.sqlite_file.exists()):
             continue
         try:
-            columns = [field.name for field in open_table(table, connections=connections).schema().fields]
+            schema = open_table(table, connections=connections).schema()
         except (LakefeedError, OSError) as error:
             if isinstance(error, LakefeedError) and error.what == METADATA_GONE:
                 yield Problem.of(error, key=key)
             continue
-        yield from checked(key, partial(require, table, columns))()
+        yield from checked(key, partial(require, table, [field.name for field in schema.fields]))()
+        if require is require_rows:
+            yield from checked(key, partial(require_own_types, table, schema))()
 
 
 def _tables(config: PipelineConfig) -> Iterator[tuple[str, str, Callable[[str, list[str]], None]]]:

@@ -20,6 +20,7 @@ from lakefeed.messages.pages import page_command
 from lakefeed.sinks.definition import TableChange
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyspark.sql import SparkSession
 
 TABLE_PROPERTIES = {
@@ -199,6 +200,30 @@ def require_dead_letters(table: str, columns: Iterable[str]) -> None:
             f"{table} is no table of dead letters: it lacks the columns {', '.join(missing)}",
             where=table,
             hint="name another table in dead_letters.table; lakefeed creates it",
+        )
+
+
+def require_own_types(table: str, schema: Schema) -> None:
+    """Refuse a table of pyiceberg's whose columns no row of a feed can meet, as Iceberg and Spark do at a start."""
+    from pyiceberg.schema import index_by_id
+    from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType
+
+    from lakefeed.records.decode.verdict import METADATA_PREFIX
+
+    for field in index_by_id(schema).values():
+        if isinstance(field.field_type, TimeType | TimestampNanoType | TimestamptzNanoType):
+            raise ConfigError(
+                f"the table's column {schema.find_column_name(field.field_id)} has the type {field.field_type}, which "
+                "Spark cannot read or write",
+                where=f"table {table}",
+                hint="land in another table, or drop the column: ALTER TABLE … DROP COLUMN, with a tool that has it",
+            )
+    names = [schema.find_column_name(each) or "" for each in schema.identifier_field_ids]
+    if named := [name for name in names if not name.startswith(METADATA_PREFIX)]:
+        raise ConfigError(
+            f"{', '.join(named)} identify the table's rows, so they cannot become optional, as columns of a feed are",
+            where=f"table {table}",
+            hint=f"ALTER TABLE … DROP IDENTIFIER FIELDS {', '.join(named)}",
         )
 
 
