@@ -90,7 +90,7 @@ class FileStreamSink(NotedSink):
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Remember the reader's schema. The files need nothing: each has its own columns, which readers merge."""
         _require_partition_columns(self._sink, rows)
-        if self._sink.file_format != "parquet":
+        if self._sink.file_format in ("orc", "avro"):
             require_plain_names(rows, where=self._sink.path)
         super().apply_schema(rows, stored, entries)
         if self._table is not None:
