@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -137,6 +138,24 @@ def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(
     assert ["another driver has taken over" in str(each) for each in refusals] == [True]
     table.land(2, 4, fence=new)
     assert table.ids() == [0, 1, 2, 3]
+
+
+@rest_only
+def test_a_commit_that_lands_after_the_question_is_not_rolled_back_to(table: Table, catalog: CatalogCase) -> None:
+    assert isinstance(catalog, RestCase)
+    table.land(0, 2)
+    table.set_property("commit.retry.min-wait-ms", "8000")
+    catalog.server.fail_next("late-409")
+    first = threading.Thread(target=lambda: table.land(2, 4))
+    first.start()
+    while catalog.server.has_faults:
+        time.sleep(0.05)
+    time.sleep(2)  # The driver has asked the table, and waits before it tries again.
+    catalog.server.late.set()
+    assert catalog.server.applied_late.wait(30)
+    table.plain(100)
+    first.join(60)
+    assert table.ids() == [0, 1, 2, 3, 100]
 
 
 @rest_only

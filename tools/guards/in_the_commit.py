@@ -173,7 +173,7 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "return head != null && head.snapshotId() != target && unanswered.contains(target);",
         "return false;",
-        f"{CHECK}a_lost_answer_takes_no_commit_back_that_came_on_top",
+        "tests/spark/test_rest_commits.py::test_a_commit_that_lands_after_the_question_is_not_rolled_back_to",
     ),
     java(
         "position: kept where snapshots expire",

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,8 +29,11 @@ from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
 Fault: TypeAlias = str
-"""``applied`` or ``not-applied``, and the answer to a change of a table: a status such as ``-401``, ``-hung-up`` for no
-answer, ``-cut`` for half of one, or ``-silent`` for one that comes after the client's patience."""
+"""``applied``, ``not-applied``, or ``late`` (applied when a test says so), and the answer to a change of a table.
+
+The answer is a status such as ``-401``, ``-hung-up`` for no answer, ``-cut`` for half of one, or ``-silent`` for one
+that comes after the client's patience.
+"""
 SILENCE_SECONDS = 17
 
 TOKENS = "/v1/oauth/tokens"
@@ -89,6 +93,9 @@ class RestCatalog:
     asked_for: list[str] = field(default_factory=list)
     held: Held = field(default_factory=lambda: Held(), repr=False)
     _tokens: dict[str, float] = field(default_factory=dict, repr=False)
+    late: threading.Event = field(default_factory=threading.Event, repr=False)
+    """Lets a ``late-`` change be applied."""
+    applied_late: threading.Event = field(default_factory=threading.Event, repr=False)
     refused_reads: int = 0
     """How many of the next reads of a table after a fault are refused."""
     _faults: list[Fault] = field(default_factory=list)
@@ -166,11 +173,14 @@ class _Gate(BaseHTTPRequestHandler):
             self.catalog.refused_reads -= 1
             self._refuse(401, "NotAuthorizedException", "on purpose")
             return
-        status, answer = (200, b"{}") if fault is not None and fault.startswith("not-") else self._forward(body)
+        is_applied = fault is None or fault.startswith("applied-")
+        status, answer = self._forward(body) if is_applied else (200, b"{}")
         if fault is None:
             self._send(status, self._with_credentials(answer))
             return
-        kind = fault.partition("applied-")[2]
+        if fault.startswith("late-"):
+            threading.Thread(target=copy(self)._forward_late, args=(body,), daemon=True).start()
+        kind = fault.removeprefix("not-").partition("-")[2]
         if kind.isdigit():
             kinds = {409: "CommitFailedException", 503: "ServiceUnavailableException"}
             self._refuse(int(kind), kinds.get(int(kind), "InternalServerError"), "on purpose")
@@ -210,6 +220,11 @@ class _Gate(BaseHTTPRequestHandler):
             return response.status, response.read()
         finally:
             connection.close()
+
+    def _forward_late(self, body: bytes) -> None:
+        if self.catalog.late.wait(60):
+            self._forward(body)
+            self.catalog.applied_late.set()
 
     def _with_credentials(self, answer: bytes) -> bytes:
         """The keys stand in the answer to clients that load a table and ask for them."""
