@@ -15,10 +15,12 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.feed.direct_rows import DirectRows
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts
+from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.verdict import RecordPolicy
 from lakefeed.records.sources.kafka import FORMAT, client_options
 from lakefeed.records.spec import Json
+from tests.support.agreement import of_ledger
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
@@ -84,6 +86,30 @@ def test_a_record_that_is_no_row_is_counted_and_left_out(lake: SparkSession, fee
     found, counts = read(lake, feed, direct_rows(feed, on_error="dead_letter", on_null="skip"), 0, 4)
     assert found == {0: 0, 3: 3}
     assert counts == Counts(records=4, dead_letters=1, skipped=1)
+
+
+def test_fields_that_no_column_takes_are_counted_alike_on_both_paths(lake: SparkSession, feed: Feed) -> None:
+    """By the run, the ledger and verify; a dead letter and a skipped record have no row that could lack a field."""
+    feed.create_topic(partitions=2)
+    feed.send([b'{"id": 0}', b'{"id": 1, "more": 2}', b'{"id": 2, "ID": 3, "x": {"y": [1]}}', b"{"], partition=0)
+    feed.send([b'{"id": "x", "more": 1}', None, b'{"id": 4, "": null}', b'{"id": 5}'], partition=1)
+    for path in ("auto", "off"):
+        monitor = FeedMonitor(feed.name)
+        pipeline = feed.pipeline(
+            name=f"{feed.name}_{path}",
+            fast_path=path,
+            decode={"json": {"schema_ddl": "id BIGINT"}, "on_null": "skip"},
+            sink={"iceberg": {"table": f"{feed.table}_{path}"}},
+            dead_letters={"table": f"{feed.table}_letters"},
+            checkpoint=feed.place(f"checkpoints/{feed.name}_{path}"),
+        )
+        pipeline.run(spark=lake, once=True, monitor=monitor)
+        totals, proof = monitor.snapshot().totals, pipeline.verify()
+        assert (totals.records, totals.rows, totals.dead_letters, totals.skipped, totals.left_out) == (8, 5, 2, 1, 3)
+        assert of_ledger(pipeline)[1] == {(feed.topic, 0): Counts(4, 1, 0, 2), (feed.topic, 1): Counts(4, 1, 1, 1)}
+        assert proof.faults == ()
+        [note] = [each.what for each in proof.notes if each.kind == "left-out"]
+        assert note == "3 rows: their records have JSON fields that no column takes"
 
 
 def test_a_range_whose_records_are_removed_is_refused(lake: SparkSession, feed: Feed) -> None:

@@ -164,6 +164,8 @@ def _driver_rows(progress: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("restarts", f"{restarts:,} within the run"))
     if letters := progress.get("totals", {}).get("dead_letters"):
         rows.append(("dead letters", f"{letters:,} of this run"))
+    if left_out := progress.get("totals", {}).get("left_out"):
+        rows.append(("left out", f"JSON fields that no column takes, of {counted(left_out, 'record')} of this run"))
     for reason in progress.get("last_dead_letters") or ():
         times = counted(reason["count"], "time")
         rows.append(("newest batch", f"{times} {one_line(reason['reason'])}"))

@@ -268,12 +268,11 @@ class BatchWriter:
 
     def _left_out(self, outcomes: BatchOutcomes) -> Iterator[str]:
         """Say that records have fields which no column has: once, and again when there are a hundred times more."""
-        rows, field = outcomes.left_out
-        self._rows_left_out += rows
-        if self._rows_left_out >= self._next_note:
+        self._rows_left_out += outcomes.counts.left_out
+        if self._rows_left_out >= self._next_note and outcomes.counts.left_out:
             self._next_note = 100 * self._rows_left_out
-            records = counted(self._rows_left_out, "record")
-            yield f"no column takes the JSON field {one_line(field)}: {records} of this run have such fields, left out"
+            field, records = one_line(outcomes.left_out_field), counted(self._rows_left_out, "record")
+            yield f"no column takes the JSON field {field}: {records} of this run have such fields, left out"
 
     def _complete(self, batch: DataFrame, commit: Commit) -> None:
         """Write the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""

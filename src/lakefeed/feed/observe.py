@@ -135,6 +135,7 @@ def batch_of(
         schema_id=result.schema_id if result else None,
         replayed=result is not None and result.replayed,
         ranges=ranges,
+        left_out=progress.left_out,
         notes=progress.notes,
     )
 

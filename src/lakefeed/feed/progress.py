@@ -221,6 +221,7 @@ class BatchProgress:
     request_budget: int | None = None
     dead_letters: int = 0
     skipped: int = 0
+    left_out: int = 0
     notes: tuple[str, ...] = ()
     offsets: int | None = None
 
@@ -267,6 +268,7 @@ class BatchProgress:
             request_budget=request_budget,
             dead_letters=landed.counts.dead_letters if landed else 0,
             skipped=landed.counts.skipped if landed else 0,
+            left_out=landed.counts.left_out if landed else 0,
             notes=landed.notes if landed else (),
             offsets=_offsets_between(report, "startOffset", "endOffset"),
         )

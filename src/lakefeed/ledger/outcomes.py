@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -26,11 +26,12 @@ UNBOUNDED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Counts:
-    """The numbers of records, and of those that are no rows."""
+    """The numbers of records, of those that are no rows, and of rows that lack fields of their records."""
 
     records: int = 0
     dead_letters: int = 0
     skipped: int = 0
+    left_out: int = 0
 
     @property
     def rows(self) -> int:
@@ -38,16 +39,14 @@ class Counts:
         return self.records - self.dead_letters - self.skipped
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.records + other.records, self.dead_letters + other.dead_letters, self.skipped + other.skipped
-        )
+        return Counts(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
 
 
 ZERO = Counts()
 
 
 def counts_by_partition(text: str) -> dict[Partition, Counts]:
-    """Read ``{"topic":{"0":[records,dead letters,skipped]}}`` of a snapshot's summary."""
+    """Read ``{"topic":{"0":[records,dead letters,skipped]}}`` of a snapshot's summary; some have a fourth number."""
     return {key: Counts(*counts) for key, counts in by_partition(json.loads(text)).items()}
 
 
@@ -177,7 +176,8 @@ class BatchOutcomes:
     @property
     def counts(self) -> Counts:
         """Over all partitions; complete when the tasks are done."""
-        return Counts(self._outcomes.records(), self._outcomes.deadLetters(), self._outcomes.skipped())
+        counted = self._outcomes
+        return Counts(counted.records(), counted.deadLetters(), counted.skipped(), counted.leftOut())
 
     @property
     def by_partition(self) -> dict[Partition, Counts]:
@@ -188,10 +188,9 @@ class BatchOutcomes:
         return {int(each) for each in self._outcomes.schemaIds()}
 
     @property
-    def left_out(self) -> tuple[int, str]:
-        """How many rows are of records with JSON fields that no column has, and the path of one of these fields."""
-        rows = int(self._outcomes.leftOut())
-        return rows, str(self._outcomes.leftOutField()) if rows else ""
+    def left_out_field(self) -> str:
+        """The path of a JSON field that no column has, if a row's record has one."""
+        return str(self._outcomes.leftOutField())
 
     @property
     def reasons(self) -> list[Reason]:

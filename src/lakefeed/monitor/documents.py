@@ -134,6 +134,7 @@ def batch_of(found: JsonObject) -> FinishedBatch | None:
         lag_seconds=found.number("lag_seconds"),
         dead_letters=found.whole("dead_letters") or 0,
         skipped=found.whole("skipped") or 0,
+        left_out=found.whole("left_out") or 0,
         reasons=_reasons(found, "reasons"),
         phases=found.numbers("phases"),
         requests=_requests(requests) if requests else None,

@@ -7,7 +7,7 @@ their JSON; docs/monitor-documents.md lists the keys, which keep their names and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -102,6 +102,7 @@ class FinishedBatch:
         offsets: how many offsets it has advanced by, with those that hold no record; None if unknown.
         input_rate: records a second since the trigger before; None if unknown.
         lag: offsets that were in the topics, and that no batch had read, when it was planned; None if unknown.
+        left_out: rows whose records have JSON fields that no column takes.
         replayed: the sink had it already, from before a restart.
         schema_id: the newest writers' schema that the rows cover; None for formats without ids.
     """
@@ -117,6 +118,7 @@ class FinishedBatch:
     lag_seconds: float | None = None
     dead_letters: int = 0
     skipped: int = 0
+    left_out: int = 0
     reasons: tuple[DeadLetterReason, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)
     requests: BatchRequests | None = None
@@ -156,6 +158,7 @@ class FinishedBatch:
             "lag_seconds": rounded(self.lag_seconds),
             "dead_letters": self.dead_letters,
             "skipped": self.skipped,
+            "left_out": self.left_out,
             "reasons": [reason.as_dict() for reason in self.reasons],
             "phases": {name: rounded(seconds) for name, seconds in self.phases.items()},
             "requests": self.requests.as_dict() if self.requests else None,
@@ -289,6 +292,7 @@ class RunTotals:
     rows: int = 0
     dead_letters: int = 0
     skipped: int = 0
+    left_out: int = 0
     requests: int = 0
 
     def plus(self, batch: FinishedBatch) -> RunTotals:
@@ -298,18 +302,12 @@ class RunTotals:
             rows=self.rows + (batch.rows or 0),
             dead_letters=self.dead_letters + batch.dead_letters,
             skipped=self.skipped + batch.skipped,
+            left_out=self.left_out + batch.left_out,
             requests=self.requests + (batch.requests.total if batch.requests else 0),
         )
 
     def as_dict(self) -> dict[str, int]:
-        return {
-            "batches": self.batches,
-            "records": self.records,
-            "rows": self.rows,
-            "dead_letters": self.dead_letters,
-            "skipped": self.skipped,
-            "requests": self.requests,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ class Outcomes:
     counts = Counts(records=3, dead_letters=2)
     reasons = (Reason("broken", 2, "broken 7"),)
     schema_ids = (7,)
-    left_out = (0, "")
+    left_out_field = ""
 
     def __init__(self, refusal: str | None) -> None:
         self.refusal = refusal

@@ -198,8 +198,8 @@ def test_the_document_is_json_and_its_keys_are_these() -> None:
     ]  # fmt: skip
     assert list(document["last_batch"]) == [
         "batch", "finished_at", "seconds", "records", "rows", "offsets", "input_rate", "processing_rate", "lag",
-        "lag_seconds", "dead_letters", "skipped", "reasons", "phases", "requests", "state", "schema_id", "replayed",
-        "ranges", "notes",
+        "lag_seconds", "dead_letters", "skipped", "left_out", "reasons", "phases", "requests", "state", "schema_id",
+        "replayed", "ranges", "notes",
     ]  # fmt: skip
     assert document["taken_at"] == "2027-01-15T08:00:00.000Z"
 

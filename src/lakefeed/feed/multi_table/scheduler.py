@@ -234,6 +234,7 @@ class MultiTableScheduler:
                 request_budget=None if budget is None else budget * max(1, len(results)),
                 dead_letters=sum(result.counts.dead_letters for result in results),
                 skipped=sum(result.counts.skipped for result in results),
+                left_out=sum(result.counts.left_out for result in results),
                 notes=tuple(notes),
             )
             self.done += bool(results)

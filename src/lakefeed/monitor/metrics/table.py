@@ -194,6 +194,11 @@ _BATCHES = (
         one(lambda r: r.counters.totals.skipped),
     ),
     _counter(
+        "lakefeed_rows_with_left_out_fields_total",
+        "Rows whose records have JSON fields that no column takes.",
+        one(lambda r: r.counters.totals.left_out),
+    ),
+    _counter(
         "lakefeed_dead_letters_total",
         "Records that became dead letters.",
         one(lambda r: r.counters.totals.dead_letters),

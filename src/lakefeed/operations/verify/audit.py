@@ -27,6 +27,7 @@ def findings(evidence: Evidence) -> list[Finding]:
         *_fences(evidence.backfills, evidence.backfill_fence),
         *_records(evidence),
         *_rows(evidence),
+        *_left_out(evidence),
         *_recorded(evidence),
         *_limits_of_the_proof(evidence),
         *letter_findings(evidence),
@@ -241,6 +242,13 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
         what = f"{topic}-{partition}: {count:,} offsets held no record when they were read"
         why = "the broker no longer has them to say why"
         yield Finding.of("untold", f"{what}; {why}", (topic, partition), fault=False)
+
+
+def _left_out(evidence: Evidence) -> Iterator[Finding]:
+    """Records may have JSON fields that no column takes: their rows are right, and say less."""
+    if rows := sum(total(commit.counts).left_out for commit in (*evidence.landed, *evidence.replays)):
+        what = f"{counted(rows, 'row')}: their records have JSON fields that no column takes"
+        yield Finding.of("left-out", what, fault=False)
 
 
 def _rows(evidence: Evidence) -> Iterator[Finding]:

@@ -3,6 +3,7 @@ package io.lakefeed.commit;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Comparator;
 import java.util.HashSet;
@@ -219,16 +220,18 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
 
     /**
      * Returns the counts for a snapshot's summary: {@code {"topic":{"0":[records,dead letters,skipped]}}}, without
-     * partitions that have no records.
+     * partitions that have no records; a fourth number counts rows whose records have fields that no column has.
      */
     public String toJson() {
         Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
         for (RangeOutcome range : ranges.values()) {
-            long[] counts = of(topics, range, 0, 0, 0);
+            long[] counts = of(topics, range, 0, 0, 0, 0);
             counts[0] += range.records;
             counts[1] += range.deadLetters;
             counts[2] += range.skipped;
+            counts[3] += range.leftOut;
         }
+        topics.values().forEach(each -> each.replaceAll((any, counts) -> counts[3] == 0 ? Arrays.copyOf(counts, 3) : counts));
         return json(topics);
     }
 
