@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from lakefeed.ledger.outcomes import Counts
 from tests.support.agreement import (
@@ -26,11 +29,18 @@ from tests.support.json_feed import JSON_ROWS, records, source
 from tests.support.kafka_tools import begin_group, describe_group, lag_by_kafkatop, unpacked_kcat
 
 POISON = b"not json"
+COUNTS = ("records", "rows", "dead_letters", "requests")
+METRICS = ("records_read", "rows_written", "dead_letters", "s3_requests")
 
 
 @pytest.fixture
 def environment(feed: Feed, tmp_path: Path) -> dict[str, str]:
     return {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
+
+
+def _sum(families: Iterable[Metric], name: str) -> float:
+    samples = [sample for family in families for sample in family.samples if sample.name == name]
+    return sum(sample.value for sample in samples if not {"sink", "reason"} & set(sample.labels))
 
 
 def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
@@ -114,6 +124,69 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
     assert of_ledger(pipeline) == (ends, counts)
     status = json.loads(lakefeed("status", path, "--output", "json", environment=environment).stdout)
     assert of_progress(status["lag"]) == behind
+
+
+def test_all_counts_agree_after_a_kill_with_upserts_a_history_and_dead_letters(
+    feed: Feed, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """The batches' lines, status, API, metrics, the run's end and its trace; then the meter counts nothing beside."""
+    feed.create_topic(partitions=2)
+    letters, history = f"lake.{feed.name}.letters", f"{feed.table}_history"
+    keyed = {"table": feed.table, "mode": "upsert", "keys": ["id"], "history": history}
+    path = feed.write_file(
+        source=source(feed, max_records_per_batch=200),
+        decode={**JSON_ROWS, "key": "string"},
+        sink={"iceberg": keyed},
+        sinks={"beside": {"iceberg": {"table": f"{feed.table}_beside"}}},
+        dead_letters={"table": letters},
+    )
+    feed.send([*records(150), *[POISON] * 7], partition=0)
+    killed = Running(["run", path], environment, tmp_path / "killed")
+    killed.wait_until_it_says("batch 0")
+    killed.kill()
+    # The same keys come again.
+    feed.send([*records(90), POISON], partition=0)
+    feed.send([*records(120, first=1000), POISON, *records(20, first=1000)], partition=1)
+    log, name = tmp_path / "log", feed.name
+    with driver(path, environment, log, "--output", "json") as ask:
+
+        def progress() -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(ask(f"/api/feeds/{name}/progress"))
+            return found
+
+        def newest() -> Any:
+            return (progress()["last_batch"] or {"ranges": {}})["ranges"].get(feed.topic)
+
+        until(lambda: newest() is not None and {key: span[1] for key, span in newest().items()} == {"0": 248, "1": 141})
+        totals = progress()["totals"]
+        points = json.loads(ask(f"/api/feeds/{name}/history?since=0&most=2000"))["points"]
+        metrics = list(text_string_to_metric_families(ask("/metrics")))
+        shown = lakefeed("status", path, "--output", "json", environment=environment).stdout
+    lines, _, summary = log.read_text("utf-8").partition("\n{\n")
+    events, end = [json.loads(line) for line in lines.splitlines() if line.startswith("{")], json.loads("{" + summary)
+    batches = [event for event in events if event["event"] == "batch"]
+    trace = json.loads(lakefeed("runs", "show", path, "--output", "json", environment=environment).stdout)
+    assert totals["records"] >= 232
+    assert totals["dead_letters"] >= 2
+    assert totals["requests"] > 0
+    found = {
+        "the sum of the batches": [
+            *(sum(batch[name] for batch in batches) for name in COUNTS[:-1]),
+            sum(batch["requests"]["total"] for batch in batches),
+        ],
+        "status": [json.loads(shown)["progress"]["totals"][name] for name in COUNTS],
+        "API, history": [sum(point[name] for point in points) for name in COUNTS],
+        "metrics": [_sum(metrics, f"lakefeed_{name}_total") for name in METRICS],
+        "the run's end": [end[name] for name in (*COUNTS[:-1], "batch_requests")],
+        "its trace": [trace["totals"][name] for name in COUNTS],
+    }
+    assert found == {view: [totals[name] for name in COUNTS] for view in found}
+    # What the meter has counted of the feed's is in its start or in its batches, and it has counted nothing beside.
+    assert end["startup_requests"]["total"] + end["batch_requests"] == end["requests"]["total"]
+    of_bucket = end["s3_requests"].pop("GetBucketVersioning", 0)
+    assert sum(end["s3_requests"].values()) == end["requests"]["total"]
+    assert of_bucket <= 1
+    assert len(feed.rows(letters)) == 9
 
 
 def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from tests.support.pages import answer
 
 
 @contextmanager
-def driver(path: Path, environment: Mapping[str, str], log: Path) -> Iterator[Callable[[str], str]]:
+def driver(path: Path, environment: Mapping[str, str], log: Path, *options: str) -> Iterator[Callable[[str], str]]:
     """A driver in a process of its own; yields what asks it for a path."""
-    running = Running(["run", path, "--log-format", "json"], environment, log)
+    running = Running(["run", path, "--log-format", "json", *options], environment, log)
     try:
         running.wait_until_it_says('"event":"batch"')
         url, token = address(environment)

@@ -34,11 +34,15 @@ END_SECONDS = 0.25
 OnBatch = Callable[[BatchProgress], None]
 
 
-def tables_of(*configs: PipelineConfig) -> tuple[str, ...]:
-    """List the Iceberg tables that pipelines write to, once: their own, the histories, those of dead letters."""
+def tables_of(*configs: PipelineConfig, beside: bool = False) -> tuple[str, ...]:
+    """List the Iceberg tables that pipelines write to, once: their own, the histories, those of dead letters.
+
+    With ``beside`` those of ``sinks``, too, which the feed's upkeep leaves alone.
+    """
     named: list[str | None] = []
     for config in configs:
-        named += config.sink.chosen.snapshot_tables.values()
+        for _, sink in config.sink_blocks if beside else config.sink_blocks[:1]:
+            named += sink.chosen.snapshot_tables.values()
         if config.dead_letters is not None:
             named.append(config.dead_letters.table)
     return tuple(dict.fromkeys(table for table in named if table is not None))

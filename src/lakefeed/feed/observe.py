@@ -70,7 +70,14 @@ class QueryObserver:
 
     def reports(self, after: int) -> Iterator[Mapping[str, Any]]:
         """Yield Spark's reports of the query's batches that have ended after this one, each once."""
-        return self._reports.after(after, run_id=self._run_id)
+        for report in self._reports.of_run(self._run_id):
+            if "addBatch" in report.get("durationMs", {}):
+                if (batch_id := int(report["batchId"])) > after:
+                    after = batch_id
+                    yield report
+            # A trigger without data is reported too, under the id of the batch to come.
+            elif reached := ends_of(report, "latestOffset"):
+                self.monitor.observe_ends(reached)
 
     @contextmanager
     def batch(self, batch_id: int, ranges: tuple[OffsetRange, ...]) -> Iterator[None]:
@@ -128,6 +135,7 @@ def batch_of(
         lag=progress.lag,
         dead_letters=progress.dead_letters,
         skipped=progress.skipped,
+        left_out=progress.left_out,
         reasons=() if result is None else reasons_of(result),
         phases=phases_of(report or {}, phases),
         requests=None if progress.requests is None else requests_of(progress.requests, progress.request_budget),
@@ -135,7 +143,6 @@ def batch_of(
         schema_id=result.schema_id if result else None,
         replayed=result is not None and result.replayed,
         ranges=ranges,
-        left_out=progress.left_out,
         notes=progress.notes,
     )
 

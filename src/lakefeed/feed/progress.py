@@ -140,13 +140,13 @@ class FeedRequests:
     store has confirmed its entry in the log of commits, or when the feed says so with ``end_batch``. The meter sees
     these moments themselves, so with a local master a batch's count is exact. On a cluster an executor's last requests
     can be counted in the next batch.
-    ``since`` are the counts before the first batch.
+    ``written`` are the places of rows and dead letters, ``since`` the counts before the first batch.
     """
 
-    def __init__(self, spark: SparkSession, *, checkpoint: str, sink: str, since: S3Requests) -> None:
+    def __init__(self, spark: SparkSession, *, checkpoint: str, written: Iterable[str], since: S3Requests) -> None:
         self._meter = java(spark).s3.RequestMeter
         self._checkpoint = location_of(checkpoint)
-        self._locations = (self._checkpoint, location_of(sink))
+        self._locations = (self._checkpoint, *map(location_of, written))
         self._before = self._query_began = since.below(self._locations)
         self._startup: S3Requests | None = None
         self._last: S3Requests | None = None

@@ -107,7 +107,7 @@ class RunSummary(ReadableResult):
 
     @property
     def requests_text(self) -> str:
-        """All S3 requests, and those of the batches; the others are of start, dead letters and upkeep."""
+        """All S3 requests, and those of the batches; the others are of start, upkeep and end."""
         in_batches = "" if self.batch_requests is None else f" ({self.batch_requests:,} of the batches)"
         return f"{sum(self.s3_requests.values()):,}{in_batches}"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -19,7 +19,7 @@ from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import CheckpointInUse, CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.feed import Feed, FeedSource
-from lakefeed.feed.maintenance import upkeep_beside_feed
+from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.outage import Outage
@@ -37,6 +37,7 @@ from lakefeed.feed.run import (
 )
 from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering, with_batches_of
 from lakefeed.ledger.continuity import fence_lost
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
@@ -69,9 +70,7 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     with run.steering:
         writer = run.begin_writer()
         with (
-            FeedRequests(
-                spark, checkpoint=feed.checkpoint_location, sink=run.sink.location(), since=before
-            ) as requests,
+            FeedRequests(spark, checkpoint=feed.checkpoint_location, written=run.places(), since=before) as requests,
             upkeep_beside_feed(feed, spark, monitor=options.monitor) as add_notes,
         ):
             began = time.monotonic()
@@ -167,6 +166,15 @@ class StreamRun:
         sink, why = feed.identity.owner.sink, start.as_dict()
         self.options.monitor.begin(sink=sink, fence=writer.fence, position=position, start=why)
         return writer
+
+    def places(self) -> Iterator[str]:
+        """Yield the places of rows and dead letters, of all sinks but those that cannot be asked now."""
+        config = self.feed.config
+        yield self.sink.location()
+        for table in tables_of(config, beside=True):
+            if table != config.sink.chosen.snapshot_table:
+                with suppress(Exception):  # Of a sink that waits: the feed runs without it.
+                    yield IcebergLedger(self.spark, table, config.name).location()
 
     def run_queries(
         self, writer: BatchWriter, requests: FeedRequests, *, on_batch: Callable[[BatchProgress], None]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lakefeed.monitor.model import FinishedBatch
 from lakefeed.monitor.text import one_line
 
 EventKind = Literal[
@@ -71,6 +72,23 @@ class EventLog:
             self._events.append(event)
             self._added.notify_all()
         return event
+
+    def add_batch(self, batch: FinishedBatch, before: FinishedBatch | None) -> None:
+        """Add the events that a finished batch brings, after the one before."""
+        of_batch = f"batch {batch.batch_id}"
+        for message in batch.notes:
+            self.add("note", message, batch=batch.batch_id)
+        if batch.dead_letters:
+            reason = f": {batch.reasons[0].text}" if batch.reasons else ""
+            message = f"{of_batch}: {batch.dead_letters:,} dead letters{reason}"
+            self.add("dead_letters", message, batch=batch.batch_id, count=batch.dead_letters)
+        if before is not None and batch.schema_id is not None and batch.schema_id != before.schema_id:
+            message = f"{of_batch} has rows of schema {batch.schema_id}"
+            self.add("schema", message, batch=batch.batch_id, schema_id=batch.schema_id)
+        requests = batch.requests
+        if requests is not None and requests.over_budget:
+            message = f"{of_batch} made {requests.total} S3 requests, its budget is {requests.budget}"
+            self.add("over_budget", message, batch=batch.batch_id, requests=requests.total, budget=requests.budget)
 
     def after(self, number: int = 0) -> tuple[Event, ...]:
         """Return the events after this number that are still kept, oldest first."""

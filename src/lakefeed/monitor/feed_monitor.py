@@ -186,7 +186,7 @@ class FeedMonitor:
                 totals=self._counters.totals,
                 progress_at=self._clock(),
             )
-        self._note_batch(batch, before)
+        self.events.add_batch(batch, before)
         return batch
 
     def note(self, message: str) -> None:
@@ -335,7 +335,7 @@ class FeedMonitor:
                 taken_at=now,
                 alive_at=alive_at,
                 running=running,
-                rate=self.history.rate(RATE_SECONDS, now=now),
+                rate=self._rate(now),
                 partitions=self._partitions(now),
             )
             return progress, self._counters
@@ -356,41 +356,17 @@ class FeedMonitor:
         with self._lock:
             return tuple(self.history.newest)
 
+    def _rate(self, now: float) -> float | None:
+        """Return the records a second over the last minute, 0 of an idle one; None while nothing shows it."""
+        is_idle = self._progress.running is None and now - self._progress.started_at > RATE_SECONDS
+        return self.history.rate(RATE_SECONDS, now=now) or (0.0 if is_idle else None)
+
     def _count_error(self) -> None:
         self._counters = replace(self._counters, errors=self._counters.errors + 1)
 
     @property
     def _after_batch(self) -> State:
         return "stopping" if self._progress.state == "stopping" else "waiting"
-
-    def _note_batch(self, batch: FinishedBatch, before: FinishedBatch | None) -> None:
-        """Add the events that a finished batch brings."""
-        for message in batch.notes:
-            self.events.add("note", message, batch=batch.batch_id)
-        if batch.dead_letters:
-            reason = f": {batch.reasons[0].text}" if batch.reasons else ""
-            self.events.add(
-                "dead_letters",
-                f"batch {batch.batch_id}: {batch.dead_letters:,} dead letters{reason}",
-                batch=batch.batch_id,
-                count=batch.dead_letters,
-            )
-        if before is not None and batch.schema_id is not None and batch.schema_id != before.schema_id:
-            self.events.add(
-                "schema",
-                f"batch {batch.batch_id} has rows of schema {batch.schema_id}",
-                batch=batch.batch_id,
-                schema_id=batch.schema_id,
-            )
-        requests = batch.requests
-        if requests is not None and requests.budget is not None and requests.total > requests.budget:
-            self.events.add(
-                "over_budget",
-                f"batch {batch.batch_id} made {requests.total} S3 requests, its budget is {requests.budget}",
-                batch=batch.batch_id,
-                requests=requests.total,
-                budget=requests.budget,
-            )
 
     def _show_pause(self, pause: Pause | None) -> None:
         with self._lock:

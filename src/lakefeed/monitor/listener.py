@@ -67,16 +67,13 @@ class QueryReports:
         except Exception:  # The JVM has ended, and the listener with it.
             _log.debug("the listener could not be removed", exc_info=True)
 
-    def after(self, batch_id: int, *, run_id: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the reports of a query's batches that have ended after this one, each once."""
+    def of_run(self, run_id: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the new reports of a query's triggers."""
         with self._lock:
             reports = list(self._waiting)
             self._waiting.clear()
         for report in reports:
-            # A trigger without data is reported too, under the id of the batch to come.
-            is_batch = "addBatch" in report.get("durationMs", {})
-            if report.get("runId") == run_id and int(report["batchId"]) > batch_id and is_batch:
-                batch_id = int(report["batchId"])
+            if report.get("runId") == run_id:
                 yield report
 
     def take(self, text: str) -> None:

@@ -319,7 +319,8 @@ class FeedProgress:
         alive_at: when the driver's loop turned last; long ago if the driver hangs.
         progress_at: when a batch or a task ended last.
         partitions: the lag of each partition, as of the last batch that was planned.
-        rate: records a second over the last minute, with the time between batches; None without a batch in it.
+        rate: records a second over the last minute, with the time between batches; 0 of an idle one, None while a first
+            or long batch runs.
         last_dead_letters: reasons of the newest batch that had any.
         failed_tables: by topic, of a job with a table for each: the error of those that do not continue now.
         fence: the driver's, in the sink's ledger; None where the sink has no fences.

@@ -140,7 +140,7 @@ def answered(
         driver=f"process {progress.driver.pid} on {progress.driver.host}",
         since=progress.started_at,
         progress=progress,
-        rate=progress.rate if progress.rate is not None else 0.0 if last is not None else None,
+        rate=progress.rate,
         lag=progress.lag,
         lag_seconds=progress.lag_seconds,
         batch=last.batch_id if last else None,

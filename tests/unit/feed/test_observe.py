@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from types import SimpleNamespace
 from typing import Any, cast
 
 from lakefeed.feed.batch_writer import BatchResult
@@ -73,3 +75,25 @@ def test_a_batch_of_sparks_own_sink_is_committed_up_to_its_end() -> None:
     snapshot = monitor.snapshot()
     assert {part.partition: (part.committed, part.end) for part in snapshot.partitions} == {0: (100, 150), 1: (60, 60)}
     assert snapshot.last_commit_at is not None
+
+
+def test_an_idle_feed_shows_its_lag_and_its_rate() -> None:
+    """As after a restart without new records: Spark reports the trigger, and no batch."""
+    now = [1_800_000_000.0]
+    monitor = FeedMonitor("f", clock=lambda: now[0])
+    monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 0, 60)])
+    assert (monitor.snapshot().lag, monitor.snapshot().rate) == (None, None)
+    observer = QueryObserver(monitor, cast("Any", None))
+    observer.follow(cast("Any", SimpleNamespace(runId="r")))
+    idle = {"batchId": 4, "durationMs": {"triggerExecution": 3}, "sources": REPORT["sources"]}
+    for report in ({**idle, "runId": "other", "sources": []}, {**idle, "runId": "r"}):
+        observer._reports.take(json.dumps(report))
+    assert list(observer.reports(3)) == []
+    now[0] += 61
+    assert (monitor.snapshot().lag, monitor.snapshot().lag_seconds) == (60, None)
+    assert monitor.snapshot().rate == 0.0
+    # The batch that comes has the id of the trigger before it.
+    observer._reports.take(json.dumps({**REPORT, "batchId": 4, "runId": "r"}))
+    assert [report["batchId"] for report in observer.reports(3)] == [4]
+    with monitor.batch(4, [OffsetRange("t", 0, 90, 150)]):
+        assert monitor.snapshot().rate is None

@@ -185,7 +185,7 @@ class Meter:
 def test_requests_between_two_queries_belong_to_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     meter = Meter()
     monkeypatch.setattr(progress, "java", lambda spark: SimpleNamespace(s3=SimpleNamespace(RequestMeter=meter)))
-    counted = FeedRequests(cast("Any", None), checkpoint="s3a://lake/c", sink="s3://lake/t", since=S3Requests())
+    counted = FeedRequests(cast("Any", None), checkpoint="s3a://lake/c", written=["s3://lake/t"], since=S3Requests())
     with counted as requests:
         meter.requests += 7
         meter.batch(0, 15)

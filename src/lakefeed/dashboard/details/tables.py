@@ -109,8 +109,7 @@ def iceberg_tables(config: PipelineConfig, monitor: FeedMonitor) -> dict[str, st
     """Return the names of all Iceberg tables that the feed writes to, each with the feed's name in its ledger."""
     found: dict[str, str] = {}
     for part in parts_of(config, monitor):
-        beside = (sink.chosen.snapshot_tables.values() for sink in part.sinks.values())
-        for table in (*tables_of(part), *(table for tables in beside for table in tables)):
+        for table in tables_of(part, beside=True):
             found.setdefault(table, part.name)
     return found
 

@@ -282,7 +282,7 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
         "1 delete of old metadata": int(past.deletes_metadata),
     }
     names = " and ".join(name for name, count in parts.items() if count)
-    a_batch, why = sum(parts.values()), f"files, and in each batch {names} ({page_command('s3-requests')})"
+    a_batch, why = sum(parts.values()), f"files, and in each batch {names}; without the run's start and dead letters"
     return Estimate(files.first + a_batch, files.all + a_batch * batches.count, why)
 
 

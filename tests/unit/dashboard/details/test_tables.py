@@ -91,8 +91,8 @@ def test_one_table_that_cannot_be_read_hides_no_other(catalog: SqlCatalog) -> No
     shown = table_document(feed, FeedMonitor("hits"), read, now=0.0)["tables"]
     assert [(each["name"], each["files"], each["note"], each["error"]) for each in shown] == [
         ("lake.web.hits", 0, None, None),
-        ("lake.web.letters", None, None, "the catalog does not answer (http://catalog)"),
         ("lake.web.more", None, "the table does not exist yet", None),
+        ("lake.web.letters", None, None, "the catalog does not answer (http://catalog)"),
     ]
 
 
