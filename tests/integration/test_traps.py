@@ -163,6 +163,27 @@ def test_topic_recreated_with_fewer_equal_and_more_records(case: Case, count: in
     assert case.notes == []
 
 
+def test_a_restored_topic_is_continued_by_a_feed_of_another_name(case: Case) -> None:
+    """As docs/offsets.md says: the backup lacks the first records, and has more than the table."""
+    case.land((0, 5), (5, 9))
+    case.make_topic_again(0)
+    case.send(range(3, 14))
+    with pytest.raises(RecordsLost, match="recreated"):
+        case.run()
+    with pytest.raises(RecordsLost, match="recreated"):
+        case.pipeline().plan_rewind(f"{case.feed.topic}:0:6", accept_loss=True)
+    kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [case.feed.topic]}
+    restored: dict[str, Any] = {
+        "name": f"{case.feed.name}_restored",
+        "checkpoint": f"{case.feed.checkpoint}-restored",
+        "source": {"kafka": {**kafka, "start": f"{case.feed.topic}:0:6"}},
+    }
+    case.run(**restored)
+    assert case.ids() == list(range(14))
+    assert case.pipeline(**restored).verify().faults == ()
+    assert {each.kind for each in case.pipeline().verify().faults} == {"topic-recreated"}
+
+
 def test_retention_passed(case: Case) -> None:
     case.land((0, 5))
     case.send(range(5, 20))
