@@ -61,7 +61,7 @@ test-all: setup lint test-jvm ## all tests, the slow ones too: stores built from
 examples: setup ## run every example on real servers and show the results: ARGS="anomaly taxi" runs some
 	$(BIN)/python -m tools.examples $(ARGS)
 
-faults: setup ## kills and a store's bad days at random: SEEDS=3 draws three seeds, SEED=17 repeats one
+faults: setup ## kills and bad days of servers at random: SEEDS=3 draws three seeds, SEED=17 repeats one
 	SEEDS="$(SEEDS)" SEED="$(SEED)" $(PYTEST) tests/faults/test_sweep.py -s $(ARGS)
 
 mutants: setup ## disable each guard in turn in a copy; the tests must notice: ARGS="fence topic" runs some

@@ -29,7 +29,7 @@ from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 from tests.support.servers.hive_metastore import HiveMetastore, hive_metastore
 from tests.support.servers.postgresql import PostgreSQL
-from tests.support.servers.rest_catalog import RestCatalog, rest_catalog
+from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,17 +38,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def rest(stack: Endpoints) -> Iterator[RestCatalog]:
     """A REST catalog on the stack's store; its keys it gives to clients that ask for vended credentials."""
-    keys = {
-        "s3.access-key-id": stack.access_key,
-        "s3.secret-access-key": stack.secret_key.get_secret_value(),
-    }
-    store = {
-        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        "s3.endpoint": stack.s3_endpoint,
-        "s3.path-style-access": "true",
-        "client.region": stack.region,
-    }
-    with rest_catalog(warehouse=f"{stack.warehouse}/rest", properties={**store, **keys}, vended=keys) as server:
+    with rest_catalog_on(stack) as server:
         yield server
 
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
-Kind = Literal["503", "reset", "lost reply", "ignored condition", "501", "kill before", "kill after"]
+Kind = Literal["503", "500", "SlowDown", "reset", "lost reply", "ignored condition", "501", "kill before", "kill after"]
+SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 _HOP_BY_HOP = {"connection", "expect", "transfer-encoding", "keep-alive"}
 
 
@@ -151,8 +152,10 @@ def fault_proxy(store: str) -> Iterator[FaultProxy]:
             )
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             kind = proxy.choose(request)
-            if kind in ("503", "501"):
+            if kind in ("503", "501", "500"):
                 self._answer(int(kind), {"Content-Length": "0"}, b"")
+            elif kind == "SlowDown":
+                self._answer(503, {"Content-Length": str(len(SLOW_DOWN)), "Content-Type": "application/xml"}, SLOW_DOWN)
             elif kind == "reset":
                 self._reset()
             elif kind == "kill before":

@@ -25,6 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
+from lakefeed.local import Endpoints
 from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
@@ -32,7 +33,7 @@ Fault: TypeAlias = str
 """``applied``, ``not-applied``, or ``late`` (applied when a test says so), and the answer to a change of a table.
 
 The answer is a status such as ``-401``, ``-hung-up`` for no answer, ``-cut`` for half of one, or ``-silent`` for one
-that comes after the client's patience.
+that comes after the client's patience. Empty: as it should be.
 """
 SILENCE_SECONDS = 17
 
@@ -168,7 +169,7 @@ class _Gate(BaseHTTPRequestHandler):
         changes = self.command == "POST" and "/tables/" in path and not path.endswith("/metrics")
         if changes:
             self.catalog.held.pass_by(body)
-        fault = self.catalog.next_fault() if changes else None
+        fault = (self.catalog.next_fault() or None) if changes else None
         if not changes and "/tables/" in path and self.catalog.refused_reads and not self.catalog.has_faults:
             self.catalog.refused_reads -= 1
             self._refuse(401, "NotAuthorizedException", "on purpose")
@@ -296,6 +297,23 @@ def rest_catalog(
                 gate.server_close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def rest_catalog_on(stack: Endpoints) -> Iterator[RestCatalog]:
+    """Runs one on the stack's store; its keys it gives to clients that ask for vended credentials."""
+    keys = {
+        "s3.access-key-id": stack.access_key,
+        "s3.secret-access-key": stack.secret_key.get_secret_value(),
+    }
+    store = {
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.endpoint": stack.s3_endpoint,
+        "s3.path-style-access": "true",
+        "client.region": stack.region,
+    }
+    with rest_catalog(warehouse=f"{stack.warehouse}/rest", properties={**store, **keys}, vended=keys) as server:
+        yield server
 
 
 def _class_path() -> list[Path]:

@@ -1,0 +1,47 @@
+"""``lakefeed`` that dies while it isolates records: ``python -m tests.support.faults.isolation_child STEP run …``.
+
+STEP is a number, of the tries of some records by themselves, or ``commit``, when all are found and others are to land.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+from unittest.mock import patch
+
+from lakefeed.cli.main import main
+from lakefeed.feed.batch_writer import BatchWriter
+
+SAYS = "dies while it isolates records"
+
+
+def die() -> None:
+    """End this process and its JVM at once."""
+    print(SAYS, flush=True)
+    os.killpg(0, signal.SIGKILL)
+
+
+def run(step: str, arguments: list[str]) -> None:
+    """Run a command, which dies at this step."""
+    tries, why, attempt = 0, BatchWriter._why, BatchWriter.attempt
+
+    def counted_why(*args: Any, **options: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if str(tries) == step:
+            die()
+        return why(*args, **options)
+
+    def counted_attempt(writer: BatchWriter, *args: Any) -> Any:
+        if step == "commit" and writer.rows.isolated:
+            die()
+        return attempt(writer, *args)
+
+    with patch.object(BatchWriter, "_why", counted_why), patch.object(BatchWriter, "attempt", counted_attempt):
+        main(arguments)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], sys.argv[2:])
