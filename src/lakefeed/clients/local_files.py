@@ -38,6 +38,10 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
         except FileExistsError:
             return False
         return True
+    except OSError as error:
+        # Of a full disk it does not say where.
+        error.filename = str(path)
+        raise
     finally:
         with suppress(FileNotFoundError):
             Path(temporary).unlink()

@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from lakefeed.clients.environment import stack_environment_file
+from lakefeed.clients.local_files import write_whole
 from lakefeed.clients.s3 import Keys
 from lakefeed.errors import ConfigError, WorldError
 
@@ -169,16 +170,7 @@ def make_catalog(file: Path) -> None:
 
 def write_private(file: Path, text: str) -> None:
     """Write a whole file that only its owner can read, at once or not at all."""
-    temporary = file.with_name(f".{file.name}.new")
-    temporary.unlink(missing_ok=True)
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            stream.write(text)
-        temporary.replace(file)
-    except OSError as error:
-        # Of a full disk the error does not say it.
-        error.filename = str(file)
-        raise
+    write_whole(file, text, overwrite=True, mode=0o600)
 
 
 def write_properties(file: Path, settings: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lakefeed.clients.environment import process_start
+from lakefeed.clients.local_files import write_whole
 from lakefeed.errors import WorldError
 
 _POLL_SECONDS = 0.05
@@ -77,14 +78,11 @@ def start_detached(
         said = f": {done.stderr.strip()}" if done.stderr else ""
         raise WorldError(f"{Path(command[0]).name} ended as soon as it was started{said}", where=str(log))
     process = Detached(pid=pid, began=began)
-    temporary = pid_file.with_suffix(".new")
     try:
-        temporary.write_text(json.dumps(asdict(process)))
-        temporary.replace(pid_file)
-    except OSError as error:
-        # No command would find it to stop it; and of a full disk the error names no file.
+        write_whole(pid_file, json.dumps(asdict(process)), overwrite=True)
+    except OSError:
+        # No command would find it to stop it.
         process.stop(grace_seconds=0)
-        error.filename = str(pid_file)
         raise
     return process
 

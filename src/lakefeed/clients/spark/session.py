@@ -21,7 +21,13 @@ from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.python_files import executor_settings
 from lakefeed.clients.spark.signals import python_keeps_its_handler
 from lakefeed.clients.spark.start_checks import StartChecks
-from lakefeed.clients.spark.storage import LOCAL_FILES, catalog_settings, make_folders, storage_settings
+from lakefeed.clients.spark.storage import (
+    LOCAL_FILES,
+    catalog_settings,
+    make_folders,
+    require_own_folder,
+    storage_settings,
+)
 from lakefeed.config import secrets, trust
 from lakefeed.config.connections import is_loopback
 from lakefeed.errors import ConfigError, MissingExtra
@@ -207,6 +213,7 @@ def session(
             whole = cluster.require_secret(whole)
             cluster.require_hadoop_configuration(whole["spark.master"])
             if cluster.is_local(whole["spark.master"]):
+                require_own_folder(whole)
                 # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             cluster.use_python(whole)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 from lakefeed.config import tls
-from lakefeed.errors import AccessDenied
+from lakefeed.errors import AccessDenied, FileDenied
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Catalog, Connections
@@ -90,6 +94,22 @@ def make_folders(connections: Connections) -> None:
             except OSError as error:
                 what = f"the warehouse's folder cannot be made: {error.strerror}"
                 raise AccessDenied(what, where=str(folder), hint=f"correct catalogs.{name}.warehouse") from None
+
+
+def require_own_folder(settings: Mapping[str, str]) -> None:
+    """Make the folders for Spark's temporary files; a FileDenied if none takes a file: its JVM would end silently."""
+    folders = (os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")).split(",")
+    refused: OSError | None = None
+    for folder in filter(None, folders):
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+            return
+        except OSError as error:
+            refused = error
+    if refused is not None:
+        what = f"the folder for Spark's temporary files cannot be written: {refused.strerror}"
+        raise FileDenied(what, where=folder, hint="make room there; or correct spark.local.dir, SPARK_LOCAL_DIRS")
 
 
 def _database_tls(catalog: Catalog) -> dict[str, str]:

@@ -1,0 +1,25 @@
+"""Spark's own folder on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakefeed.clients.spark.storage import require_own_folder
+from lakefeed.errors import FileDenied
+
+
+def test_one_of_sparks_folders_has_to_take_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    (tmp_path / "file").write_text("")
+    below, good = tmp_path / "file" / "below", tmp_path / "made" / "here"
+    require_own_folder({})
+    require_own_folder({"spark.local.dir": f"{below},{good}"})
+    assert list(good.iterdir()) == []
+    with pytest.raises(FileDenied, match="cannot be written: Not a directory") as refused:
+        require_own_folder({"spark.local.dir": str(below)})
+    assert refused.value.where == str(below)
+    # The variable comes first, as for Spark.
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(good))
+    require_own_folder({"spark.local.dir": str(below)})
