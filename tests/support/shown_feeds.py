@@ -121,7 +121,7 @@ class HostileDetails:
         self._monitor = monitor
 
     def graph(self) -> Document:
-        rate = self._monitor.rate() or 0.0
+        rate = self._monitor.snapshot().rate or 0.0
 
         def node(name: str, kind: str, label: str, share: float) -> Document:
             return {"id": name, "label": label, "kind": kind, "rate": rate * share, "detail": f"{kind} {label}"}

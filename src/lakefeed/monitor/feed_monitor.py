@@ -340,11 +340,6 @@ class FeedMonitor:
             )
             return progress, self._counters
 
-    def rate(self, seconds: float = RATE_SECONDS) -> float | None:
-        """Return the records a second over the last seconds; None without a batch in them."""
-        with self._lock:
-            return self.history.rate(seconds, now=self._clock())
-
     def points(self, *, since: float = 0.0, most: int = 500) -> list[Point]:
         """Return the history as points: see ``points_of``."""
         with self._lock:
@@ -358,8 +353,9 @@ class FeedMonitor:
 
     def _rate(self, now: float) -> float | None:
         """Return the records a second over the last minute, 0 of an idle one; None while nothing shows it."""
+        rate = self.history.rate(RATE_SECONDS, now=now)
         is_idle = self._progress.running is None and now - self._progress.started_at > RATE_SECONDS
-        return self.history.rate(RATE_SECONDS, now=now) or (0.0 if is_idle else None)
+        return 0.0 if rate is None and is_idle else rate
 
     def _count_error(self) -> None:
         self._counters = replace(self._counters, errors=self._counters.errors + 1)

@@ -59,17 +59,7 @@ class BatchRequests:
         return self.budget is not None and self.total > self.budget
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "total": self.total,
-            "errors": self.errors,
-            "bytes_out": self.bytes_out,
-            "bytes_in": self.bytes_in,
-            "data_files": self.data_files,
-            "writes": self.writes,
-            "reads": self.reads,
-            "by_class": dict(self.by_class),
-            "budget": self.budget,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +78,7 @@ class QueryState:
     late_rows: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return {"watermark": self.watermark, "rows": self.rows, "bytes": self.bytes, "late_rows": self.late_rows}
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,13 +264,7 @@ class Failure:
         return self.what if self.where is None else f"{self.what} ({self.where})"
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "error": self.error,
-            "what": self.what,
-            "where": self.where,
-            "hint": self.hint,
-            "at": iso(self.at),
-        }
+        return {**asdict(self), "at": iso(self.at)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -214,7 +214,7 @@ def test_readers_and_writers_may_be_many_threads() -> None:
             while not ends.is_set():
                 monitor.snapshot().as_dict()
                 monitor.points()
-                monitor.rate()
+                monitor.snapshot()
         except Exception as error:
             failures.append(error)
 

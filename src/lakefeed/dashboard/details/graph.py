@@ -31,8 +31,8 @@ class Rates:
     @classmethod
     def of(cls, monitor: FeedMonitor) -> Rates:
         """Return the rates of the last minute, from the progress model."""
-        rate = monitor.rate(SECONDS)
-        since = monitor.snapshot().taken_at - SECONDS
+        shown = monitor.snapshot()
+        rate, since = shown.rate, shown.taken_at - SECONDS
         points = monitor.points(since=since, most=1)
         if rate is None or not points or not points[0].records:
             return cls(records=rate, rows=rate, dead_letters=rate) if rate == 0 else cls()
