@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0
-"""So often a query starts again that an older driver has disturbed in the checkpoint, so long after it."""
-
+RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0  # A query that an older driver has disturbed starts again so often, so long after.
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 
 
