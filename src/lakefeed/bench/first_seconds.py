@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from lakefeed.bench.minio import MinioClient, by_api
 from lakefeed.bench.processes import FinishedCommand, lakefeed_command, run_command
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.class_archive import OFF, VARIABLE, WRITE
-from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
 
@@ -113,8 +111,6 @@ class FirstSecondsBench:
                     )
                     if number:
                         found[command].append(timed)
-            with suppress(JobFailed):
-                run(jobs.end_jvm)
         return [CommandResult(command=command, runs=tuple(found[command])) for command in commands]
 
     def _write_pipeline(self, name: str, work: Workload) -> Path:

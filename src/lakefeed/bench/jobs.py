@@ -6,13 +6,13 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakefeed.bench.cases import RequestCase, Workload
 from lakefeed.clients.spark import jars, jvm
@@ -28,13 +28,22 @@ from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
 
 _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 _JVM_SECONDS = 60.0
-_HEADER_BYTES = 5
-"""Confluent's magic byte and schema id, which ``from_avro`` does not know."""
+ON_THIS_MACHINE = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "3g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
 
 
 @contextmanager
@@ -42,7 +51,8 @@ def job_process(*, environment: dict[str, str], log: Path) -> Iterator[Callable[
     """Start a process with variables added to this process's environment; end it with the block.
 
     Yields a function that runs a job there, one of a module's top level, and returns its result or raises JobFailed.
-    Arguments travel through a pipe, so secrets in them show nowhere. The process and its JVM write to the log.
+    With the block its JVM ends too, so that the requests it makes then are not the next case's. Arguments travel
+    through a pipe, so secrets in them show nowhere. The process and its JVM write to the log.
     """
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=_prepare, initargs=(environment, log)) as pool:
@@ -58,6 +68,8 @@ def job_process(*, environment: dict[str, str], log: Path) -> Iterator[Callable[
 
         try:
             yield run
+            with suppress(JobFailed):
+                run(_end_jvm)
         except BaseException:
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -110,11 +122,13 @@ def count_rows(path: str) -> int:
     return _active_session().read.parquet(path).count()
 
 
-def end_jvm() -> None:
-    """Stop Spark and wait for the JVM's end, so that the requests it then makes are not the next case's."""
+def _end_jvm() -> None:
+    """Stop Spark, where it was started, and wait for the JVM's end."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
     _active_session().stop()
     gateway.shutdown()
     gateway.proc.stdin.close()  # What the JVM waits for.
@@ -141,6 +155,25 @@ def cpu_time(stat: Path) -> tuple[str, float]:
     name, _, rest = text.partition("(")[2].rpartition(")")
     fields = rest.split()
     return name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def on_progress(spark: SparkSession, report: Callable[[Any], None]) -> Callable[[], None]:
+    """Call ``report`` with each progress of the session's queries, until the function that is returned is called."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            report(event.progress)
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    listener = Listener()
+    spark.streams.addListener(listener)
+    return lambda: spark.streams.removeListener(listener)
 
 
 def jvm_pid() -> int:
@@ -196,6 +229,21 @@ def plain_session(
     return SparkSession.Builder().config(map={**_plain_settings(case, endpoints), **conf}).getOrCreate()
 
 
+def topic_source(reader: Reader, topic: str, endpoints: Endpoints) -> Reader:
+    """Return Spark's Kafka source of a topic, to read once or as a stream."""
+    servers = endpoints.bootstrap_servers
+    return reader.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+
+
+def decoded_plainly(records: DataFrame, schema: str, *, is_framed: bool = True, keep: Sequence[str] = ()) -> DataFrame:
+    """Decode values with Spark's ``from_avro``, which does not know the five bytes before a registered schema's."""
+    from pyspark.sql.avro.functions import from_avro
+    from pyspark.sql.functions import col, lit, substr
+
+    value = substr("value", lit(6)) if is_framed else col("value")
+    return records.select(from_avro(value, schema).alias("decoded"), *keep).select("decoded.*", *keep)
+
+
 def start_plain_stream(
     spark: SparkSession,
     case: RequestCase,
@@ -208,20 +256,9 @@ def start_plain_stream(
 
     ``options`` are further ones of Spark's Kafka source.
     """
-    from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.functions import lit, substr
-
-    records = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", endpoints.bootstrap_servers)
-        .option("subscribe", work.topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", work.records_a_batch)
-        .options(**(options or {}))
-        .load()
-    )
-    trip = from_avro(substr("value", lit(_HEADER_BYTES + 1)), taxi_schema())
-    trips = records.select(trip.alias("trip")).select("trip.*")
+    source = topic_source(spark.readStream, work.topic, endpoints).option("startingOffsets", "earliest")
+    records = source.option("maxOffsetsPerTrigger", work.records_a_batch).options(**(options or {})).load()
+    trips = decoded_plainly(records, taxi_schema())
     writer = trips.writeStream.option("checkpointLocation", case.checkpoint).trigger(availableNow=True)
     if case.sink == "parquet":
         return writer.start(case.path, format="parquet")
@@ -239,14 +276,9 @@ def _plain_settings(case: RequestCase, endpoints: Endpoints) -> dict[str, str]:
     catalog = "spark.sql.catalog.lake"
     manager = {"spark.sql.streaming.checkpointFileManagerClass": _ABORTABLE} if case.manager == "abortable" else {}
     return {
-        "spark.master": "local[*]",
+        **ON_THIS_MACHINE,
         "spark.app.name": case.name,
         "spark.driver.extraClassPath": os.pathsep.join(map(str, [jvm.jar(), *jars.fetch(["spark", "bench"])])),
-        "spark.driver.memory": "3g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.hadoop.fs.s3a.endpoint": endpoints.s3_endpoint,
         "spark.hadoop.fs.s3a.endpoint.region": endpoints.region,
         "spark.hadoop.fs.s3a.path.style.access": "true",

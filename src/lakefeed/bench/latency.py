@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -252,12 +252,7 @@ def latency_chart(measured: Sequence[Latency]) -> str:
 def _long_enough(load: Load, seconds: float) -> Load:
     """Return the load for as many triggers as are measured at least."""
     least = round(LEAST_BATCHES * seconds)
-    return Load(
-        rate=load.rate,
-        seconds=max(load.seconds, least),
-        warm_up=max(load.warm_up, round(seconds)),
-        partitions=load.partitions,
-    )
+    return replace(load, seconds=max(load.seconds, least), warm_up=max(load.warm_up, round(seconds)))
 
 
 def _frequency(times: Sequence[BatchTime]) -> float:

@@ -103,14 +103,8 @@ def _read(spark: SparkSession, work: Workload, endpoints: Endpoints, decoder: di
 
 def _sample(spark: SparkSession, work: Workload, endpoints: Endpoints) -> Any:
     """Return rows of the topic as an Arrow table."""
-    from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.functions import expr
-
-    kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", endpoints.bootstrap_servers)
-    records = kafka.option("subscribe", work.topic).load().limit(_SAMPLE_ROWS)
-    return (
-        records.select(from_avro(expr("substring(value, 6)"), taxi_schema()).alias("trip")).select("trip.*").toArrow()
-    )
+    records = jobs.topic_source(spark.read, work.topic, endpoints).load().limit(_SAMPLE_ROWS)
+    return jobs.decoded_plainly(records, taxi_schema()).toArrow()
 
 
 def _encode(sample: Any, rows: int) -> float:

@@ -14,7 +14,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -166,8 +166,6 @@ def measure(work: Workload, endpoints: Endpoints, *, pairs: int, home: Path, say
                 say(f"{_title(number, pairs)}, {mode}: {_line(runs[mode])}")
             if number >= WARM_UP_PAIRS:
                 found.append((runs["on"], runs["off"]))
-        with suppress(JobFailed):
-            run(jobs.end_jvm)
     return MonitorCost(pairs=tuple(found))
 
 

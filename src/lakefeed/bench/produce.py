@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 from lakefeed.bench import jobs
 from lakefeed.bench.produce_jobs import Input, Producer, Took, Trips, run_producer, topic_totals, write_files
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
 from lakefeed.operations.produce.taxi import Totals
@@ -69,9 +68,6 @@ class ProduceBench:
                 trips = Trips(input=input_, rows=rows, folder=str(self.home.absolute()))
                 expected: Totals = processes["read"](write_files, trips)
                 found += self._measure(trips, processes, expected, runs=runs)
-            for run in processes.values():
-                with suppress(JobFailed):
-                    run(jobs.end_jvm)
         return found
 
     def _measure(

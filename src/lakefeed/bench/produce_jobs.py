@@ -19,11 +19,10 @@ from lakefeed.records.encode.encode import to_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql._typing import OptionalPrimitiveType
 
 Producer = Literal["seed", "lakefeed", "read"]
 Input = Literal["csv", "parquet", "generated"]
-
-_HEADER_BYTES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,16 +83,9 @@ def _plain_session() -> SparkSession:
     """Return a session of nothing but Spark and its connectors."""
     from pyspark.sql import SparkSession
 
-    settings = {
-        "spark.master": "local[*]",
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["spark"]))),
-        "spark.driver.memory": "3g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    return SparkSession.Builder().config(map={**settings}).getOrCreate()
+    connectors = os.pathsep.join(map(str, jars.fetch(["spark"])))
+    settings: dict[str, OptionalPrimitiveType] = {**jobs.ON_THIS_MACHINE, "spark.driver.extraClassPath": connectors}
+    return SparkSession.Builder().config(map=settings).getOrCreate()
 
 
 def _seed(spark: SparkSession, trips: Trips, topic: str, endpoints: Endpoints) -> None:
@@ -114,16 +106,5 @@ def _seed(spark: SparkSession, trips: Trips, topic: str, endpoints: Endpoints) -
 
 def topic_totals(producer: Producer, topic: str, endpoints: Endpoints) -> Totals:
     """Decode the records of a topic with Spark's ``from_avro``, and add them up."""
-    from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.functions import col, lit, substr
-
-    spark = session("bench-check")
-    records = (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", endpoints.bootstrap_servers)
-        .option("subscribe", topic)
-        .load()
-    )
-    value = substr("value", lit(_HEADER_BYTES + 1)) if producer == "lakefeed" else col("value")
-    trips = records.select(from_avro(value, taxi_schema()).alias("trip")).select("trip.*")
-    return totals(trips, key=None)
+    records = jobs.topic_source(session("bench-check").read, topic, endpoints).load()
+    return totals(jobs.decoded_plainly(records, taxi_schema(), is_framed=producer == "lakefeed"), key=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from lakefeed.bench.minio import ApiCalls, Kept, MinioClient, Phases, as_traced,
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Connections
-from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -103,8 +101,6 @@ class Bench:
         environment, log = self._endpoints.as_environment(), self._home / "produce.log"
         with jobs.job_process(environment=environment, log=log) as run:
             records: int = run(jobs.produce_trips, work, self._endpoints)
-            with suppress(JobFailed):
-                run(jobs.end_jvm)
         return records
 
     def measure(self, case: RequestCase, work: Workload, *, expected: int) -> Measured:
@@ -123,8 +119,6 @@ class Bench:
                 rows = run(jobs.count_rows, case.path)
             else:  # Counted without Spark.
                 rows = open_table(case.table, connections=Connections.from_environment(environment)).scan().count()
-            with suppress(JobFailed):
-                run(jobs.end_jvm)
         return Measured(
             case=case,
             apis=tuple(by_api(requests)),

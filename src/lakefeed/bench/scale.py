@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,6 @@ from lakefeed.bench.scale_dimensions import Dimension
 from lakefeed.bench.scale_jobs import ScaleFigures, ScaleRun, produce_columns, run_scale
 from lakefeed.bench.scale_topics import TopicFiller
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
 
@@ -131,8 +129,6 @@ class ScaleBench:
                 result = self._measure_batches(dimension, topics[dimension.sizes[-1]], run)
             else:
                 result = self._measure_sizes(dimension, topics, run, rounds=rounds)
-            with suppress(JobFailed):
-                run(jobs.end_jvm)
         return result
 
     def _measure_sizes(

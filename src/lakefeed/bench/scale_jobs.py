@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.bench import jobs
 from lakefeed.bench.monitor_cost import CpuTimes
 from lakefeed.bench.throughput_jobs import forget_peaks, peak_megabytes
 from lakefeed.clients.spark import jvm
@@ -91,14 +92,13 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
     collected_heap(spark)
     forget_peaks()
     clock = _Clock(spark, run)
-    listener = None if run.has_tables else _listener(clock)
-    if listener is not None:
-        spark.streams.addListener(listener)
+    # Spark reports the batches of a stream; a job of many tables calls ``on_batch`` with its rounds.
+    remove = None if run.has_tables else jobs.on_progress(spark, lambda _: clock.end_batch())
     try:
         summary = pipeline.run(spark=spark, once=True, stop=clock.stop, on_batch=clock.on_batch)
     finally:
-        if listener is not None:
-            spark.streams.removeListener(listener)
+        if remove is not None:
+            remove()
     is_complete = summary.rows == summary.records > 0 and len(clock.marks) == len(run.marks)
     return ScaleFigures(marks=tuple(clock.marks), peak_rss_mb=peak_megabytes(), is_complete=is_complete)
 
@@ -185,19 +185,3 @@ class _Clock:
 
     def _requests_now(self) -> int:
         return sum(jvm.s3_requests(self.spark).values())
-
-
-def _listener(clock: _Clock) -> Any:
-    from pyspark.sql.streaming.listener import StreamingQueryListener
-
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-            pass
-
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            clock.end_batch()
-
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            pass
-
-    return Listener()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from lakefeed.bench.throughput_jobs import (
 from lakefeed.bench.trips import table_totals
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Connections
-from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
 from lakefeed.operations.produce.taxi import Totals
@@ -186,9 +185,6 @@ class ThroughputBench:
                         profiled[way] = landed
                     elif number >= WARM_UP:
                         found[way].append(landed)
-            for run in processes.values():
-                with suppress(JobFailed):
-                    run(jobs.end_jvm)
         return Throughput(
             records=topic.records,
             record_bytes=topic.record_bytes,
@@ -209,15 +205,11 @@ class ThroughputBench:
         Topics(self.endpoints.bootstrap_servers).create(work.topic, partitions=work.partitions)
         with self._process("produce") as run:
             filled: Filled = run(fill_topic, work, self.endpoints, csv)
-            with suppress(JobFailed):
-                run(jobs.end_jvm)
         return filled
 
     def _limits(self, work: Workload, records: int, rounds: int) -> Limits:
         with self._process(LIMIT) as run:
             limits: Limits = run(measure_limits, work, self.endpoints, records, rounds)
-            with suppress(JobFailed):
-                run(jobs.end_jvm)
         self.say(f"limit: {limits.rows_per_cpu_second:,.0f} rows/CPU s")
         return limits
 

@@ -8,8 +8,9 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lakefeed.bench import jobs
 from lakefeed.bench.cases import FAST_PATHS, WITHOUT_CHECKPOINT, RequestCase, Way, Workload
@@ -25,7 +26,6 @@ from lakefeed.records.encode.encode import to_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryListener
 
 _SAMPLE_RECORDS = 10_000
 # As the seeds' consumer has them; its other options are none of Spark's.
@@ -125,8 +125,8 @@ def run_once(case: TimedRun, work: Workload, endpoints: Endpoints, profile: bool
     """Land the topic in one way, in this process's session."""
     started = _run_lakefeed if case.manager == "lakefeed" else _run_plain
     spark = _session(case, work, endpoints)
-    clock = _batch_clock(spark)
-    spark.streams.addListener(clock.listener)
+    noted: list[_Report] = []
+    remove_listener = jobs.on_progress(spark, partial(_note_batch, spark, noted))
     java: Any = spark.sparkContext._jvm
     java.java.lang.System.gc()
     forget_peaks()
@@ -140,8 +140,8 @@ def run_once(case: TimedRun, work: Workload, endpoints: Endpoints, profile: bool
     stages = profiler.stop() if profiler else None
     context: Any = spark.sparkContext._jsc
     context.sc().listenerBus().waitUntilEmpty()
-    spark.streams.removeListener(clock.listener)
-    reports = _of_batches(clock.reports)
+    remove_listener()
+    reports = _of_batches(noted)
     files, stored = _stored(spark, case)
     first, last = reports[0], reports[-1]
     return RunFigures(
@@ -218,41 +218,20 @@ class _Report:
         return sum(self.ends.values())
 
 
-@dataclass(frozen=True)
-class _Clock:
-    listener: StreamingQueryListener
-    reports: list[_Report]
-
-
 def _of_batches(reports: list[_Report]) -> list[_Report]:
     """Leave out the reports after which the query is no further: those of empty batches."""
     before = [0, *(report.records for report in reports)]
     return [report for report, records in zip(reports, before, strict=False) if report.records > records]
 
 
-def _batch_clock(spark: SparkSession) -> _Clock:
-    """Note time, CPU time and offsets at the end of each batch, of any query of the session alike."""
-    from pyspark.sql.streaming.listener import StreamingQueryListener
-
-    reports: list[_Report] = []
-    context: Any = spark.sparkContext._jsc
-    status, cores = context.sc().statusStore(), spark.sparkContext.defaultParallelism
-
-    class Clock(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-            pass
-
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            now, cpu, progress = time.monotonic(), jobs.cpu_seconds(), event.progress
-            [source] = progress.sources
-            [ends] = json.loads(source.endOffset).values()
-            busy = status.executorList(True).apply(0).totalDuration() / 1000 / cores
-            reports.append(_Report(now, cpu, busy, {int(key): ends[key] for key in ends}))
-
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            pass
-
-    return _Clock(Clock(), reports)
+def _note_batch(spark: SparkSession, reports: list[_Report], progress: Any) -> None:
+    """Note time, CPU time and offsets at the end of a batch, of any query of the session alike."""
+    now, cpu, context = time.monotonic(), jobs.cpu_seconds(), cast("Any", spark.sparkContext._jsc)
+    [source] = progress.sources
+    [ends] = json.loads(source.endOffset).values()
+    busy = context.sc().statusStore().executorList(True).apply(0).totalDuration() / 1000
+    cores = spark.sparkContext.defaultParallelism
+    reports.append(_Report(now, cpu, busy / cores, {int(key): ends[key] for key in ends}))
 
 
 class _Profiler:

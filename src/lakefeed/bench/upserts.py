@@ -6,7 +6,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.session import session
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
@@ -66,18 +65,10 @@ def fill(work: UpsertWork, endpoints: Endpoints) -> tuple[int, int]:
         registry = endpoints.schema_registry_url
         records = to_records(rows, topic=TOPIC, registry=registry, schema=work.schema, key="id")
         produce(records, TOPIC, bootstrap_servers=endpoints.bootstrap_servers)
-    kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", endpoints.bootstrap_servers)
-    changes = _decoded(kafka.option("subscribe", TOPIC).load(), work)
+    records = jobs.topic_source(spark.read, TOPIC, endpoints).load()
+    changes = jobs.decoded_plainly(records, work.schema, keep=["offset"])
     newest = changes.selectExpr("id", "struct(*) AS change", "offset").groupBy("id").agg(sf.max_by("change", "offset"))
     return _checksum(newest.toDF("key", "change").select("change.*"), work)
-
-
-def _decoded(records: DataFrame, work: UpsertWork) -> DataFrame:
-    from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.functions import expr
-
-    change = from_avro(expr("substring(value, 6)"), work.schema)
-    return records.select(change.alias("change"), "offset").select("change.*", "offset")
 
 
 def _checksum(rows: DataFrame, work: UpsertWork) -> tuple[int, int]:
@@ -114,9 +105,9 @@ def _land_plain(spark: SparkSession, run: TimedRun, work: UpsertWork, endpoints:
         batch.createOrReplaceTempView("batch")
         statements.run(batch.sparkSession, MERGE.format(table=run.table))
 
-    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", endpoints.bootstrap_servers)
-    source = source.option("subscribe", TOPIC).option("startingOffsets", "earliest")
-    changes = _decoded(source.option("maxOffsetsPerTrigger", work.rows).load(), work)
+    source = jobs.topic_source(spark.readStream, TOPIC, endpoints).option("startingOffsets", "earliest")
+    records = source.option("maxOffsetsPerTrigger", work.rows).load()
+    changes = jobs.decoded_plainly(records, work.schema, keep=["offset"])
     writer = changes.writeStream.foreachBatch(merge).option("checkpointLocation", run.checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()
 
@@ -157,9 +148,6 @@ def compare(
                     + ("" if rows == expected else "; DIFFERS")
                 )
                 found[way] += [(seconds, cpu)] if number >= WARM_UP else []
-        for process in started.values():
-            with suppress(JobFailed):
-                process(jobs.end_jvm)
     plain, ours = (found[way] for way in WAYS)
     ratio, of_cpu = (statistics.median(b[at] / a[at] for a, b in zip(plain, ours, strict=True)) for at in (0, 1))
     return {"runs": found, "ratio": round(ratio, 3), "cpu_ratio": round(of_cpu, 3), "rows_equal": equal}

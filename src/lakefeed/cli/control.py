@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +25,7 @@ ELSEWHERE = (
     "does not notice"
 )
 
-target_options: Callable[[F], F] = options_of(
+_target_options: Callable[[F], F] = options_of(
     click.argument("target", metavar="NAME|PIPELINE", default="pipeline.yaml"),
     set_option,
     click.option("--url", metavar="URL", help="A dashboard, instead of this machine's drivers."),
@@ -77,20 +78,27 @@ def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: P
     return FeedTarget(name, None, running_feed_named(name))
 
 
+def of_target(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name a feed, and call the command with the feed."""
+
+    @wraps(command)
+    def call(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, **rest: Any) -> None:
+        command(find(target, overrides, url, token_file), **rest)
+
+    return _target_options(call)
+
+
 @click.command()
-@target_options
+@of_target
 @reason_option
 @wait_option
 @output_option
-def pause(
-    target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, reason: str, wait: bool
-) -> None:
+def pause(found: FeedTarget, *, reason: str, wait: bool) -> None:
     """Pause a feed after its current batch; its driver lives on, and keeps the feed for itself.
 
     The pause and its reason survive a restart. Of a feed that does not run, the pipeline file says where the next
     start will find the pause.
     """
-    found = find(target, overrides, url, token_file)
     if found.running is None and found.pipeline is not None:
         from lakefeed.operations.control import pause_next_start
 
@@ -101,15 +109,12 @@ def pause(
 
 
 @click.command()
-@target_options
+@of_target
 @reason_option
 @wait_option
 @output_option
-def resume(
-    target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, reason: str, wait: bool
-) -> None:
+def resume(found: FeedTarget, *, reason: str, wait: bool) -> None:
     """Resume a paused feed where it stands, or end the pause of one that does not run."""
-    found = find(target, overrides, url, token_file)
     if found.running is None and found.pipeline is not None:
         from lakefeed.operations.control import resume_next_start
 
@@ -125,15 +130,12 @@ def resume(
 
 
 @click.command()
-@target_options
+@of_target
 @reason_option
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; status 1 if it ends with an error.")
 @output_option
-def stop(
-    target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, reason: str, wait: bool
-) -> None:
+def stop(found: FeedTarget, *, reason: str, wait: bool) -> None:
     """Stop a running feed after its current batch, as SIGTERM does; a paused feed at once."""
-    found = find(target, overrides, url, token_file)
     running = found.require_running()
     event = running.request("stop", reason=reason)
     if wait:
@@ -143,21 +145,14 @@ def stop(
 
 
 @click.command()
-@target_options
+@of_target
 @click.option("--trigger", help="Time between two batches, such as '10 seconds'.")
 @click.option("--max-records-per-batch", type=click.IntRange(1), help="Upper bound of the next batches.")
 @reason_option
 @wait_option
 @output_option
 def change(
-    target: str,
-    overrides: tuple[str, ...],
-    url: str | None,
-    token_file: Path | None,
-    trigger: str | None,
-    max_records_per_batch: int | None,
-    reason: str,
-    wait: bool,
+    found: FeedTarget, *, trigger: str | None, max_records_per_batch: int | None, reason: str, wait: bool
 ) -> None:
     """Change the trigger and the size of batches of a running feed, until its run ends.
 
@@ -166,7 +161,7 @@ def change(
     if trigger is None and max_records_per_batch is None:
         raise click.UsageError("say what: --trigger, --max-records-per-batch, or both")
     _ask(
-        find(target, overrides, url, token_file),
+        found,
         "change",
         wait=wait,
         then="changed after its current batch",

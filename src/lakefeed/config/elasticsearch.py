@@ -15,8 +15,7 @@ from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
 from lakefeed.config.dataset_names import DatasetName
 from lakefeed.config.keyed import Deletes, keyed_problems
-from lakefeed.config.sinks import MODES, SinkConfig
-from lakefeed.config.transform import OutputMode
+from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.values import Count
 
 INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")
@@ -96,10 +95,6 @@ class ElasticsearchSinkConfig(SinkConfig):
     def urls(self) -> tuple[str, ...]:
         """The nodes' addresses, without a slash at their end."""
         return tuple(each.rstrip("/") for each in ([self.url] if isinstance(self.url, str) else self.url))
-
-    @property
-    def modes(self) -> tuple[OutputMode, ...]:
-        return MODES[self.mode]
 
     @property
     def target(self) -> str:

@@ -11,8 +11,7 @@ from lakefeed.config.base import ConfigProblem
 from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.keyed import Deletes, keyed_problems
 from lakefeed.config.publish import Publish
-from lakefeed.config.sinks import MODES, SinkConfig
-from lakefeed.config.transform import OutputMode
+from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.values import Identifier, PartitionTransform, SortColumn, TableTemplate
 
 MAIN_BRANCH = "main"
@@ -84,10 +83,6 @@ class IcebergSinkConfig(SinkConfig):
         if self.branch is not None and self.history is not None:
             what = "a history has no branch: it would have changes that are not published"
             yield ConfigProblem(what, key="history", hint="leave out history, or branch")
-
-    @property
-    def modes(self) -> tuple[OutputMode, ...]:
-        return MODES[self.mode]
 
     @property
     def target(self) -> str:

@@ -15,8 +15,7 @@ from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
 from lakefeed.config.dataset_names import DatasetName
 from lakefeed.config.keyed import Deletes, keyed_problems
-from lakefeed.config.sinks import MODES, SinkConfig
-from lakefeed.config.transform import OutputMode
+from lakefeed.config.sinks import SinkConfig
 from lakefeed.errors import ConfigError
 
 _PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
@@ -82,10 +81,6 @@ class JdbcSinkConfig(SinkConfig):
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         return keyed_problems(self)
-
-    @property
-    def modes(self) -> tuple[OutputMode, ...]:
-        return MODES[self.mode]
 
     @property
     def target(self) -> str:

@@ -52,7 +52,7 @@ class SinkConfig(Model):
     @property
     def modes(self) -> tuple[OutputMode, ...]:
         """The output modes that it takes as it is set."""
-        return ("append",)
+        return MODES.get(getattr(self, "mode", "append"), ("append",))
 
     def doubles(self, mode: OutputMode) -> bool:
         """Return whether the rows of a batch that was cut off may be there twice."""

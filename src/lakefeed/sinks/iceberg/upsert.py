@@ -17,6 +17,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from lakefeed.clients.iceberg.sql import rows_where, set_properties
@@ -60,7 +61,7 @@ from lakefeed.sinks.iceberg.table import ADAPTIVE, IcebergTable, write_modes
 from lakefeed.sinks.kept_values import KeptValues
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 KEYED = "lakefeed.upsert"
@@ -81,15 +82,15 @@ class HistoryTable(IcebergTable):
     _fence: str | None = None
 
     @classmethod
-    def beside(
-        cls, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool, takes_defaults: bool
-    ) -> Self:
+    def beside(cls, table: IcebergTable) -> Self:
+        """Return the history of a table, which is laid out as the table is."""
+        sink = table._sink
         of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties", "format_version")}
         own = IcebergSinkConfig.model_validate(
             {"table": sink.history, **{name: each for name, each in of_table.items() if name in sink.model_fields_set}}
         )
-        named = own.with_names_made(sink.names_made)
-        return cls(spark, named, feed=feed, evolves=evolves, takes_defaults=takes_defaults)
+        follows = {"evolves": table._evolves, "takes_defaults": table._takes_defaults}
+        return cls(table._spark, own.with_names_made(sink.names_made), feed=table._feed, **follows)
 
     def take_own_fence(self) -> None:
         if self._spark.catalog.tableExists(self.name):
@@ -143,18 +144,9 @@ class UpsertTable(IcebergTable):
     unavailable: Unavailable | None = None
     """The placeholder of values that stay as they are stored."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        sink: IcebergSinkConfig,
-        *,
-        feed: str,
-        evolves: bool = True,
-        takes_defaults: bool = False,
-    ) -> None:
-        super().__init__(spark, sink, feed=feed, evolves=evolves, takes_defaults=takes_defaults)
-        follows: dict[str, Any] = {"feed": feed, "evolves": evolves, "takes_defaults": takes_defaults}
-        self._history = HistoryTable.beside(spark, sink, **follows) if sink.history else None
+    @cached_property
+    def _history(self) -> HistoryTable | None:
+        return HistoryTable.beside(self) if self._sink.history else None
 
     def _own_properties(self) -> dict[str, str]:
         return {**write_modes(self._sink), KEYED: f"{','.join(self._sink.keys)} {self._sink.on_delete}"}
