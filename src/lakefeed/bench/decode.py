@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.http_server import HttpAnswer, serve_http
 from lakefeed.clients.spark.statements import expression
+from lakefeed.lazy import sf
 from lakefeed.messages.printable import aligned
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.records.decode import ConfluentAvro, decoded, rows
@@ -96,7 +97,6 @@ def compare(
 ) -> DecoderComparison:
     """Measure the two decoders on the same records, in turns; the records have to fit into the driver's memory."""
     from pyspark import StorageLevel
-    from pyspark.sql import functions as sf
 
     # Deserialized, so that no round measures the decompression of the cache instead of the decoders.
     held = values(spark, case, rows).persist(StorageLevel(False, True, False, True))
@@ -117,7 +117,6 @@ def compare(
 
 def values(spark: SparkSession, case: DecodeCase, rows: int) -> DataFrame:
     """Return the column ``value`` in Confluent's wire format, written by Spark's ``to_avro``."""
-    from pyspark.sql import functions as sf
     from pyspark.sql.avro.functions import to_avro
 
     header = sf.lit(bytearray(b"\0" + _SCHEMA_ID.to_bytes(4, "big")))
@@ -126,7 +125,6 @@ def values(spark: SparkSession, case: DecodeCase, rows: int) -> DataFrame:
 
 
 def _ways(held: DataFrame, case: DecodeCase, registry_url: str) -> dict[str, DataFrame]:
-    from pyspark.sql import functions as sf
     from pyspark.sql.avro.functions import from_avro
 
     spec = ConfluentAvro(registry_url=registry_url, reader_schema=case.schema)

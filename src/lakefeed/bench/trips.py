@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
+from lakefeed.lazy import sf
 from lakefeed.operations.produce.sources import read_rows
 from lakefeed.operations.produce.taxi import KEY, TOTALS_SQL, Totals, taxi_rows, taxi_schema
 
@@ -22,10 +23,8 @@ def taxi_trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame
     """Return trips with the column ``trip_key``, the same ones whenever Spark computes them: a file's, or generated."""
     if csv is None:
         return taxi_rows(spark, rows)
-    from pyspark.sql import functions as F
-
     found = read_rows(spark, str(csv), format="csv", schema=taxi_schema())
-    return found.withColumn(KEY, F.hex(F.xxhash64(*found.columns)))
+    return found.withColumn(KEY, sf.hex(sf.xxhash64(*found.columns)))
 
 
 def table_totals(table: str, connections: Connections, *, key: str | None) -> Totals:

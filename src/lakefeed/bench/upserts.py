@@ -18,6 +18,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.session import session
 from lakefeed.config.models import PipelineConfig
+from lakefeed.lazy import sf
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
@@ -53,8 +54,6 @@ class UpsertWork:
 
 def fill(work: UpsertWork, endpoints: Endpoints) -> tuple[int, int]:
     """Produce inserts and updates; return the rows and the checksum that a table of the newest changes has."""
-    from pyspark.sql import functions as sf
-
     spark = session("bench-produce")
     at_random = sf.pmod(sf.hash("id"), sf.lit(work.rows))
     sizes = ((0, work.rows, sf.col("id")), (work.rows, work.changes, at_random))
@@ -72,8 +71,6 @@ def fill(work: UpsertWork, endpoints: Endpoints) -> tuple[int, int]:
 
 
 def _checksum(rows: DataFrame, work: UpsertWork) -> tuple[int, int]:
-    from pyspark.sql import functions as sf
-
     hashed = sf.xxhash64("id", *(f"c{at}" for at in range(work.columns)))
     [row] = rows.agg(sf.count(sf.lit(1)), sf.sum(hashed.cast("decimal(38, 0)"))).collect()
     return int(row[0]), int(row[1])

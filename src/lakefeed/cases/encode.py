@@ -14,6 +14,7 @@ from lakefeed.cases.defaults import with_defaults
 from lakefeed.clients.spark.errors import quietly, translating
 from lakefeed.config.decoding import Encoded
 from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.lazy import sf, t
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaText
 from lakefeed.records.encode.avro import row_error, struct_of
@@ -134,7 +135,6 @@ class CaseEncoder:
             raise ConfigError(f"the value cannot be encoded: {error.what}", where=given.where, hint=hint) from None
 
     def _encode_rows(self, encoding: Encoding, given: Sequence[GivenValue]) -> list[bytes]:
-        from pyspark.sql import functions as sf
         from pyspark.sql.types import StringType, StructField, StructType
 
         columns = struct_of(self._spark, encoding.schema or "")
@@ -202,8 +202,6 @@ class _Part:
 
 def _parts(value: Any, type_: DataType | None, path: str = "") -> Iterator[_Part]:
     """Yield a value and all parts of it, each behind what it is a part of."""
-    from pyspark.sql import types as t
-
     yield _Part(path, value, type_)
     if isinstance(type_, t.StructType) and isinstance(value, dict):
         inner = {field.name: field.dataType for field in type_.fields}
@@ -218,8 +216,6 @@ def _parts(value: Any, type_: DataType | None, path: str = "") -> Iterator[_Part
 
 
 def _fits(value: Any, type_: DataType) -> bool:
-    from pyspark.sql import types as t
-
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match type_:
         case t.StructType() | t.MapType():

@@ -21,6 +21,7 @@ from lakefeed.config.upserts import kept_metadata
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import ConfigError
 from lakefeed.feed.feed import Feed, FeedSource
+from lakefeed.lazy import sf
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ class CaseSource(FeedSource):
         return self._mark_duplicates(records) if self.config.source.kafka is not None else records
 
     def _completed(self, records: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as sf
-
         if self.config.source.kinesis is None:
             return records
         return records.withColumn("sequence_number", sf.col("offset").cast("string"))

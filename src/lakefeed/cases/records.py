@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.cases import CaseRecord
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import sf
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.sources.kafka import BAD_TIMESTAMP
 
@@ -146,8 +147,6 @@ class RecordFiles:
 
     def reread(self, spark: SparkSession, spans: Sequence[OffsetRange], *, headers: bool) -> DataFrame:
         """Read the records of these offsets again."""
-        from pyspark.sql import functions as sf
-
         chosen = [
             (sf.col("topic") == span.topic)
             & (sf.col("partition") == span.partition)
@@ -181,8 +180,6 @@ def _text(content: bytes | None) -> str | None:
 
 def _as_source(files: DataFrame, *, headers: bool) -> DataFrame:
     """Return the columns of the Kafka source: see ``lakefeed.records.sources.kafka.read_stream``."""
-    from pyspark.sql import functions as sf
-
     columns = [
         sf.unbase64("key").alias("key"),
         sf.unbase64("value").alias("value"),

@@ -40,6 +40,7 @@ from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.outcome_counting import PlannedRestart
 from lakefeed.feed.run import MicroBatches, trigger_of, watch
+from lakefeed.lazy import sf
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.local.home import make_catalog
@@ -294,8 +295,6 @@ class CaseRunner:
 
     def _rows(self, table: str) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
         """Return the rows in the order of their commits, and the columns' types: a scan has an order of its own."""
-        from pyspark.sql import functions as sf
-
         if not self._spark.catalog.tableExists(table):
             return [], {}
         found = self._spark.table(table)

@@ -10,6 +10,7 @@ from pydantic import Field
 from lakefeed.config.base import ConfigProblem, Model
 from lakefeed.config.values import TOPIC_MARK
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import t
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -108,8 +109,6 @@ def keyed(sink: KeyedSink) -> str:
 
 def in_rows(sink: KeyedSink, rows: StructType) -> None:
     """Refuse rows that cannot be upserted: a column is missing, or its values are no key or have no order."""
-    from pyspark.sql import types as t
-
     names = {name.lower() for name in rows.names}
     for column in (*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED):
         if column.lower() not in names:
@@ -128,8 +127,6 @@ def in_rows(sink: KeyedSink, rows: StructType) -> None:
 
 def keys_in_rows(sink: KeyedSink, rows: StructType) -> dict[str, DataType]:
     """Refuse rows whose keys are missing, or have values that are no key; return the types by name in small letters."""
-    from pyspark.sql import types as t
-
     types = {field.name.lower(): field.dataType for field in rows.fields}
     for key in sink.keys:
         if (type_ := types.get(key.lower())) is None:

@@ -24,6 +24,7 @@ from lakefeed.errors import (
 from lakefeed.feed.failing_records import explain_failure, isolate, why_of
 from lakefeed.feed.outcome_counting import CountPerAttempt, PlannedRestart
 from lakefeed.feed.row_builder import RowBuilder
+from lakefeed.lazy import sf
 from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, Replay, SnapshotProperties
@@ -278,8 +279,6 @@ class BatchWriter:
         """Write the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""
         if self.dead_letters is None:
             return
-        from pyspark.sql import functions as sf
-
         self.rows.isolated = self._isolate(commit, commit.ranges.ranges)
         expected = self.rows.classify(batch).filter(sf.col(f"{RECORD}.reason").isNotNull()).count()
         if expected:
@@ -356,8 +355,6 @@ class BatchWriter:
     def judge_again(self, commit: Commit | Backfill, spans: Sequence[OffsetRange], expected: int) -> Judge:
         """Return the judge of a commit by an earlier run, which may have isolated some records."""
 
-        from pyspark.sql import functions as sf
-
         def judge(records: DataFrame) -> DataFrame:
             self.rows.isolated = {}
             letters = self.rows.classify(records).filter(sf.col(f"{RECORD}.reason").isNotNull())
@@ -383,8 +380,6 @@ class BatchWriter:
 
         With ``null``: why a row of nulls is refused, which every table takes while its store and catalog work.
         """
-        from pyspark.sql import functions as sf
-
         tried = Commit(self.feed, commit.batch_id or 0, commit.ranges)
         try:
             with self.rows.counted(reread(ranges), self.spark) as (rows, _), quietly():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
+from lakefeed.lazy import sf
 from lakefeed.monitor.stopwatch import add_time
 from lakefeed.offsets.ranges import OffsetRange, Partition, by_partition
 
@@ -135,8 +136,6 @@ class BatchOutcomes:
 
     def accepted(self, judged: DataFrame) -> DataFrame:
         """Return the records that become rows, without the column ``RECORD``; the others are counted and left out."""
-        from pyspark.sql import functions as sf
-
         # A batch's frame may belong to another session than the one that this was made in.
         judged.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
         record = sf.col(f"{RECORD}.record")

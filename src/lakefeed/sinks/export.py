@@ -17,6 +17,7 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import sf, t
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
 from lakefeed.sinks.base import LedgerlessSink
@@ -64,8 +65,6 @@ class ConsoleResult(Target):
         return "stdout"
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        from pyspark.sql import functions as sf
-
         if self._as_json:
             shown = rows.select(sf.to_json(sf.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
         else:
@@ -106,7 +105,6 @@ class Files(Target):
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         from pyspark.sql import Observation
-        from pyspark.sql import functions as sf
 
         counted = Observation()
         with spark_setting(rows.sparkSession, *PROTOCOL):
@@ -158,9 +156,6 @@ class PlainTable(Target):
 
 def flat(rows: DataFrame) -> DataFrame:
     """Return the rows with columns that CSV can hold: nested ones as JSON, bytes as base64."""
-    from pyspark.sql import functions as sf
-    from pyspark.sql import types as t
-
     columns = []
     for field in rows.schema.fields:
         column = sf.col(quoted((field.name,)))

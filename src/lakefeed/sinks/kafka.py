@@ -31,6 +31,7 @@ from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.problem import Problem
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import sf, t
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
@@ -128,8 +129,6 @@ class KafkaSink(StatelessSink):
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
         """Return the rows as records: partition, key, value and headers."""
-        from pyspark.sql import functions as sf
-
         if self._records is None or self._records.schema != rows.schema:
             self._records = RowRecords.settle(self._sink, rows)
         alone = not has_state(commit.ranges) and bool(jvm.java(self._spark).query.StreamingPlan.onePerRecord(rows._jdf))
@@ -182,7 +181,6 @@ class RowRecords:
         makes one row at most.
         """
         from pyspark.sql import Window
-        from pyspark.sql import functions as sf
 
         placed = all(name in rows.columns for name in POSITION_COLUMNS)
         source = sf.lit(None).cast("string")
@@ -261,7 +259,6 @@ def _refusals(setting: str, rows: DataFrame) -> Iterator[None]:
 
 def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
     """Return the record's key: bytes as they are, all else as text; null if the sink names none."""
-    from pyspark.sql import functions as sf
     from pyspark.sql.types import BinaryType
 
     if sink.key is None:
@@ -275,9 +272,6 @@ def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
 
 
 def _column_bytes(name: str, rows: DataFrame) -> Column:
-    from pyspark.sql import functions as sf
-    from pyspark.sql import types as t
-
     type_ = rows.schema[name].dataType
     if isinstance(type_, t.StructType | t.ArrayType | t.MapType):
         raise ConfigError(
@@ -310,8 +304,6 @@ def _registry(value: Value) -> SchemaRegistry | None:
 
 def header(name: str, value: Column) -> Column:
     """Return a header as Spark's Kafka sink takes it."""
-    from pyspark.sql import functions as sf
-
     return sf.struct(sf.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import DELETED, OWN, POSITION_COLUMNS
+from lakefeed.lazy import sf
 from lakefeed.records.decode.unavailable import Leaf, Path, Unavailable, rebuilt
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ class KeptValues:
     @classmethod
     def of(cls, unavailable: Unavailable | None, columns: StructType, *, keys: Collection[str]) -> KeptValues | None:
         """Return what may be lacking in rows of these columns; None if nothing can."""
-        from pyspark.sql import functions as sf
-
         if unavailable is None:
             return None
         leaves = [
@@ -50,8 +49,6 @@ class KeptValues:
 
     def newest(self, newest_first: WindowSpec) -> dict[str, Column]:
         """Return columns with the newest value of each that a key's changes have, since the key was last deleted."""
-        from pyspark.sql import functions as sf
-
         whole = newest_first.rowsBetween(-(2**63), 2**63 - 1)
         found = {}
         for number, leaf in enumerate(self.leaves):
@@ -62,8 +59,6 @@ class KeptValues:
 
     def folded(self, latest: DataFrame) -> DataFrame:
         """Put the values that ``newest`` has found into the newest changes, and add ``KEPT``."""
-        from pyspark.sql import functions as sf
-
         numbers = self._numbers
 
         def resolved(path: Path, own: Column, _: DataType) -> Column | None:

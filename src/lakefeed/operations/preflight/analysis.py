@@ -13,6 +13,7 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.lazy import sf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -169,8 +170,6 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
 
 def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     """Return a stream with the source's columns; of files only what the pipeline says."""
-    from pyspark.sql import functions as sf
-
     from lakefeed.records.sources.rows import read_rows
 
     source = config.source

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+from lakefeed.lazy import sf
 from lakefeed.records.encode import avro
 
 if TYPE_CHECKING:
@@ -119,7 +120,6 @@ def _wide(columns: Any, *, digits: bool = True) -> Any:
 
 def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> DataFrame:
     """Return rows of these types out of wider ones; a value that would lose digits raises ``ROUNDED``."""
-    from pyspark.sql import functions as sf
     from pyspark.sql.types import MapType
 
     fields = json.loads(schema).get("fields", ()) if schema else ()
@@ -149,8 +149,6 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
 
 def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
     """Return the condition that a value has microseconds which its Avro type cuts; None if the type cuts none."""
-    from pyspark.sql import functions as sf
-
     if isinstance(schema, list):
         found = [cuts for each in schema if (cuts := _cuts_micros(each)) is not None]
         return found[0] if len(found) == 1 else None

@@ -22,6 +22,7 @@ from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_problems
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import MicroBatches, watch
+from lakefeed.lazy import sf
 from lakefeed.operations.produce.sources import read_error
 from lakefeed.records.encode.avro import row_error
 
@@ -209,8 +210,6 @@ def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
         return records
     if not rate > 0:
         raise ConfigError(f"a rate is above 0 records a second, not {rate:g}", where="rate")
-    from pyspark.sql import functions as F
-
     spark = records.sparkSession
     context: Any = spark.sparkContext._jsc
     # The driver counts as one where it runs the tasks itself.
@@ -219,4 +218,4 @@ def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
     catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
     spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
     spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / executors))
-    return records.withColumn("value", F.call_function(f"{catalog}.pace", F.col("value")))
+    return records.withColumn("value", sf.call_function(f"{catalog}.pace", sf.col("value")))

@@ -14,6 +14,7 @@ from lakefeed.config.decoding import AFTER_IS_TEXT, UNWRAP_DOCUMENTS
 from lakefeed.config.keyed import DELETED, OWN, name_taken
 from lakefeed.config.upserts import tombstones_delete, upserting
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import sf, t
 from lakefeed.records.decode.formats import with_result
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def unwrap(records: DataFrame) -> DataFrame:
     The row of a delete is what is in ``before``: all of it, or its key alone, as the database logs it. A tombstone
     stays null. A truncate, which has no row, and events with an unknown ``op`` are errors of their record.
     """
-    from pyspark.sql import functions as sf
-
     decoded = sf.col("decoded")
     event, schema = decoded["value"], _struct(records.select("decoded.value").schema, "value")
     if (events := _events(schema)) is not schema:
@@ -85,8 +84,6 @@ def unwrap(records: DataFrame) -> DataFrame:
 
 def _after(event: StructType) -> StructType:
     """Return the type of ``after``, which has the rows' columns; raise a ConfigError if it is no record."""
-    from pyspark.sql import types as t
-
     after = event["after"].dataType if "after" in event.names else None
     what = "envelope: debezium requires values with the fields op and after"
     hint = "leave decode.envelope out if the connector unwraps its events itself (ExtractNewRecordState)"
@@ -116,8 +113,6 @@ def _events(values: StructType) -> StructType:
 
 def row_type(event: StructType) -> StructType:
     """Return the columns that ``unwrap`` makes of events of this type; the type itself if they are no events."""
-    from pyspark.sql import types as t
-
     if "after" not in event.names or not isinstance(event["after"].dataType, t.StructType):
         return event
     added = [t.StructField(OP, t.StringType()), t.StructField(TS_MS, t.LongType())]
@@ -144,8 +139,6 @@ def delete_rule(config: PipelineConfig) -> DeleteRule | None:
 
 def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> DataFrame:
     """Add the column ``lakefeed_deleted``, and drop the column ``OWN_KEY`` if there is one."""
-    from pyspark.sql import functions as sf
-
     deleted = null_value if rule.tombstones else sf.lit(False)
     for column, values in rule.columns:
         if column.lower() not in {name.lower() for name in rows.columns}:
@@ -167,8 +160,6 @@ def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> Da
 
 
 def _fault(op: Column, event: Column) -> Column:
-    from pyspark.sql import functions as sf
-
     text = sf.coalesce(op, sf.lit("(null)"))
     lacks_row = op.isin(*_UPSERTS) & event["after"].isNull()
     return (
@@ -179,8 +170,6 @@ def _fault(op: Column, event: Column) -> Column:
 
 
 def _change_time(event: Column, schema: StructType) -> Column:
-    from pyspark.sql import functions as sf
-
     places = (event["source"], _struct(schema, "source")), (event, schema)
     times = [place["ts_ms"].cast("bigint") for place, fields in places if "ts_ms" in fields.names]
     return sf.coalesce(*times, sf.lit(None).cast("bigint"))
@@ -196,7 +185,6 @@ def _struct(schema: StructType, name: str) -> StructType:
 
 def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
     """Return the key columns; for a delete without them, their values come from the record's key."""
-    from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
     if OWN_KEY not in rows.columns:

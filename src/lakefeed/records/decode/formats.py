@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.lazy import sf
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
 from lakefeed.records.schema.fit import refuse_same_but_for_case
@@ -48,7 +49,6 @@ def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = No
 def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "key"] = "value") -> DataFrame:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-    from pyspark.sql import functions as sf
 
     if isinstance(spec, specs.Raw):
         value, nothing = sf.when(sf.col("value").isNotNull(), sf.struct("value")), sf.lit(None)
@@ -83,8 +83,6 @@ def _with_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
 
     A key that cannot be read makes the record an error, whose reason begins with ``key:``. A null key is null.
     """
-    from pyspark.sql import functions as sf
-
     decoded = sf.col("decoded")
     as_values = records.withColumnsRenamed({"value": _VALUE, "key": "value", "decoded": KEY})
     keyed = _with_value(as_values, spec, "key").withColumnsRenamed(
@@ -100,8 +98,6 @@ def _with_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
 
 def with_result(records: DataFrame, value: Column, *, schema_id: Column, error: Column) -> DataFrame:
     """Add or replace the column ``decoded``."""
-    from pyspark.sql import functions as sf
-
     parts = value.alias("value"), schema_id.alias("schema_id"), error.alias("error")
     return records.withColumn("decoded", sf.struct(*parts))
 

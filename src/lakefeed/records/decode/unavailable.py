@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.upserts import merging, upserting
+from lakefeed.lazy import sf, t
 from lakefeed.records.decode.formats import with_result
 
 if TYPE_CHECKING:
@@ -47,9 +48,6 @@ class Unavailable:
 
     def found(self, column: Column, type_: DataType) -> Column | None:
         """Return the condition that a value is the placeholder; None if no value of its type can be."""
-        from pyspark.sql import functions as sf
-        from pyspark.sql import types as t
-
         data = self.placeholder.encode()
         match type_:
             case t.StringType():
@@ -84,8 +82,6 @@ class Unavailable:
 
     def without(self, rows: DataFrame) -> DataFrame:
         """Return rows with null for each placeholder, if that is the rule."""
-        from pyspark.sql import functions as sf
-
         if self.then == "keep":
             return rows
         return rows.select(
@@ -98,8 +94,6 @@ class Unavailable:
 
     def before_rows(self, decoded_records: DataFrame) -> DataFrame:
         """Replace each placeholder in ``decoded.value`` by null, or make it the error of its record."""
-        from pyspark.sql import functions as sf
-
         decoded = sf.col("decoded")
         value, error, type_ = decoded["value"], decoded["error"], decoded_records.select("decoded.value.*").schema
         if self.then == "error":
@@ -123,8 +117,6 @@ class Unavailable:
         return leaves
 
     def _null(self, _: Path, column: Column, type_: DataType) -> Column | None:
-        from pyspark.sql import functions as sf
-
         found = self.found(column, type_)
         return None if found is None else sf.when(found, sf.lit(None)).otherwise(column)
 
@@ -137,7 +129,6 @@ class Unavailable:
 
 def rebuilt(column: Column, type_: DataType, leaf: OfLeaf, path: Path = ()) -> Column | None:
     """Return a value with what ``leaf`` returns for its fields, at all levels; None if that is nothing for all."""
-    from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
     if not isinstance(type_, StructType):

@@ -15,6 +15,7 @@ from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.clients.spark.statements import expression
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, name_taken
 from lakefeed.errors import ConfigError, SchemaUnusable
+from lakefeed.lazy import sf
 from lakefeed.ledger.outcomes import RECORD
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.changes import OWN_KEY, DeleteRule, unwrap, with_deleted
@@ -101,8 +102,6 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
 
     The arguments are those of ``lakefeed.records.decode.rows``. A rule that does not fit the columns is a ConfigError.
     """
-    from pyspark.sql import functions as sf
-
     if policy.envelope is not None:
         decoded_records = unwrap(decoded_records)
     if policy.unavailable is not None:
@@ -177,8 +176,6 @@ def rows(
 
 def _is_row_or_stops() -> Column:
     """Return the filter for classified records that keeps rows and stops the job at the first ``STOP``."""
-    from pyspark.sql import functions as sf
-
     record, verdict = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.verdict")
     position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])
     stop = sf.raise_error(sf.concat(position, sf.lit(": "), sf.col(f"{RECORD}.reason"))).cast("boolean")
@@ -186,8 +183,6 @@ def _is_row_or_stops() -> Column:
 
 
 def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
-    from pyspark.sql import functions as sf
-
     error = sf.col("decoded.error")
     for schema_id, why in policy.refused_schemas.items():
         refused = sf.col("decoded.schema_id") == schema_id
@@ -206,8 +201,6 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
 
 def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     """Return the reason why a record is no row (null if it is one, or is skipped), and the verdict."""
-    from pyspark.sql import functions as sf
-
     if policy.on_null not in VERDICTS:
         raise ConfigError(
             f"on_null: {policy.on_null!r} is not known", hint="use 'fail', 'skip', 'keep' or 'dead_letter'"
@@ -246,8 +239,6 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
 
 def _keyless(rows: DataFrame, deletes: DeleteRule | None) -> Column:
     """Return which key column is null, as no row of an upsert can have it; null if none is, or a transform follows."""
-    from pyspark.sql import functions as sf
-
     why, have = sf.lit(None).cast("string"), {name.lower() for name in rows.columns}
     for key in deletes.keys if deletes is not None and deletes.are_columns else ():
         if key.lower() in have:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import cause_of
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import sf
 from lakefeed.records.schema.fit import WIDER
 
 if TYPE_CHECKING:
@@ -81,20 +82,18 @@ def columns(rows: DataFrame, schema: str | None, *, refuses_nulls: bool = True) 
     A null in a field that allows none stops the job with an error that begins with ``NULL_MARK``; unless the encoder
     ``refuses_nulls`` itself, and the columns need not.
     """
-    from pyspark.sql import functions as F
-
     if schema is None:
-        return [F.col(quoted((name,))) for name in rows.columns]
+        return [sf.col(quoted((name,))) for name in rows.columns]
     made = []
     for field in struct_of(rows.sparkSession, schema).fields:
         if field.name not in rows.columns:
             continue
         have = rows.schema[field.name]
-        column = F.col(quoted((field.name,)))
+        column = sf.col(quoted((field.name,)))
         if field.dataType.typeName() in WIDER.get(have.dataType.typeName(), ()):  # to_avro requires the exact type.
             column = column.cast(field.dataType)
         if refuses_nulls and have.nullable and not field.nullable:
-            column = F.coalesce(column, F.raise_error(F.lit(f"{NULL_MARK} {field.name}")))
+            column = sf.coalesce(column, sf.raise_error(sf.lit(f"{NULL_MARK} {field.name}")))
         made.append(column.alias(field.name))
     return made
 

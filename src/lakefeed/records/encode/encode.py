@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.lazy import sf
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry, SchemaText
 from lakefeed.records.encode import avro, derive
@@ -188,44 +189,40 @@ def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Encode rows whose encoding is settled; see :func:`to_records`."""
-    from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType
 
     record = [value_of(rows, encoding, key=key).alias("value")]
     if key is not None:
-        column = F.col(quoted((key,)))
+        column = sf.col(quoted((key,)))
         is_binary = isinstance(rows.schema[key].dataType, BinaryType)
         record.insert(0, (column if is_binary else column.cast("string")).alias("key"))
     if headers:
         pairs = [
-            F.struct(F.lit(name).alias("key"), F.lit(bytearray(text.encode())).alias("value"))
+            sf.struct(sf.lit(name).alias("key"), sf.lit(bytearray(text.encode())).alias("value"))
             for name, text in headers.items()
         ]
-        record.append(F.array(*pairs).alias("headers"))
+        record.append(sf.array(*pairs).alias("headers"))
     return rows.select(*record)
 
 
 def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> Column:
     """Encode the values alone; see :func:`to_records`."""
-    from pyspark.sql import functions as F
-
     if encoding.format == "string":
-        return F.col(quoted((_only_column(rows, key),))).cast("string").cast("binary")
+        return sf.col(quoted((_only_column(rows, key),))).cast("string").cast("binary")
     if encoding.schema is not None and encoding.format in ("avro", "confluent-avro"):
         return _avro_value(rows, encoding, encoding.schema)
-    fields = F.struct(*avro.columns(rows, encoding.schema))
+    fields = sf.struct(*avro.columns(rows, encoding.schema))
     if encoding.format == "csv":
-        return F.to_csv(fields, {**_LINES, **_EXACT_TIMES}).cast("binary")
+        return sf.to_csv(fields, {**_LINES, **_EXACT_TIMES}).cast("binary")
     if encoding.written is not None and encoding.written.kind == "PROTOBUF":
         catalog = jvm.function_catalog(rows.sparkSession, ENCODE_CATALOG, _protobuf_options(encoding, encoding.written))
-        return F.call_function(f"{catalog}.encode", fields)
+        return sf.call_function(f"{catalog}.encode", fields)
     value = json_of(fields).cast("binary")
-    return value if encoding.schema_id is None else F.concat(F.lit(header(encoding.schema_id)), value)
+    return value if encoding.schema_id is None else sf.concat(sf.lit(header(encoding.schema_id)), value)
 
 
 def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
     """Encode rows as Avro: by ``AvroEncode.java``, or Spark where that does not write one of the types."""
-    from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import to_avro
 
     spark = rows.sparkSession
@@ -236,16 +233,14 @@ def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
         if encoding.schema_id is not None:
             options["schema-id"] = str(encoding.schema_id)
         catalog = jvm.function_catalog(spark, ENCODE_CATALOG, options)
-        return F.call_function(f"{catalog}.encode", F.struct(*columns))
-    value = to_avro(F.struct(*avro.columns(rows, schema)), schema)
-    return value if encoding.schema_id is None else F.concat(F.lit(header(encoding.schema_id)), value)
+        return sf.call_function(f"{catalog}.encode", sf.struct(*columns))
+    value = to_avro(sf.struct(*avro.columns(rows, schema)), schema)
+    return value if encoding.schema_id is None else sf.concat(sf.lit(header(encoding.schema_id)), value)
 
 
 def json_of(columns: Column) -> Column:
     """Write a struct as a JSON object: nulls as such, times to the microsecond, bytes as base64."""
-    from pyspark.sql import functions as F
-
-    return F.to_json(columns, {"ignoreNullFields": "false", **_EXACT_TIMES})
+    return sf.to_json(columns, {"ignoreNullFields": "false", **_EXACT_TIMES})
 
 
 def header(schema_id: int) -> bytearray:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.sql import Path, quoted
 from lakefeed.clients.spark.statements import Statement, parts
 from lakefeed.errors import SchemaIncompatible
+from lakefeed.lazy import t
 from lakefeed.records.schema.changes import Change
 from lakefeed.records.schema.fit import (
     by_name,
@@ -106,8 +107,6 @@ def column_sql(path: Path, type_: DataType) -> str:
 
 def type_sql(type_: DataType) -> str:
     """Write a type in SQL, names quoted; all inside it is optional, as a new column's parts have to be."""
-    from pyspark.sql import types as t
-
     if isinstance(type_, t.StructType):
         stored = [field for field in type_.fields if carries_data(field.dataType)]
         return f"STRUCT<{', '.join(f'{quoted((field.name,))}: {type_sql(field.dataType)}' for field in stored)}>"
@@ -171,8 +170,6 @@ class _Plan:
 
 def _promotes(have: DataType, want: DataType) -> bool:
     """Return whether Iceberg promotes the type, https://iceberg.apache.org/spec/#schema-evolution."""
-    from pyspark.sql import types as t
-
     if isinstance(have, t.DecimalType) and isinstance(want, t.DecimalType):
         return have.scale == want.scale and have.precision < want.precision
     return (type(have), type(want)) in {(t.IntegerType, t.LongType), (t.FloatType, t.DoubleType)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import name_taken
 from lakefeed.errors import ConfigError, MissingExtra, SchemaIncompatible, SchemaUnusable
+from lakefeed.lazy import sf
 from lakefeed.records.schema.avro import AvroSchema, Container, Primitive, Ref, Type, child_path, members, nullable
 from lakefeed.records.schema.parse import parse
 
@@ -142,8 +143,6 @@ def align_columns(rows: DataFrame, table_schema: StructType) -> DataFrame:
     Raises:
         SchemaIncompatible: the rows have what the table does not, or another type.
     """
-    from pyspark.sql import functions as sf
-
     if same_type(rows.schema, table_schema):
         return rows
     refuse_same_but_for_case(rows.schema, where="the rows")
@@ -249,8 +248,6 @@ def refuse_same_but_for_case(type_: DataType, *, where: str, path: str = "") -> 
 
 
 def _fit_fields(column_of: Callable[[str], Column], have: StructType, want: StructType, path: str) -> Iterator[Column]:
-    from pyspark.sql import functions as sf
-
     expected, known = by_name(want), by_name(have)
     extra = [
         child_path(path, field.name)
@@ -270,7 +267,6 @@ def _fit_fields(column_of: Callable[[str], Column], have: StructType, want: Stru
 
 
 def _fit(column: Column, have: DataType, want: DataType, path: str) -> Column:
-    from pyspark.sql import functions as sf
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if same_type(have, want):

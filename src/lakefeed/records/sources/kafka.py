@@ -15,6 +15,7 @@ from lakefeed.clients.spark.connect import classic
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, RecordsLost
+from lakefeed.lazy import sf
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition, layers, spark_marks, spark_offsets
 
@@ -93,8 +94,6 @@ def newest_per_key(records: DataFrame) -> DataFrame:
 
     A topic that is compacted to its end has the same records. Records without a key stay as they are.
     """
-    from pyspark.sql import functions as sf
-
     key = ("topic", "partition", "key")
     rest = [name for name in records.columns if name not in key]
     alone = sf.when(sf.col("key").isNull(), sf.col("offset")).alias("alone")
@@ -190,8 +189,6 @@ def deduplicated(records: DataFrame) -> DataFrame:
         >>> lf.deduplicated(records).isStreaming
         True
     """
-    from pyspark.sql import functions as sf
-
     return mark_copies(classic(records)).filter(~sf.col(COPY)).drop(COPY)
 
 

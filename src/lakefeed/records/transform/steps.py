@@ -15,6 +15,7 @@ from lakefeed.clients.spark.python_files import find_imports
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.transform import StaticTable, Step, Transform, Watermark
 from lakefeed.errors import ConfigError, LakefeedError, MissingExtra
+from lakefeed.lazy import sf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,8 +84,6 @@ def split_by_topic(
 
     The topics are separated before anything is read out of a record: each is then decoded, classified and counted once.
     """
-    from pyspark.sql import functions as sf
-
     if not streams:
         return read(records)
     return {name: read(records.where(sf.col("topic") == topic)) for name, topic in streams.items()}

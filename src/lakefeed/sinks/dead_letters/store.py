@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_PATTERN
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.lazy import sf
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES, Commit
 from lakefeed.messages.printable import unescaped
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -183,8 +184,6 @@ def time_of(microseconds: int | None) -> datetime | str | None:
 
 def with_bad_timestamp(letters: DataFrame) -> DataFrame:
     """Return the records of letters as they came: a timestamp that Spark cannot hold is in their reason."""
-    from pyspark.sql import functions as sf
-
     named = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
     bad = sf.when(sf.col("timestamp").isNull() & (named != ""), named.cast("bigint"))
     return letters.select(*RECORD_COLUMNS, bad.alias(BAD_TIMESTAMP))

@@ -17,6 +17,7 @@ from lakefeed.clients.iceberg.sql import rows_where
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark.statements import Statement, run
 from lakefeed.config.connections import Connections
+from lakefeed.lazy import sf
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS
 from lakefeed.ledger.step_back import StepBack, letters_ahead, step_back
@@ -134,8 +135,6 @@ class DeadLetterTable(DeadLetterStore):
         return True
 
     def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
-        from pyspark.sql import functions as sf
-
         record, reason = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.reason")
         letters = (
             judge(self._records(spans, commit.ranges))

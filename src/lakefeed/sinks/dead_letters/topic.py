@@ -29,6 +29,7 @@ from lakefeed.config.kafka_options import PRODUCER_DEFAULTS
 from lakefeed.config.keyed import POSITION
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, Unreachable
+from lakefeed.lazy import sf
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import read_batch
@@ -255,8 +256,6 @@ class DeadLetterTopic(DeadLetterStore):
         present: Set[Position] = frozenset(),
     ) -> None:
         """Send the dead letters of a commit that are not present."""
-        from pyspark.sql import functions as sf
-
         records = read_batch(self._spark, self._source, ranges=spans, headers=True)
         letters = judge(records).filter(sf.col(f"{RECORD}.reason").isNotNull())
         if present:
@@ -334,8 +333,6 @@ class DeadLetterTopic(DeadLetterStore):
 
     def _read(self, letters: Sequence[DeadLetter]) -> DataFrame:
         """Read the letters' records, from the places in the topic where they are."""
-        from pyspark.sql import functions as sf
-
         if not letters:
             return self._spark.createDataFrame([], RECORD_TYPES)
         spans: dict[int, OffsetRange] = {}
@@ -398,8 +395,6 @@ class DeadLetterTopic(DeadLetterStore):
 
 def _messages(letters: DataFrame, commit: SourceCommit) -> DataFrame:
     """Return key, value and headers as the topic gets them."""
-    from pyspark.sql import functions as sf
-
     record = sf.col(f"{RECORD}.record")
     values = (
         sf.lit(commit.feed),

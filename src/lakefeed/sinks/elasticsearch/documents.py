@@ -15,6 +15,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows, keys_in_rows
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import sf, t
 from lakefeed.records.encode.encode import json_of
 
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ class IndexDocuments:
 
     def count_rows(self, rows: DataFrame) -> tuple[int, int]:
         """Count the rows, and those without the record that makes an id."""
-        from pyspark.sql import functions as sf
-
         unknown = sf.lit(False)
         if self._sink.mode == "append":
             unknown = reduce(or_, (sf.col(each).isNull() for each in POSITION_COLUMNS))
@@ -96,8 +95,6 @@ class IndexDocuments:
 
     def of(self, rows: DataFrame) -> DataFrame:
         """Return id and JSON of each row; no JSON where the document is to be removed."""
-        from pyspark.sql import functions as sf
-
         names = self.columns(rows.schema).names
         # A document without a field is one, too; Spark has no JSON of a struct without any.
         body = json_of(sf.struct(*(sf.col(quoted((each,))) for each in names))) if names else sf.lit("{}")
@@ -116,7 +113,6 @@ def id_of(keys: list[tuple[Column, DataType]]) -> Column:
     Values are joined by ``/``; within them ``\`` is ``\\`` and ``/`` is ``\/``; null is ``\N``, an empty text ``\E``.
     What is longer than 512 bytes is ``\#`` and its SHA-256.
     """
-    from pyspark.sql import functions as sf
 
     def escaped(key: Column, type_: DataType) -> Column:
         text = _text(key, type_)
@@ -131,9 +127,6 @@ def id_of(keys: list[tuple[Column, DataType]]) -> Column:
 
 def _text(key: Column, type_: DataType) -> Column:
     # The same in each time zone of a session.
-    from pyspark.sql import functions as sf
-    from pyspark.sql import types as t
-
     if isinstance(type_, t.BinaryType):
         return sf.lower(sf.hex(key))
     if isinstance(type_, t.TimestampType):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.lazy import t
 from lakefeed.sinks.elasticsearch.server import Server, path_of, refusal
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def fields(rows: StructType) -> dict[str, Any]:
 
 
 def _field(type_: DataType) -> dict[str, Any] | None:
-    from pyspark.sql import types as t
-
     match type_:
         case t.ArrayType():
             # A field has one value or many; there is no type for many.

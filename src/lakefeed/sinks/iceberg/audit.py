@@ -10,6 +10,7 @@ from lakefeed.config.keyed import OWN
 from lakefeed.config.publish import Count, TableExpectations
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import sf, t
 from lakefeed.ledger.publication import TableAudit
 from lakefeed.messages.readable import counted
 from lakefeed.records.schema.fit import find_field
@@ -24,8 +25,6 @@ _ROWS = f"{OWN}_rows"
 
 def require_columns(expect: TableExpectations, columns: StructType, *, where: str) -> None:
     """Refuse expectations of columns that the table does not have, or that have no age."""
-    from pyspark.sql import types as t
-
     fresh = () if expect.fresh is None else (expect.fresh.column,)
     for option, names in (
         ("fresh.column", fresh),
@@ -49,8 +48,6 @@ def audit(staged: DataFrame, published: DataFrame | None, expect: TableExpectati
 
     One pass over the columns that are named, and one for each entry of ``unique``.
     """
-    from pyspark.sql import functions as sf
-
     nulls = tuple(expect.null_share)
     found: dict[str, Column] = {"rows": sf.count(sf.lit(1))}
     for at, column in enumerate(nulls):
@@ -94,8 +91,6 @@ def _outside(number: int, bounds: Count, text: str) -> Iterator[str]:
 
 
 def _repeated(staged: DataFrame, columns: Sequence[str]) -> Iterator[str]:
-    from pyspark.sql import functions as sf
-
     keys = [sf.col(_name(column)) for column in columns]
     of_key = staged.groupBy(*keys).agg(sf.count(sf.lit(1)).alias(_ROWS)).filter(sf.col(_ROWS) > 1)
     example = sf.max_by(sf.to_json(sf.struct(*keys)), _ROWS)

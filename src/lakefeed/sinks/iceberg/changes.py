@@ -18,6 +18,7 @@ from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import java, kept_rows
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
 from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.lazy import sf, t
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties, Upserts
 from lakefeed.sinks.iceberg.layout import quoted_table
 from lakefeed.sinks.kept_values import KeptValues
@@ -40,15 +41,11 @@ changes, and ``STORED_ROWS_A_TASK`` rows of the table, at most."""
 
 def deleting(changes: DataFrame) -> DataFrame:
     """Replace null in the column that marks deletes: a transform may compute it from nullable columns."""
-    from pyspark.sql import functions as sf
-
     return changes.withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
 
 
 def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: str) -> int:
     """Count the rows of a batch of groups, and refuse two of one key; ``kind`` is the sink's in the pipeline file."""
-    from pyspark.sql import functions as sf
-
     of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).agg(sf.count(sf.lit(1)).alias(_OF_KEY))
     [row] = of_key.agg(sf.coalesce(sf.sum(_OF_KEY), sf.lit(0)).alias("rows"), sf.max(_OF_KEY).alias("most")).collect()
     if (row["most"] or 0) > 1:
@@ -62,8 +59,6 @@ def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: 
 
 def shuffle_by_key(changes: DataFrame, *, keys: Sequence[str], partitions: int) -> DataFrame:
     """Return the changes with those of a key in one partition."""
-    from pyspark.sql import functions as sf
-
     return kept_rows(changes.repartition(partitions, *(sf.col(name(key)) for key in keys)))
 
 
@@ -88,7 +83,6 @@ def latest_per_key(
 ) -> DataFrame:
     """Return the newest change of each key, with the values that it lacks itself and an older one has, and ``KEPT``."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as sf
 
     of_key = Window.partitionBy(*(sf.col(name(key)) for key in keys))
     newest_first = of_key.orderBy(*(sf.col(name(each)).desc_nulls_last() for each in _order(order_by)))
@@ -135,8 +129,6 @@ def summarize_changes(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], bounded: Sequence[str] = ()
 ) -> ChangeSummary:
     """Count the changes that ``shuffle_by_key`` returned, and find the bounds of the ``bounded`` keys, in one pass."""
-    from pyspark.sql import functions as sf
-
     own = [sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys)]
     order = [sf.col(name(each)) for each in _order(order_by)]
     # A number, which Spark aggregates without sorting the rows.
@@ -165,15 +157,11 @@ def summarize_changes(
 
 
 def _any_null(columns: Iterable[str]) -> Column:
-    from pyspark.sql import functions as sf
-
     return reduce(or_, (sf.col(column).isNull() for column in columns))
 
 
 def _first_moved(changes: DataFrame, keys: Sequence[str]) -> str | None:
     """Return the place of the first change of a key that has changes in more than one partition."""
-    from pyspark.sql import functions as sf
-
     partition = sf.struct(TOPIC, PARTITION)
     of_key = changes.groupBy(*(sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys))).agg(
         (sf.min(partition) != sf.max(partition)).alias("moved"), sf.min(sf.struct(*POSITION_COLUMNS)).alias("first")
@@ -182,8 +170,6 @@ def _first_moved(changes: DataFrame, keys: Sequence[str]) -> str | None:
 
 
 def _first_place(changes: DataFrame) -> str | None:
-    from pyspark.sql import functions as sf
-
     [[place]] = changes.agg(sf.min(sf.struct(*POSITION_COLUMNS))).collect()
     return None if place is None else f"topic {place[TOPIC]}, partition {place[PARTITION]}, offset {place[OFFSET]}"
 
@@ -214,8 +200,6 @@ def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
 
 def has_bounds(type_: DataType, stored: str) -> bool:
     """Return whether Iceberg orders a column, of its own type ``stored``, as Spark does, where a UUID is a string."""
-    from pyspark.sql import types as t
-
     whole = t.ByteType, t.ShortType, t.IntegerType, t.LongType
     ordered = (*whole, t.DecimalType, t.DateType, t.TimestampType, t.TimestampNTZType, t.StringType)
     return isinstance(type_, ordered) and stored != "uuid"
@@ -226,7 +210,6 @@ def _ends(key: str, type_: DataType) -> tuple[Column, Column]:
 
     Iceberg decodes the bounds of its files: where one is no UTF-8, only ASCII compares with it as with the bytes.
     """
-    from pyspark.sql import functions as sf
     from pyspark.sql.types import StringType
 
     is_ascii = sf.is_valid_utf8(key) & (sf.octet_length(key) == sf.char_length(key))

@@ -17,6 +17,7 @@ from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark.jvm import java, spark_setting
 from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.errors import ConfigError, SchemaIncompatible
+from lakefeed.lazy import sf
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
@@ -232,7 +233,6 @@ class IcebergTable(LedgerBackedSink):
 
     def _rounded(self, rows: StructType) -> Iterator[Column]:
         """Yield columns that round each decimal as its partition does, and fail where the result does not fit."""
-        from pyspark.sql import functions as sf
         from pyspark.sql.types import DecimalType
 
         columns = self._spark.table(self.name).schema
@@ -305,8 +305,6 @@ class OverwriteTable(IcebergTable):
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Replace all rows by the batch's, and return how many these are."""
-        from pyspark.sql import functions as sf
-
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         self._writer(rows, properties).overwrite(sf.lit(True))
         # Also where an empty batch replaces no rows.

@@ -26,6 +26,7 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import sf
 from lakefeed.ledger.continuity import recreated_topic, violations
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, PositionReset, Reason, SnapshotProperties
@@ -188,8 +189,6 @@ class UpsertTable(IcebergTable):
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Write files of the rows that are no deletes, as for an append: a MERGE's are written in the same way."""
-        from pyspark.sql import functions as sf
-
         removes = self._sink.on_delete == "remove"
         kept = deleting(rows).filter(~sf.col(DELETED)).drop(DELETED) if removes else deleting(rows)
         super().try_rows(kept, commit)

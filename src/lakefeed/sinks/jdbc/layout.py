@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import keyed
 from lakefeed.errors import ConfigError, SchemaIncompatible
+from lakefeed.lazy import t
 from lakefeed.records.schema.fit import casts_to
 from lakefeed.sinks.jdbc.dialect import Dialect
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
@@ -185,8 +186,6 @@ def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str)
 
     MariaDB indexes texts of a bounded length only, so the type of a ``key`` is another.
     """
-    from pyspark.sql import types as t
-
     if isinstance(type_, t.DecimalType):
         return f"{'numeric' if dialect.kind == 'postgresql' else 'DECIMAL'}({type_.precision},{type_.scale})"
     if key and dialect.kind == "mariadb" and isinstance(type_, t.StringType | t.BinaryType):
@@ -201,15 +200,11 @@ def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str)
 
 def is_nested(type_: DataType) -> bool:
     """Return whether a column of this type becomes JSON."""
-    from pyspark.sql import types as t
-
     return isinstance(type_, t.StructType | t.ArrayType | t.MapType)
 
 
 def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | None:
     """Return why values of a type may not fit into a column; None if all do, or the database reports one."""
-    from pyspark.sql import types as t
-
     difference = f"column {column.name} is {type_.simpleString()} in the rows and {column.declared} in the table"
     known = _type_of(column)
     if known is not None and casts_to(type_, known):
@@ -235,8 +230,6 @@ def widens(type_: DataType, column: DatabaseColumn) -> bool:
 
 def _type_of(column: DatabaseColumn) -> DataType | None:
     """Return a number's type in Spark; None for all other types."""
-    from pyspark.sql import types as t
-
     if column.type in ("numeric", "decimal"):
         if column.precision is None or column.precision > t.DecimalType(38, 0).precision:
             return None

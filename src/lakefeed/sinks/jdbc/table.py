@@ -22,6 +22,7 @@ from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
+from lakefeed.lazy import sf
 from lakefeed.ledger.continuity import recreated_topic
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
@@ -256,8 +257,6 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
 
 def _as_staged(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Return these columns in their order; nested ones as JSON."""
-    from pyspark.sql import functions as sf
-
     fields = {field.name.lower(): field for field in rows.schema.fields}
     staged = []
     for name in columns:
