@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from lakefeed.bench import jobs
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.session import session
+from lakefeed.lazy import t
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.sources import read_rows
 from lakefeed.operations.produce.taxi import KEY, Totals, taxi_rows, taxi_schema, totals
@@ -92,10 +93,9 @@ def _seed(spark: SparkSession, trips: Trips, topic: str, endpoints: Endpoints) -
     """Produce as the published job does: the further options that it sets are none of Spark's Kafka sink."""
     from pyspark.sql.avro.functions import to_avro
     from pyspark.sql.functions import struct
-    from pyspark.sql.types import StructType
 
     if trips.input == "csv":
-        schema = StructType([field for field in taxi_rows(spark, 0).schema.fields if field.name != KEY])
+        schema = t.StructType([field for field in taxi_rows(spark, 0).schema.fields if field.name != KEY])
         rows = spark.read.option("header", "true").schema(schema).csv(Path(trips.path).as_uri())
     else:
         rows = trips.read(spark)

@@ -135,8 +135,6 @@ class CaseEncoder:
             raise ConfigError(f"the value cannot be encoded: {error.what}", where=given.where, hint=hint) from None
 
     def _encode_rows(self, encoding: Encoding, given: Sequence[GivenValue]) -> list[bytes]:
-        from pyspark.sql.types import StringType, StructField, StructType
-
         columns = struct_of(self._spark, encoding.schema or "")
         for each in given:
             if not isinstance(each.value, dict):
@@ -152,7 +150,7 @@ class CaseEncoder:
         schema = parse(encoding.schema or "")
         values = [with_defaults(each.value, schema) for each in given]
         texts = [(number, json.dumps(value, default=_json_text)) for number, value in enumerate(values)]
-        parsed = StructType([*columns.fields, StructField(CORRUPT, StringType())])
+        parsed = t.StructType([*columns.fields, t.StructField(CORRUPT, t.StringType())])
         options = {"columnNameOfCorruptRecord": CORRUPT, "mode": "PERMISSIVE"}
         with translating(row_error), quietly():
             rows = self._spark.createDataFrame(texts, "number INT, text STRING").coalesce(1)

@@ -20,6 +20,7 @@ from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm, statements
 from lakefeed.errors import CheckpointMismatch
+from lakefeed.lazy import t
 from lakefeed.ledger.continuity import check_commit, fence_lost, next_fence
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import CommitCheck
@@ -156,11 +157,9 @@ class IcebergLedger:
         return table
 
     def _columns_of(self, table: Any) -> StructType:
-        from pyspark.sql.types import StructType
-
         text = str(jvm.java(self._spark).commit.FeedLedger.columns(table))
         if self._columns is None or text != self._columns[0]:
-            self._columns = text, StructType.fromJson(json.loads(text))
+            self._columns = text, t.StructType.fromJson(json.loads(text))
         return self._columns[1]
 
     def _position_in(self, table: Any) -> Position | None:

@@ -18,6 +18,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError, SchemaUnusable
+from lakefeed.lazy import t
 from lakefeed.ledger.checkpoint import Claim, StoredCheckpoint
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
@@ -56,15 +57,13 @@ class FilesDefinition(SinkDefinition[PathSinkConfig]):
         _require_partition_columns(self.settings, rows)
 
     def encoder_refusal(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
-        from pyspark.sql.types import StructType
-
         sink, session, columns = self.settings, cast(Any, spark)._jsparkSession, rows()
         if sink.file_format != "parquet":
             return super().encoder_refusal(spark, rows)
         if columns is None:
             return None
         # Values of the others are in the names of directories.
-        inside = StructType([each for each in columns.fields if each.name not in sink.partition_by])
+        inside = t.StructType([each for each in columns.fields if each.name not in sink.partition_by])
         refusal = jvm.java(spark).parquet.ColumnarParquet.refusal(session, inside.json(), sink.writer_options())
         return None if refusal is None else str(refusal)
 

@@ -259,15 +259,13 @@ def _refusals(setting: str, rows: DataFrame) -> Iterator[None]:
 
 def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
     """Return the record's key: bytes as they are, all else as text; null if the sink names none."""
-    from pyspark.sql.types import BinaryType
-
     if sink.key is None:
         return sf.lit(None).cast("binary")
     if isinstance(sink.key, list):
         columns = sf.struct(*(sf.col(quoted((name,))) for name in sink.key))
         return sf.to_json(columns, {"ignoreNullFields": "false"}).cast("binary")
     made = expression(rows.sparkSession, sink.key)
-    is_bytes = isinstance(rows.select(made).schema.fields[0].dataType, BinaryType)
+    is_bytes = isinstance(rows.select(made).schema.fields[0].dataType, t.BinaryType)
     return made if is_bytes else made.cast("string").cast("binary")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import DELETED, OWN, POSITION_COLUMNS
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 from lakefeed.records.decode.unavailable import Leaf, Path, Unavailable, rebuilt
 
 if TYPE_CHECKING:
@@ -84,13 +84,11 @@ class KeptValues:
         numbers = self._numbers
 
         def of(path: Path, type_: DataType) -> str:
-            from pyspark.sql.types import StructType
-
             ours, theirs = (".".join([row, *(quoted((name,)) for name in path)]) for row in "st")
             if path in numbers:
                 stored = f"CASE WHEN NOT coalesce(t.{DELETED}, false) THEN {theirs} END" if marks else theirs
                 return f"CASE WHEN contains(s.{KEPT}, ',{numbers[path]},') THEN {stored} ELSE {ours} END"
-            if isinstance(type_, StructType) and any(each[: len(path)] == path for each in numbers):
+            if isinstance(type_, t.StructType) and any(each[: len(path)] == path for each in numbers):
                 parts = (f"{of((*path, name), type_[name].dataType)} AS {quoted((name,))}" for name in type_.names)
                 return f"CASE WHEN {ours} IS NOT NULL THEN struct({', '.join(parts)}) END"
             return ours

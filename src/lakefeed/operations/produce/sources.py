@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 from lakefeed.records.encode import avro
 
 if TYPE_CHECKING:
@@ -105,23 +105,19 @@ def read_error(text: str) -> LakefeedError | None:
 
 def _wide(columns: Any, *, digits: bool = True) -> Any:
     """Return the types with nulls, and with as many ``digits`` behind the point as a decimal of that size can have."""
-    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructField, StructType
-
-    if isinstance(columns, StructType):
-        return StructType([StructField(each.name, _wide(each.dataType, digits=digits)) for each in columns.fields])
-    if isinstance(columns, ArrayType):
-        return ArrayType(_wide(columns.elementType, digits=digits))
-    if isinstance(columns, MapType):
-        return MapType(columns.keyType, _wide(columns.valueType, digits=digits))
-    if isinstance(columns, DecimalType) and digits:
-        return DecimalType(38, columns.scale + 38 - columns.precision)
+    if isinstance(columns, t.StructType):
+        return t.StructType([t.StructField(each.name, _wide(each.dataType, digits=digits)) for each in columns.fields])
+    if isinstance(columns, t.ArrayType):
+        return t.ArrayType(_wide(columns.elementType, digits=digits))
+    if isinstance(columns, t.MapType):
+        return t.MapType(columns.keyType, _wide(columns.valueType, digits=digits))
+    if isinstance(columns, t.DecimalType) and digits:
+        return t.DecimalType(38, columns.scale + 38 - columns.precision)
     return columns
 
 
 def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> DataFrame:
     """Return rows of these types out of wider ones; a value that would lose digits raises ``ROUNDED``."""
-    from pyspark.sql.types import MapType
-
     fields = json.loads(schema).get("fields", ()) if schema else ()
     cut = {each["name"]: cuts for each in fields if (cuts := _cuts_micros(each["type"])) is not None}
     requested = (
@@ -134,7 +130,7 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
         loses = sf.lit(False)
         if exact != each.dataType:
             back = column.cast(exact).cast(each.dataType)
-            as_list = sf.map_entries if isinstance(exact, MapType) else lambda value: value
+            as_list = sf.map_entries if isinstance(exact, t.MapType) else lambda value: value
             loses = ~as_list(column).eqNullSafe(as_list(back))
         # Parquet's own types can be other ones below the columns.
         is_cut = each.name in cut and (columns is not None or each.dataType.typeName().startswith("timestamp"))
@@ -169,8 +165,6 @@ def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
 
 def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | None) -> StructType | None:  # noqa: A002
     """Return the types to read with; None where the files or Spark's inference say them."""
-    from pyspark.sql.types import StringType, StructField, StructType
-
     if schema is None or format == "parquet":
         return None
     requested = avro.struct_of(spark, schema)
@@ -179,7 +173,7 @@ def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | 
     # Spark matches CSV columns by position: so the types go to the names of the header, in its order.
     names = spark.read.option("header", True).csv(where).columns
     types = {field.name: field.dataType for field in requested.fields}
-    return StructType([StructField(name, types.get(name, StringType())) for name in names])
+    return t.StructType([t.StructField(name, types.get(name, t.StringType())) for name in names])
 
 
 def _options(format: FileFormat, *, infer: bool) -> dict[str, str]:  # noqa: A002

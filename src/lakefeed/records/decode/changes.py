@@ -177,25 +177,21 @@ def _change_time(event: Column, schema: StructType) -> Column:
 
 def _struct(schema: StructType, name: str) -> StructType:
     """Return the type of a field that is a struct; a struct without fields if there is none."""
-    from pyspark.sql.types import StructType
-
     field_type = schema[name].dataType if name in schema.names else None
-    return field_type if isinstance(field_type, StructType) else StructType([])
+    return field_type if isinstance(field_type, t.StructType) else t.StructType([])
 
 
 def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
     """Return the key columns; for a delete without them, their values come from the record's key."""
-    from pyspark.sql.types import StructType
-
     if OWN_KEY not in rows.columns:
         return {}
     requested = {key.lower() for key in keys}
     key, key_type = sf.col(OWN_KEY), rows.schema[OWN_KEY].dataType
-    own = {name.lower() for name in key_type.names} if isinstance(key_type, StructType) else set()
-    if isinstance(key_type, StructType) and "payload" in key_type.names and requested.isdisjoint(own):
+    own = {name.lower() for name in key_type.names} if isinstance(key_type, t.StructType) else set()
+    if isinstance(key_type, t.StructType) and "payload" in key_type.names and requested.isdisjoint(own):
         # As Connect's JsonConverter writes keys with their schemas.
         key, key_type = key["payload"], key_type["payload"].dataType
-    names = {name.lower(): name for name in key_type.names} if isinstance(key_type, StructType) else {}
+    names = {name.lower(): name for name in key_type.names} if isinstance(key_type, t.StructType) else {}
     columns = {}
     for field in rows.schema.fields:
         lower = field.name.lower()
@@ -203,7 +199,7 @@ def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
             continue
         if lower in names:
             from_key = key[names[lower]]
-        elif not isinstance(key_type, StructType) and len(keys) == 1:
+        elif not isinstance(key_type, t.StructType) and len(keys) == 1:
             from_key = key
         else:
             continue
@@ -215,6 +211,4 @@ def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
 
 def _text(key: Column, key_type: DataType, requested: DataType) -> Column:
     """Read bytes as text, where the column is of another type."""
-    from pyspark.sql.types import BinaryType
-
-    return key.cast("string") if isinstance(key_type, BinaryType) and not isinstance(requested, BinaryType) else key
+    return key.cast("string") if isinstance(key_type, t.BinaryType) and not isinstance(requested, t.BinaryType) else key

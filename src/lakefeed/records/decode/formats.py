@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
 from lakefeed.records.schema.fit import refuse_same_but_for_case
@@ -187,8 +187,6 @@ def _protobuf_options(spark: SparkSession, spec: specs.PlainProtobuf) -> dict[st
 
 def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
     """Return the Spark type of a schema given as DDL, as an Avro record schema or as the JSON of a StructType."""
-    from pyspark.sql.types import StructType
-
     try:
         schema: DataType
         if text.lstrip().startswith("{"):
@@ -196,10 +194,10 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
             if document.get("type") == "record":
                 require_usable(text)
                 document = json.loads(_avro_to_spark(spark, text))
-            schema = StructType.fromJson(document)
+            schema = t.StructType.fromJson(document)
         else:
             java: Any = spark._jvm  # Not PySpark's own parser: it needs a session.
-            schema = StructType.fromJson(json.loads(java.org.apache.spark.sql.types.StructType.fromDDL(text).json()))
+            schema = t.StructType.fromJson(json.loads(java.org.apache.spark.sql.types.StructType.fromDDL(text).json()))
     except LakefeedError as unusable:
         raise ConfigError(
             f"The schema for {of} values cannot be used: {unusable.what}", where=text[:120], hint=unusable.hint
@@ -210,7 +208,7 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
             where=text[:120],
             hint="give Spark DDL (id BIGINT, name STRING), an Avro record schema or the JSON of a StructType",
         ) from None
-    if not isinstance(schema, StructType) or not schema.fields:
+    if not isinstance(schema, t.StructType) or not schema.fields:
         raise ConfigError(f"The schema for {of} values has no fields", where=text[:120])
     refuse_same_but_for_case(schema, where=f"the schema for {of} values")
     return schema

@@ -129,9 +129,7 @@ class Unavailable:
 
 def rebuilt(column: Column, type_: DataType, leaf: OfLeaf, path: Path = ()) -> Column | None:
     """Return a value with what ``leaf`` returns for its fields, at all levels; None if that is nothing for all."""
-    from pyspark.sql.types import StructType
-
-    if not isinstance(type_, StructType):
+    if not isinstance(type_, t.StructType):
         made = leaf(path, column, type_)
         return made if made is None or not path else made.alias(path[-1])
     fields = [(column.getField(each.name), each) for each in type_.fields]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import cause_of
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 from lakefeed.records.schema.fit import WIDER
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _UNFIT = re.compile(r"IllegalArgumentException: field (?P<field>[^\s:]+)[^\n]*\n
 def struct_of(spark: SparkSession, schema: str) -> StructType:
     """Return the columns that an Avro record schema means to Spark."""
     from py4j.protocol import Py4JJavaError
-    from pyspark.sql.types import StructType
 
     parsed = _parse(spark, schema)
     try:
@@ -41,7 +40,7 @@ def struct_of(spark: SparkSession, schema: str) -> StructType:
             f"the Avro schema is of type {str(parsed.getType()).lower()}; rows are records",
             hint='give a schema with "type": "record"',
         )
-    return StructType.fromJson(json.loads(sql_type.json()))
+    return t.StructType.fromJson(json.loads(sql_type.json()))
 
 
 def derived(rows: DataFrame, *, name: str) -> str:

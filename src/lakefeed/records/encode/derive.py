@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import t
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -48,17 +49,15 @@ def _message(columns: StructType, name: str, *, indent: str) -> str:
 
 def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple[str, str]:
     """Return the type's words, and the definition of the message that they name, if they name one."""
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
-
-    if isinstance(type_, StructType):
+    if isinstance(type_, t.StructType):
         return nested, _message(type_, nested, indent=indent)
-    if isinstance(type_, ArrayType) and not isinstance(type_.elementType, ArrayType | MapType):
+    if isinstance(type_, t.ArrayType) and not isinstance(type_.elementType, t.ArrayType | t.MapType):
         words, definition = _proto_type(type_.elementType, column, nested, indent)
         return f"repeated {words}", definition
     if (
-        isinstance(type_, MapType)
-        and isinstance(type_.keyType, StringType)
-        and not isinstance(type_.valueType, ArrayType | MapType)
+        isinstance(type_, t.MapType)
+        and isinstance(type_.keyType, t.StringType)
+        and not isinstance(type_.valueType, t.ArrayType | t.MapType)
     ):
         words, definition = _proto_type(type_.valueType, column, nested, indent)
         return f"map<string, {words}>", definition
@@ -91,17 +90,15 @@ def _object(columns: StructType) -> dict[str, Any]:
 
 
 def _json_type(type_: DataType, column: str, *, nullable: bool) -> dict[str, Any]:
-    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
-
     found: dict[str, Any]
-    if isinstance(type_, StructType):
+    if isinstance(type_, t.StructType):
         found = _object(type_)
-    elif isinstance(type_, ArrayType):
+    elif isinstance(type_, t.ArrayType):
         found = {"type": "array", "items": _json_type(type_.elementType, column, nullable=type_.containsNull)}
-    elif isinstance(type_, MapType):
+    elif isinstance(type_, t.MapType):
         values = _json_type(type_.valueType, column, nullable=type_.valueContainsNull)
         found = {"type": "object", "additionalProperties": values}
-    elif isinstance(type_, DecimalType):
+    elif isinstance(type_, t.DecimalType):
         found = {"type": "integer" if type_.scale == 0 and type_.precision < 19 else "number"}
     elif (known := _JSON.get(type_.typeName())) is not None:
         found = dict(known)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry, SchemaText
 from lakefeed.records.encode import avro, derive
@@ -189,12 +189,10 @@ def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Encode rows whose encoding is settled; see :func:`to_records`."""
-    from pyspark.sql.types import BinaryType
-
     record = [value_of(rows, encoding, key=key).alias("value")]
     if key is not None:
         column = sf.col(quoted((key,)))
-        is_binary = isinstance(rows.schema[key].dataType, BinaryType)
+        is_binary = isinstance(rows.schema[key].dataType, t.BinaryType)
         record.insert(0, (column if is_binary else column.cast("string")).alias("key"))
     if headers:
         pairs = [
@@ -269,10 +267,8 @@ def _only_column(rows: DataFrame, key: str | None) -> str:
 
 def _require_plain(rows: DataFrame) -> None:
     """Refuse columns of several values: Spark writes them as a text that nothing reads back."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     for field in rows.schema.fields:
-        if isinstance(field.dataType, ArrayType | MapType | StructType):
+        if isinstance(field.dataType, t.ArrayType | t.MapType | t.StructType):
             raise ConfigError(
                 f"a line of CSV has no form for the column {field.name}",
                 where=f"{field.name} is {field.dataType.simpleString()}",

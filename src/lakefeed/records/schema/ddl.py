@@ -145,16 +145,14 @@ class _Plan:
         self.optional += [(*path, column.name) for column in missing if not column.nullable]
 
     def _compare(self, have: DataType, want: DataType, path: Path, *, null: tuple[bool, bool]) -> None:
-        from pyspark.sql.types import ArrayType, MapType, StructType
-
         if null == (False, True):
             self.optional.append(path)
-        if isinstance(have, StructType) and isinstance(want, StructType):
+        if isinstance(have, t.StructType) and isinstance(want, t.StructType):
             self.compare_fields(have, want, path)
-        elif isinstance(have, ArrayType) and isinstance(want, ArrayType):
+        elif isinstance(have, t.ArrayType) and isinstance(want, t.ArrayType):
             null = have.containsNull, want.containsNull
             self._compare(have.elementType, want.elementType, (*path, "element"), null=null)
-        elif isinstance(have, MapType) and isinstance(want, MapType) and casts_to(want.keyType, have.keyType):
+        elif isinstance(have, t.MapType) and isinstance(want, t.MapType) and casts_to(want.keyType, have.keyType):
             null = have.valueContainsNull, want.valueContainsNull
             self._compare(have.valueType, want.valueType, (*path, "value"), null=null)
         elif _promotes(have, want):
@@ -202,11 +200,9 @@ def find_renames(
 
 def _struct_at(type_: DataType, path: Sequence[str]) -> StructType | None:
     """Return the struct at a path; None if the path leads elsewhere."""
-    from pyspark.sql.types import StructType
-
     for name in path:
         inner = {step.lower(): part for step, part in reversed(inner_types(type_))}.get(name.lower())
         if inner is None:
             return None
         type_ = inner
-    return type_ if isinstance(type_, StructType) else None
+    return type_ if isinstance(type_, t.StructType) else None

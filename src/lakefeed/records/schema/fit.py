@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import name_taken
 from lakefeed.errors import ConfigError, MissingExtra, SchemaIncompatible, SchemaUnusable
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 from lakefeed.records.schema.avro import AvroSchema, Container, Primitive, Ref, Type, child_path, members, nullable
 from lakefeed.records.schema.parse import parse
 
@@ -202,34 +202,28 @@ def by_name(struct: StructType) -> dict[str, StructField]:
 
 def inner_types(type_: DataType, path: str = "") -> list[tuple[str, DataType]]:
     """Return the types of a struct's fields, of an array's elements or a map's values, with their paths."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(type_, StructType):
+    if isinstance(type_, t.StructType):
         return [(child_path(path, field.name), field.dataType) for field in type_.fields]
-    if isinstance(type_, ArrayType):
+    if isinstance(type_, t.ArrayType):
         return [(child_path(path, "element"), type_.elementType)]
-    if isinstance(type_, MapType):
+    if isinstance(type_, t.MapType):
         return [(child_path(path, "value"), type_.valueType)]
     return []
 
 
 def carries_data(type_: DataType) -> bool:
     """Return whether the type has other values than nulls."""
-    from pyspark.sql.types import NullType, StructType
-
     inner = inner_types(type_)
-    if inner or isinstance(type_, StructType):
+    if inner or isinstance(type_, t.StructType):
         return any(carries_data(part) for _, part in inner)
-    return not isinstance(type_, NullType)
+    return not isinstance(type_, t.NullType)
 
 
 def casts_to(have: DataType, want: DataType) -> bool:
     """Return whether every value of one type is a value of the other."""
-    from pyspark.sql.types import DecimalType
-
     if same_type(have, want) or not carries_data(have):
         return True
-    if isinstance(have, DecimalType) and isinstance(want, DecimalType):
+    if isinstance(have, t.DecimalType) and isinstance(want, t.DecimalType):
         return have.scale <= want.scale and have.precision - have.scale <= want.precision - want.scale
     return want.typeName() in WIDER.get(have.typeName(), ())
 
@@ -267,18 +261,16 @@ def _fit_fields(column_of: Callable[[str], Column], have: StructType, want: Stru
 
 
 def _fit(column: Column, have: DataType, want: DataType, path: str) -> Column:
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     if same_type(have, want):
         return column
     if not carries_data(have):
         return sf.lit(None).cast(want)
-    if isinstance(have, StructType) and isinstance(want, StructType):
+    if isinstance(have, t.StructType) and isinstance(want, t.StructType):
         return sf.when(column.isNotNull(), sf.struct(*_fit_fields(column.getField, have, want, path)))
-    if isinstance(have, ArrayType) and isinstance(want, ArrayType):
+    if isinstance(have, t.ArrayType) and isinstance(want, t.ArrayType):
         inner, requested = have.elementType, want.elementType
         return sf.transform(column, lambda item: _fit(item, inner, requested, f"{path}.element"))
-    if isinstance(have, MapType) and isinstance(want, MapType) and same_type(have.keyType, want.keyType):
+    if isinstance(have, t.MapType) and isinstance(want, t.MapType) and same_type(have.keyType, want.keyType):
         inner, requested = have.valueType, want.valueType
         return sf.transform_values(column, lambda _, item: _fit(item, inner, requested, f"{path}.value"))
     if not casts_to(have, want):
@@ -288,31 +280,27 @@ def _fit(column: Column, have: DataType, want: DataType, path: str) -> Column:
 
 
 def _kind(type_: DataType) -> str:
-    from pyspark.sql.types import ArrayType, StructType
-
-    if isinstance(type_, StructType):
+    if isinstance(type_, t.StructType):
         return "a record of such fields" if type_.fields else "a record without fields"
     for _, inner in inner_types(type_):
-        return f"{'an array' if isinstance(type_, ArrayType) else 'a map'} of {_kind(inner).removeprefix('a ')}"
+        return f"{'an array' if isinstance(type_, t.ArrayType) else 'a map'} of {_kind(inner).removeprefix('a ')}"
     return "null"
 
 
 def _with_data(type_: Any, path: str, left_out: dict[str, str]) -> Any:
     """Return the type without the fields that carry no data; note the path of each outermost one, and its kind."""
-    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
-
-    if isinstance(type_, StructType):
+    if isinstance(type_, t.StructType):
         kept = []
         for field in type_.fields:
             place = child_path(path, field.name)
             if carries_data(field.dataType):
-                kept.append(StructField(field.name, _with_data(field.dataType, place, left_out), field.nullable))
+                kept.append(t.StructField(field.name, _with_data(field.dataType, place, left_out), field.nullable))
             else:
                 left_out[place] = _kind(field.dataType)
-        return StructType(kept)
-    if isinstance(type_, ArrayType):
-        return ArrayType(_with_data(type_.elementType, child_path(path, "element"), left_out), type_.containsNull)
-    if isinstance(type_, MapType):
+        return t.StructType(kept)
+    if isinstance(type_, t.ArrayType):
+        return t.ArrayType(_with_data(type_.elementType, child_path(path, "element"), left_out), type_.containsNull)
+    if isinstance(type_, t.MapType):
         values = _with_data(type_.valueType, child_path(path, "value"), left_out)
-        return MapType(type_.keyType, values, type_.valueContainsNull)
+        return t.MapType(type_.keyType, values, type_.valueContainsNull)
     return type_

@@ -16,6 +16,7 @@ from lakefeed.clients.spark.errors import quietly
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
+from lakefeed.lazy import t
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,10 +151,8 @@ class _StateVariables:
         """Accept a removed variable, which is not reported."""
 
     def _add(self, kind: str, name: str, schemas: list[Any], ttl: int | None) -> None:
-        from pyspark.sql.types import DataType
-
         # The same types have the same text, however they are written.
-        types = [schema if isinstance(schema, DataType) else DataType.fromDDL(schema) for schema in schemas]
+        types = [schema if isinstance(schema, t.DataType) else t.DataType.fromDDL(schema) for schema in schemas]
         text = " to ".join(type_.simpleString() for type_ in types)
         self.texts.append(f"{kind} {name} {text}{f', for {ttl} ms' if ttl else ''}")
 

@@ -15,7 +15,7 @@ from lakefeed.clients.spark.python_files import find_imports
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.transform import StaticTable, Step, Transform, Watermark
 from lakefeed.errors import ConfigError, LakefeedError, MissingExtra
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -201,14 +201,12 @@ def _add_view(frames: dict[str, DataFrame], name: str, frame: DataFrame) -> None
 
 def _with_watermark(rows: DataFrame, watermark: Watermark | None, *, where: str) -> DataFrame:
     """Give the rows their watermark; in a batch nothing is late."""
-    from pyspark.sql.types import TimestampType
-
     if watermark is None:
         return rows
     place = f"{where}.watermark"
     _require_columns(rows, [watermark.column], where=place)
     found = rows.select(watermark.column).schema.fields[0].dataType
-    if not isinstance(found, TimestampType):
+    if not isinstance(found, t.TimestampType):
         what = f"the column {watermark.column} is {found.simpleString()}, and a watermark requires a timestamp"
         hint = "make one in a step, to_timestamp(…) AS …, and give that step the watermark"
         raise ConfigError(what, where=place, hint=hint)

@@ -39,14 +39,12 @@ class IndexDocuments:
 
     def require(self, rows: StructType) -> None:
         """Refuse rows without a column that a document's id needs."""
-        from pyspark.sql.types import DecimalType
-
         if self.has_changes:
             in_rows(self._sink, rows)
         keys_in_rows(self._sink, rows)
         for key in self._sink.keys:
             type_ = next(each.dataType for each in rows.fields if each.name.lower() == key.lower())
-            if isinstance(type_, DecimalType) and type_.scale > 0:
+            if isinstance(type_, t.DecimalType) and type_.scale > 0:
                 raise ConfigError(
                     f"the column {key} is {type_.simpleString()}, whose text is another one when its scale is",
                     where=self._sink.where,
@@ -88,10 +86,8 @@ class IndexDocuments:
 
     def columns(self, rows: StructType) -> StructType:
         """Return the columns that documents have: all but those in the id."""
-        from pyspark.sql.types import StructType
-
         in_the_id = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
-        return StructType([each for each in rows.fields if each.name.lower() not in in_the_id])
+        return t.StructType([each for each in rows.fields if each.name.lower() not in in_the_id])
 
     def of(self, rows: DataFrame) -> DataFrame:
         """Return id and JSON of each row; no JSON where the document is to be removed."""

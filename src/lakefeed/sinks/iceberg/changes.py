@@ -210,10 +210,8 @@ def _ends(key: str, type_: DataType) -> tuple[Column, Column]:
 
     Iceberg decodes the bounds of its files: where one is no UTF-8, only ASCII compares with it as with the bytes.
     """
-    from pyspark.sql.types import StringType
-
     is_ascii = sf.is_valid_utf8(key) & (sf.octet_length(key) == sf.char_length(key))
-    known = sf.bool_and(is_ascii) if isinstance(type_, StringType) else sf.lit(True)
+    known = sf.bool_and(is_ascii) if isinstance(type_, t.StringType) else sf.lit(True)
     return sf.when(known, sf.min(key)), sf.when(known, sf.max(key))
 
 

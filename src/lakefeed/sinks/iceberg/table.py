@@ -17,7 +17,7 @@ from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark.jvm import java, spark_setting
 from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
@@ -157,9 +157,7 @@ class IcebergTable(LedgerBackedSink):
             self._refuse(java(self._spark).commit.TrialSchema.refusal(self.ledger.loaded(), json.dumps(steps)))
 
     def _try_new(self, rows: StructType, partitions: Sequence[tuple[str, str]]) -> None:
-        from pyspark.sql.types import StructType
-
-        stored = StructType([each for each in rows.fields if carries_data(each.dataType)])
+        stored = t.StructType([each for each in rows.fields if carries_data(each.dataType)])
         parts = [text for partition in partitions for text in partition]
         self._refuse(java(self._spark).commit.TrialSchema.refusal(stored.json(), parts))
 
@@ -233,16 +231,14 @@ class IcebergTable(LedgerBackedSink):
 
     def _rounded(self, rows: StructType) -> Iterator[Column]:
         """Yield columns that round each decimal as its partition does, and fail where the result does not fit."""
-        from pyspark.sql.types import DecimalType
-
         columns = self._spark.table(self.name).schema
         for transform in self._sink.partition_by:
             column, own = find_field(columns, transform.column), find_field(rows, transform.column)
             if transform.name != "truncate" or column is None or own is None:
                 continue
-            if isinstance(column.dataType, DecimalType):
+            if isinstance(column.dataType, t.DecimalType):
                 value, scale = sf.col(quoted((own.name,))).cast(column.dataType), column.dataType.scale
-                unit = sf.lit(Decimal(transform.width or 0).scaleb(-scale)).cast(DecimalType(38, scale))
+                unit = sf.lit(Decimal(transform.width or 0).scaleb(-scale)).cast(t.DecimalType(38, scale))
                 yield (value - sf.pmod(value, unit)).cast(column.dataType)
 
     def files_of(self, batch_ids: Iterable[int]) -> int:
@@ -258,13 +254,11 @@ class IcebergTable(LedgerBackedSink):
 
     def encoder_refusal(self, rows: Callable[[], StructType | None]) -> str | None:
         """Return why Iceberg's own encoder writes the table's files; ``rows`` are those of a table to create."""
-        from pyspark.sql.types import StructType
-
         model, refusal = java(self._spark).parquet.ColumnarModel, None
         if self._spark.catalog.tableExists(self.name):
             refusal = model.refusal(self.ledger.loaded())
         elif (new := rows()) is not None:
-            columns = StructType([field for field in new.fields if carries_data(field.dataType)])
+            columns = t.StructType([field for field in new.fields if carries_data(field.dataType)])
             refusal = model.refusal(columns.json(), dict(self._sink.properties))
         return None if refusal is None else str(refusal)
 

@@ -26,7 +26,7 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 from lakefeed.ledger.continuity import recreated_topic, violations
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, PositionReset, Reason, SnapshotProperties
@@ -163,13 +163,11 @@ class UpsertTable(IcebergTable):
         self._offsets_of = dict(table.properties())
 
     def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
-        from pyspark.sql.types import StructType
-
         in_rows(self._sink, rows)
         own = self._take_over(stored) if self._spark.catalog.tableExists(self.name) else ()
         kept = rows
         if self._sink.on_delete == "remove":
-            kept = StructType([each for each in rows.fields if each.name != DELETED])
+            kept = t.StructType([each for each in rows.fields if each.name != DELETED])
         beside = self._history.changes(rows, stored, entries) if self._history is not None else ()
         [change] = super().changes(kept, stored, entries)
         return (*beside, replace(change, statements=(*own, *change.statements)))
@@ -195,14 +193,12 @@ class UpsertTable(IcebergTable):
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Land the newest change of each key in one commit, and all of them in the history just before it."""
-        from pyspark.sql.types import StructType
-
         if isinstance(commit, Commit) and not self._sink.order_by:
             self._check_topics(commit.ranges)
         # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
         self._columns, stored_rows = self.ledger.columns_and_rows()
         fields = [field for field in self._columns.fields if field.name != DELETED]
-        changes = deleting(align_columns(rows, StructType(fields).add(DELETED, "boolean")))
+        changes = deleting(align_columns(rows, t.StructType(fields).add(DELETED, "boolean")))
         session = rows.sparkSession
         with spark_setting(session, *ADAPTIVE):
             partitions = partitions_for(changes, commit)

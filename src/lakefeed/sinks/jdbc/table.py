@@ -22,7 +22,7 @@ from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, t
 from lakefeed.ledger.continuity import recreated_topic
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
@@ -101,8 +101,6 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
         return (TableChange(table=self._sink.table, is_new=is_new, statements=statements),)
 
     def _stored_columns(self, rows: StructType) -> StructType:
-        from pyspark.sql.types import StructType
-
         refuse_same_but_for_case(rows, where="the rows")
         if self._has_changes:
             in_rows(self._sink, rows)
@@ -112,7 +110,7 @@ class JdbcTable(ServerSink[JdbcSinkConfig]):
                 f"the rows do not have the key {missing[0]}",
                 where=f"{self._sink.where}, columns {', '.join(rows.names)}",
             )
-        return StructType(
+        return t.StructType(
             [each for each in rows.fields if carries_data(each.dataType) and not self._is_only_staged(each.name)]
         )
 
