@@ -1,4 +1,4 @@
-"""PySpark's modules of functions and types, imported when they are used first: to import lakefeed takes no PySpark."""
+"""PySpark's functions, types and errors, imported when they are used first: to import lakefeed takes no PySpark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from py4j import protocol as py4j
+    from pyspark import errors as spark_errors
     from pyspark.sql import functions as sf
     from pyspark.sql import types as t
 else:
@@ -20,5 +22,6 @@ else:
             return found
 
     sf, t = _Module("pyspark.sql.functions"), _Module("pyspark.sql.types")
+    py4j, spark_errors = _Module("py4j.protocol"), _Module("pyspark.errors")
 
-__all__ = ["sf", "t"]
+__all__ = ["py4j", "sf", "spark_errors", "t"]

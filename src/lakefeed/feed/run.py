@@ -17,6 +17,7 @@ from lakefeed.errors import LakefeedError
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import POLL_TURNS, QueryObserver
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports
+from lakefeed.lazy import spark_errors
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.monitor.feed_monitor import FeedMonitor
@@ -245,8 +246,6 @@ def watch(
     ``request_budget``. ``observer`` brings Spark's reports as they are made, and keeps the feed's progress. A query
     that fails is a LakefeedError. ``on_turn`` is called several times a second, also while a batch runs.
     """
-    from pyspark.errors import StreamingQueryException
-
     newest, turns = -1, 0
     waits = True
 
@@ -300,7 +299,7 @@ def watch(
                     raise batches.failure
                 return False
         return True
-    except StreamingQueryException as error:
+    except spark_errors.StreamingQueryException as error:
         report(is_end=True)
         if not (batches.end and batches.failure is None):
             raise (batches.failure or translate(error)) from error

@@ -19,6 +19,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import S3
 from lakefeed.config.storage import is_local, local_folder
 from lakefeed.errors import AccessDenied, CheckpointMismatch, MissingExtra, Unreachable
+from lakefeed.lazy import py4j
 from lakefeed.offsets.ranges import Partition, spark_offsets
 
 if TYPE_CHECKING:
@@ -196,8 +197,6 @@ def require_owner(found: Note | None, owner: Owner, *, where: str) -> Note:
 
 
 def _create(files: Any, path: Any, text: str, *, overwrite: bool = False) -> bool:
-    from py4j.protocol import Py4JJavaError
-
     builder = files.createFile(path).overwrite(overwrite).recursive()
     if path.toUri().getScheme() in ("s3a", "s3"):
         builder = builder.must(CREATE_WITHOUT_PROBES, "true")
@@ -206,7 +205,7 @@ def _create(files: Any, path: Any, text: str, *, overwrite: bool = False) -> boo
         stream = builder.build()
         stream.write(bytearray(text, "utf-8"))
         stream.close()
-    except Py4JJavaError as error:
+    except py4j.Py4JJavaError as error:
         if error.java_exception.getClass().getSimpleName() in TAKEN:
             return False
         raise

@@ -20,7 +20,7 @@ from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm, statements
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.lazy import t
+from lakefeed.lazy import py4j, t
 from lakefeed.ledger.continuity import check_commit, fence_lost, next_fence
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import CommitCheck
@@ -163,11 +163,9 @@ class IcebergLedger:
         return self._columns[1]
 
     def _position_in(self, table: Any) -> Position | None:
-        from py4j.protocol import Py4JJavaError
-
         try:
             text = jvm.java(self._spark).commit.FeedLedger.position(table, self._feed)
-        except Py4JJavaError as error:
+        except py4j.Py4JJavaError as error:
             if REFUSED not in str(error):
                 raise
             raise position_unknown(self._feed, where=self._table) from None

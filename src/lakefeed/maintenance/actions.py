@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lakefeed.clients.iceberg.write_lock import turns_at
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.upkeep import Compact
+from lakefeed.lazy import py4j, spark_errors
 from lakefeed.ledger.iceberg import QUIET
 from lakefeed.maintenance.planner import Expiry
 from lakefeed.maintenance.table_stats import Partition
@@ -177,13 +178,10 @@ class MaintenanceActions:
 
     def _retry(self, piece: Callable[[Any], Result]) -> Result:
         """Try a piece until it does not conflict, and wait twice as long after each try."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         for attempt in range(1, TRIES + 1):
             try:
                 return self._run_in_turn(piece)
-            except (Py4JError, PySparkException, WriteConflict) as error:
+            except (py4j.Py4JError, spark_errors.PySparkException, WriteConflict) as error:
                 conflict = isinstance(error, WriteConflict) or is_conflict(str(error))
                 last = attempt == TRIES or self._stopping() is not None
                 if not conflict and (last or GONE not in str(error)):

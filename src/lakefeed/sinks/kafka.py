@@ -31,7 +31,7 @@ from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.problem import Problem
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import sf, spark_errors, t
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
@@ -244,12 +244,10 @@ def require_columns(sink: KafkaSinkConfig, rows: DataFrame) -> None:
 
 @contextmanager
 def _refusals(setting: str, rows: DataFrame) -> Iterator[None]:
-    from pyspark.errors import PySparkException
-
     try:
         with quietly():
             yield
-    except PySparkException as error:
+    except spark_errors.PySparkException as error:
         raise ConfigError(
             f"the rows cannot give it: {str(error).splitlines()[0]}",
             where=f"sink.kafka.{setting}",

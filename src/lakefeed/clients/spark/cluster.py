@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, WorldError
+from lakefeed.lazy import py4j, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -193,9 +194,6 @@ def require_executors(spark: SparkSession) -> None:
 
 def require_same_python(spark: SparkSession) -> None:
     """Run Python on the executors, so that a missing or another version is found before a batch needs it."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     here = _python()
 
     def there(numbers: Iterable[int]) -> Iterable[str]:
@@ -209,7 +207,7 @@ def require_same_python(spark: SparkSession) -> None:
     tasks = max(2, spark.sparkContext.defaultParallelism)
     try:
         found = spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(there).distinct().collect()
-    except (PySparkException, Py4JJavaError) as error:
+    except (spark_errors.PySparkException, py4j.Py4JJavaError) as error:
         what = _python_problem(str(error), here)
         if what is None:
             raise

@@ -31,6 +31,7 @@ from lakefeed.clients.spark.storage import (
 from lakefeed.config import secrets, trust
 from lakefeed.config.connections import is_loopback
 from lakefeed.errors import ConfigError, MissingExtra
+from lakefeed.lazy import spark_errors
 from lakefeed.messages.redaction import HIDDEN
 
 if TYPE_CHECKING:
@@ -303,12 +304,11 @@ def is_running() -> bool:
 
 def _running() -> SparkSession | None:
     """Return the thread's active session, or else the process's: a new thread has no active one."""
-    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     try:
         found = SparkSession.active()
-    except PySparkRuntimeError:
+    except spark_errors.PySparkRuntimeError:
         return None
     context: Any = found.sparkContext
     return found if context._jsc is not None else None  # Without one it is stopped.

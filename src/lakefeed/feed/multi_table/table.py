@@ -27,6 +27,7 @@ from lakefeed.feed.open import FeedStart, record_beginning
 from lakefeed.feed.outage import LONGEST_PAUSE_SECONDS
 from lakefeed.feed.recovery import GIVE_UP, find_data_loss
 from lakefeed.feed.run import TableSummary
+from lakefeed.lazy import py4j, spark_errors
 from lakefeed.ledger.continuity import is_of_earlier_driver
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts
@@ -332,7 +333,4 @@ class TableTask:
 
 def _failures() -> tuple[type[Exception], ...]:
     """The errors of a table or of Spark; imports PySpark only when a table runs."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    return LakefeedError, Py4JError, PySparkException
+    return LakefeedError, py4j.Py4JError, spark_errors.PySparkException

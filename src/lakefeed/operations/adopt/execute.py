@@ -10,6 +10,7 @@ from lakefeed.clients.spark.jvm import cause_of
 from lakefeed.clients.spark.statements import run
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.feed import Feed
+from lakefeed.lazy import py4j
 from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.iceberg import REFUSED
 from lakefeed.ledger.snapshot_summary import Commit, adopted_property
@@ -33,8 +34,6 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
     """
     if agreed.is_done:
         return
-    from py4j.protocol import Py4JJavaError
-
     feed.require_stateless(spark)
     sink = feed.ledger_table(spark)
     if agreed.is_new_table:
@@ -46,7 +45,7 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
     commit = Commit(feed.config.name, 0, agreed.ranges, fence=fence, adopted=agreed.adoption)
     try:
         sink.commit_reset(commit, commit_id=uuid.uuid4().hex)
-    except Py4JJavaError as error:
+    except py4j.Py4JJavaError as error:
         if REFUSED not in str(error):
             raise
         cause = cause_of(error).removeprefix(f"{REFUSED}: ")

@@ -21,6 +21,7 @@ from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed, FeedPath
 from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table
+from lakefeed.lazy import py4j, spark_errors
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange
@@ -367,9 +368,6 @@ def _partitions(counted: Batches) -> Iterator[PartitionPlan]:
 
 
 def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     feed = table.feed
     try:
         feed.require_checkpoint_for_state(spark)
@@ -390,7 +388,7 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
         if letters is not None and feed.sink_definition.state().keeps_ledger:
             position = status.position
             letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
-    except (LakefeedError, Py4JError, PySparkException) as error:
+    except (LakefeedError, py4j.Py4JError, spark_errors.PySparkException) as error:
         table.refusal = translate(error)
 
 

@@ -13,7 +13,7 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.lazy import sf
+from lakefeed.lazy import py4j, sf, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,15 +67,12 @@ def _sql_texts(config: PipelineConfig) -> Iterator[tuple[str, str, str]]:
 
 
 def _refusal(parse: Callable[[str], object], sql: str) -> str | None:
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import ParseException, PySparkException
-
     try:
         parse(sql)
-    except ParseException as error:
+    except spark_errors.ParseException as error:
         lines = str(error).split("\n== SQL", maxsplit=1)[0].split("\n\nJVM stacktrace", maxsplit=1)[0]
         return re.sub(r"\s+", " ", re.sub(r"^\[[\w.]+\]\s*|SQLSTATE: \w+", "", lines)).strip().rstrip(".")
-    except (PySparkException, Py4JJavaError) as error:
+    except (spark_errors.PySparkException, py4j.Py4JJavaError) as error:
         return str(error).splitlines()[0]
     return None
 

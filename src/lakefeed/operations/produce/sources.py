@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import py4j, sf, spark_errors, t
 from lakefeed.records.encode import avro
 
 if TYPE_CHECKING:
@@ -50,9 +50,6 @@ def read_rows(
             values, which reads the files once more.
         stream: whether to follow a folder: files that are there and those that come, each once.
     """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     format = format or _format_of(path)  # noqa: A001
     where = _located(path)
     try:
@@ -67,7 +64,7 @@ def read_rows(
         following = spark.readStream.format(format).options(**_options(format, infer=False))
         wide = following.option("maxFilesPerTrigger", _FILES_A_BATCH).schema(_wide(columns)).load(where)
         return _exact(wide, columns, schema)
-    except (PySparkException, Py4JJavaError) as error:
+    except (spark_errors.PySparkException, py4j.Py4JJavaError) as error:
         raise _unreadable(error, path) from error
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, SchemaIncompatible
+from lakefeed.lazy import py4j, spark_errors
 from lakefeed.records.decode import json_schema
 from lakefeed.records.decode.registry import NotARegistry
 from lakefeed.records.schema.parse import parse, require_usable
@@ -115,9 +116,6 @@ def avro_schema_of_text(
     """Translate a schema of kind ``AVRO`` or ``PROTOBUF`` given as text, or a Protobuf descriptor set as bytes."""
     if kind == "AVRO":
         return str(schema)
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     try:
         schemas = jvm.java(spark).decode.ProtobufSchemas
         if isinstance(schema, bytes):
@@ -125,7 +123,7 @@ def avro_schema_of_text(
         else:
             types = schemas.types(schema, list(references))
         return str(schemas.avroSchema(types, message))
-    except (Py4JJavaError, PySparkException) as error:
+    except (py4j.Py4JJavaError, spark_errors.PySparkException) as error:
         raise ConfigError(
             f"The Protobuf schema cannot be used: {jvm.cause_of(error)}",
             hint=None if message else "give the files that it imports, and the message if it is not the first",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import py4j, sf, spark_errors, t
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
 from lakefeed.records.schema.fit import refuse_same_but_for_case
@@ -47,9 +47,6 @@ def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = No
 
 
 def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "key"] = "value") -> DataFrame:
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     if isinstance(spec, specs.Raw):
         value, nothing = sf.when(sf.col("value").isNotNull(), sf.struct("value")), sf.lit(None)
         return with_result(records, value, schema_id=nothing.cast("int"), error=nothing.cast("string"))
@@ -69,7 +66,7 @@ def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "ke
         error = sf.when(sf.col(_ID_HEADER).isNull(), decoded["error"]).otherwise(error)
         value, schema_id = decoded["value"], decoded["schema_id"]
         return with_result(result, value, schema_id=schema_id, error=error).drop(_ID_HEADER)
-    except (PySparkException, Py4JJavaError) as refused:
+    except (spark_errors.PySparkException, py4j.Py4JJavaError) as refused:
         is_avro = isinstance(spec, specs.ConfluentAvro | specs.PlainAvro)
         raise ConfigError(
             f"The {'Avro schema' if is_avro else 'schema'} cannot be used: {jvm.cause_of(refused)}",

@@ -22,6 +22,7 @@ from lakefeed.clients.spark.plain_jvm import plain_jvm
 from lakefeed.config.decoding import Decode
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.lazy import py4j
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.reading_plan import (
     HEADER,
@@ -174,18 +175,16 @@ class TopicView:
         return self._views[names]
 
     def _new_view(self, spark: SparkSession, value: ReadingPlan, options: dict[str, str], key: dict[str, str]) -> Any:
-        from py4j.protocol import Py4JJavaError
-
         new = jvm.java(spark).decode.RecordView
         try:
             view = new(options, key, self._where, self._fields)
             self._fitted = True
             return view
-        except Py4JJavaError as refused:
+        except py4j.Py4JJavaError as refused:
             why = _MARKS.sub("", jvm.cause_of(refused)).strip()
         try:
             new(options, key, None, None)
-        except Py4JJavaError as refused:
+        except py4j.Py4JJavaError as refused:
             return f"the schema cannot be used: {jvm.cause_of(refused)}"
         of = f"schema id {value.schema_id}" if value.schema_id is not None else value.format
         return f"{of}: {why}"

@@ -15,7 +15,7 @@ from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.clients.spark.statements import expression
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, name_taken
 from lakefeed.errors import ConfigError, SchemaUnusable
-from lakefeed.lazy import sf
+from lakefeed.lazy import sf, spark_errors
 from lakefeed.ledger.outcomes import RECORD
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.changes import OWN_KEY, DeleteRule, unwrap, with_deleted
@@ -248,12 +248,10 @@ def _keyless(rows: DataFrame, deletes: DeleteRule | None) -> Column:
 
 
 def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
-    from pyspark.errors import PySparkException
-
     try:
         rule = expression(rows.sparkSession, expectation.rule)
         rule_type = rows.select(rule.alias("rule")).schema["rule"].dataType.simpleString()
-    except PySparkException as error:
+    except spark_errors.PySparkException as error:
         raise ConfigError(
             f"expectation '{expectation.name}' does not fit the rows: {str(error).splitlines()[0]}",
             where=f"columns: {', '.join(name for name in rows.columns if name != RECORD)}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import cause_of
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import py4j, sf, t
 from lakefeed.records.schema.fit import WIDER
 
 if TYPE_CHECKING:
@@ -26,12 +26,10 @@ _UNFIT = re.compile(r"IllegalArgumentException: field (?P<field>[^\s:]+)[^\n]*\n
 
 def struct_of(spark: SparkSession, schema: str) -> StructType:
     """Return the columns that an Avro record schema means to Spark."""
-    from py4j.protocol import Py4JJavaError
-
     parsed = _parse(spark, schema)
     try:
         sql_type = _avro(spark).SchemaConverters.toSqlType(parsed).dataType()
-    except Py4JJavaError:
+    except py4j.Py4JJavaError:
         raise ConfigError(
             "rows cannot be written with a schema that contains itself", hint="leave the recursive field out"
         ) from None
@@ -45,12 +43,10 @@ def struct_of(spark: SparkSession, schema: str) -> StructType:
 
 def derived(rows: DataFrame, *, name: str) -> str:
     """Derive the Avro schema from the rows' own types, all columns in order."""
-    from py4j.protocol import Py4JJavaError
-
     try:
         converters = _avro(rows.sparkSession).SchemaConverters
         return str(converters.toAvroType(rows._jdf.schema(), False, name, "").toString())
-    except Py4JJavaError as error:
+    except py4j.Py4JJavaError as error:
         raise ConfigError(
             f"no Avro schema can be made from the rows: {cause_of(error)}",
             hint="rename or cast the column, give a schema, or encode as json",
@@ -59,8 +55,6 @@ def derived(rows: DataFrame, *, name: str) -> str:
 
 def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None:
     """Check that rows can be written with a schema, before any is; the schema need not have the column ``key``."""
-    from py4j.protocol import Py4JJavaError
-
     spark = rows.sparkSession
     requested = struct_of(spark, schema)
     required = [field.name for field in requested.fields if not field.nullable]
@@ -71,7 +65,7 @@ def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None
     java_type = rows.select(*columns(rows, schema))._jdf.schema()
     try:
         _avro(spark).AvroSerializer(java_type, _parse(spark, schema), False)
-    except Py4JJavaError as error:
+    except py4j.Py4JJavaError as error:
         raise _misfit(cause_of(error), rows) from None
 
 
@@ -98,12 +92,10 @@ def columns(rows: DataFrame, schema: str | None, *, refuses_nulls: bool = True) 
 
 
 def _parse(spark: SparkSession, schema: str) -> Any:
-    from py4j.protocol import Py4JJavaError
-
     gateway: Any = spark._jvm
     try:
         return gateway.org.apache.avro.Schema.Parser().parse(schema)
-    except Py4JJavaError as error:
+    except py4j.Py4JJavaError as error:
         raise ConfigError(f"not a valid Avro schema: {cause_of(error)}") from None
 
 

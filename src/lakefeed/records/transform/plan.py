@@ -16,7 +16,7 @@ from lakefeed.clients.spark.errors import quietly
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.lazy import t
+from lakefeed.lazy import spark_errors, t
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,8 +59,6 @@ class QueryPlan:
             output_mode: refused, with Spark's reason, where Spark cannot run the stream in it.
             streams: the number of topics that it reads separately; 0 if it has one view of all.
         """
-        from pyspark.errors import PySparkException
-
         java = jvm.java(frame.sparkSession).query.StreamingPlan
         dataset: Any = frame
         kept = iter([state_variables(each) for each in java.processors(dataset._jdf)])
@@ -91,7 +89,7 @@ class QueryPlan:
         try:
             with quietly():
                 java.check(dataset._jdf, output_mode)
-        except PySparkException as error:
+        except spark_errors.PySparkException as error:
             reason = " ".join(str(error).split("\n")[0].split(";"))
             hint = next((hint for text, hint in HINTS.items() if text in str(error)), None)
             raise ConfigError(f"Spark cannot run this as a stream: {reason}", where=where, hint=hint) from None

@@ -15,7 +15,7 @@ from lakefeed.clients.spark.python_files import find_imports
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.transform import StaticTable, Step, Transform, Watermark
 from lakefeed.errors import ConfigError, LakefeedError, MissingExtra
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import sf, spark_errors, t
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -160,7 +160,6 @@ class Function:
 
     def __call__(self, before: DataFrame, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Call the function with the rows of the step before, or with the frames that it names."""
-        from pyspark.errors import AnalysisException, ParseException, PySparkImportError
         from pyspark.sql import DataFrame
 
         arguments: dict[str, DataFrame] = {}
@@ -179,9 +178,9 @@ class Function:
                 )
         try:
             result = self._call(**arguments, **self._options)
-        except (AnalysisException, ParseException, LakefeedError):
+        except (spark_errors.AnalysisException, spark_errors.ParseException, LakefeedError):
             raise
-        except (ModuleNotFoundError, PySparkImportError) as error:
+        except (ModuleNotFoundError, spark_errors.PySparkImportError) as error:
             text = str(error).lower()
             if package := next((name for name in PANDAS if name in text), None):
                 raise _missing_pandas(package, where=self._where) from None
@@ -232,12 +231,10 @@ def _read_table(spark: SparkSession, table: StaticTable) -> DataFrame:
 @contextmanager
 def _explain_errors(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
     """Report Spark's reason and the columns that exist."""
-    from pyspark.errors import AnalysisException, ParseException
-
     try:
         with quietly():
             yield
-    except (AnalysisException, ParseException) as error:
+    except (spark_errors.AnalysisException, spark_errors.ParseException) as error:
         columns = "; ".join(f"{name}: {', '.join(frame.columns)}" for name, frame in frames.items())
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         hint = None

@@ -16,6 +16,7 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.config.values import PartitionTransform, SortColumn
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import py4j, spark_errors
 from lakefeed.messages.pages import page_command
 from lakefeed.sinks.definition import TableChange
 
@@ -183,12 +184,9 @@ def quoted_table(identifier: str) -> str:
 
 def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) -> None:
     # IF NOT EXISTS looks first: of two drivers that look at once, one fails.
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         run(spark, statement)
-    except (Py4JError, PySparkException):
+    except (py4j.Py4JError, spark_errors.PySparkException):
         if not is_there():
             raise
 
