@@ -22,6 +22,7 @@ from lakefeed.feed.outcome_counting import CountInQuery, CountPerAttempt
 from lakefeed.feed.recovery import starting_offsets
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.feed.run import MicroBatches, trigger_of
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange
@@ -35,7 +36,6 @@ from lakefeed.records.transform.plan import QueryPlan
 from lakefeed.sinks.iceberg.definition import append_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 

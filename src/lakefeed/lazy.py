@@ -1,4 +1,7 @@
-"""PySpark's functions, types and errors, imported when they are used first: to import lakefeed takes no PySpark."""
+"""PySpark's functions, types and errors, imported when they are used first: to import lakefeed takes no PySpark.
+
+Its classes are for annotations alone: where one is called or compared with, it is imported in the function.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from py4j import protocol as py4j
     from pyspark import errors as spark_errors
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql import functions as sf
     from pyspark.sql import types as t
+    from pyspark.sql.types import DataType, StructType
 else:
+    Column = DataFrame = DataType = SparkSession = StructType = Any
 
     class _Module:
         def __init__(self, name: str) -> None:
@@ -24,4 +30,4 @@ else:
     sf, t = _Module("pyspark.sql.functions"), _Module("pyspark.sql.types")
     py4j, spark_errors = _Module("py4j.protocol"), _Module("pyspark.errors")
 
-__all__ = ["py4j", "sf", "spark_errors", "t"]
+__all__ = ["Column", "DataFrame", "DataType", "SparkSession", "StructType", "py4j", "sf", "spark_errors", "t"]

@@ -37,6 +37,7 @@ from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.feed.spark_settings import spark_settings
 from lakefeed.feed.streaming import run_stream
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
@@ -54,8 +55,6 @@ from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterReader, DeadLetterStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from lakefeed.dashboard.driver import Served
 
 __all__ = ["Pipeline", "RunSummary"]

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.local_files import write_whole
@@ -18,6 +17,7 @@ from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.config.storage import local_path
 from lakefeed.errors import ConfigError, JobFailed, WorldError
+from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.terminal.view import RunView
 from lakefeed.operations.doctor import examine
@@ -28,9 +28,6 @@ from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TOPIC, PARTITIONS = "quickstart-trips", 3
 NAME = template.name_of(TOPIC)

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.spark.jvm import java
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from lakefeed.lazy import SparkSession
 
 PHASES = ("ends", "plan", "offsets entry", "before jobs", "jobs", "after jobs", "commits entry", "rest")
 """The overhead of a batch in its order; the sum is the batch's duration less the time in tasks.

@@ -10,17 +10,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.http_server import HttpAnswer, serve_http
 from lakefeed.clients.spark.statements import expression
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.messages.printable import aligned
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.records.decode import ConfluentAvro, decoded, rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _SCHEMA_ID = 100_001
 """In every record's header: more than a byte, as in a registry that is in use."""

@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lakefeed.bench import jobs
 from lakefeed.bench.batch_times import PHASES, BatchTime, Overhead, noting_batches
@@ -34,12 +34,10 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import interval_of, trigger_seconds
 from lakefeed.errors import JobFailed
 from lakefeed.feed.progress import BatchProgress
+from lakefeed.lazy import SparkSession
 from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
 from lakefeed.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Target = Literal["table", "topic"]
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.bench import jobs
 from lakefeed.bench.cases import Workload
@@ -19,11 +19,9 @@ from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.session import session
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS, PREFIX
 from lakefeed.errors import JobFailed
+from lakefeed.lazy import SparkSession
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.taxi import taxi_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _SAMPLE_ROWS = 500_000
 _ZSTD_LEVEL = 3

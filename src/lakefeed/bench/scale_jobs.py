@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.bench import jobs
 from lakefeed.bench.monitor_cost import CpuTimes
@@ -18,14 +18,12 @@ from lakefeed.clients.spark.session import session
 from lakefeed.clients.spark.statements import expression
 from lakefeed.config.models import PipelineConfig
 from lakefeed.feed.progress import BatchProgress
+from lakefeed.lazy import SparkSession
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _COLUMNS = (
     "cast(id * {n} % 1000003 AS BIGINT)",

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from lakefeed.bench import jobs
 from lakefeed.bench.cases import FAST_PATHS, WITHOUT_CHECKPOINT, RequestCase, Way, Workload
@@ -19,13 +19,11 @@ from lakefeed.bench.trips import taxi_trips
 from lakefeed.clients.spark import jars, jvm
 from lakefeed.clients.spark.session import session
 from lakefeed.clients.spark.statements import run
+from lakefeed.lazy import SparkSession
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.taxi import KEY, Totals, taxi_schema, totals
 from lakefeed.operations.produce.write import produce
 from lakefeed.records.encode.encode import to_records
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _SAMPLE_RECORDS = 10_000
 # As the seeds' consumer has them; its other options are none of Spark's.

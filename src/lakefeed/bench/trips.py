@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.operations.produce.sources import read_rows
 from lakefeed.operations.produce.taxi import KEY, TOTALS_SQL, Totals, taxi_rows, taxi_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _SUMMED: tuple[str, ...] = (
     *("passenger_count", "trip_distance", "fare_amount", "tip_amount", "tolls_amount", "total_amount"),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.bench import jobs
 from lakefeed.bench.cases import Way
@@ -18,14 +18,11 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.session import session
 from lakefeed.config.models import PipelineConfig
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 TOPIC, WARM_UP = "bench-upserts", 1
 WAYS: tuple[Way, Way] = ("spark-iceberg", "lakefeed-iceberg")

@@ -8,22 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.cases.defaults import with_defaults
 from lakefeed.clients.spark.errors import quietly, translating
 from lakefeed.config.decoding import Encoded
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import DataType, SparkSession, sf, t
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaText
 from lakefeed.records.encode.avro import row_error, struct_of
 from lakefeed.records.encode.encode import Encoding, Format, header, value_of
 from lakefeed.records.schema.parse import parse
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType
 
 FORMATS: dict[str, tuple[Format, Format]] = {
     "avro": ("avro", "confluent-avro"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from lakefeed.cases.records import RecordFiles
 from lakefeed.config.case_sink import table_in_place
@@ -21,11 +21,8 @@ from lakefeed.config.upserts import kept_metadata
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import ConfigError
 from lakefeed.feed.feed import Feed, FeedSource
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 AnyEncoded = TypeVar("AnyEncoded", bound=Encoded)
 

@@ -11,16 +11,13 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.config.cases import CaseRecord
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.sources.kafka import BAD_TIMESTAMP
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SENT_AT = datetime(2026, 1, 1, tzinfo=UTC)
 """The timestamp of records that have none of their own: the same in each run."""

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from lakefeed.cases.compare import Difference, FoundDeadLetter, Outcome, differences
 from lakefeed.cases.encode import CaseEncoder, GivenValue
@@ -40,7 +40,7 @@ from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.outcome_counting import PlannedRestart
 from lakefeed.feed.run import MicroBatches, trigger_of, watch
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.local.home import make_catalog
@@ -48,9 +48,6 @@ from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.records.decode.registry import SchemaText
 from lakefeed.records.encode.encode import json_of
 from lakefeed.records.sources.kafka import query_id
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 LOCAL_FILES = "org.apache.iceberg.hadoop.HadoopFileIO"
 

@@ -15,10 +15,9 @@ from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_environment
 from lakefeed.config.problem import Problem, errors_of, exit_status
 from lakefeed.errors import LakefeedError
+from lakefeed.lazy import SparkSession
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lakefeed.config.connections import Connections
     from lakefeed.config.loading.load import Reading
 

@@ -23,11 +23,10 @@ from lakefeed.cli.output import echo, emit
 from lakefeed.clients.spark.session import is_running, log_path, session
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from lakefeed.operations.produce.write import Produced
     from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
     from lakefeed.records.encode.encode import Encoding

@@ -28,12 +28,11 @@ from lakefeed.cli.output import echo, echo_columns, emit, is_json
 from lakefeed.clients.environment import default_environment
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import SparkSession
 from lakefeed.messages.printable import printable, printable_json
 from lakefeed.offsets.ranges import OffsetRange
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lakefeed.clients.kafka.selection import Selection
     from lakefeed.operations.read import BatchRead, ReadSummary
     from lakefeed.sinks.export import ConsoleResult, Target

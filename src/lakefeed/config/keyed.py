@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pydantic import Field
 
 from lakefeed.config.base import ConfigProblem, Model
 from lakefeed.config.values import TOPIC_MARK
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import t
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+from lakefeed.lazy import DataType, StructType, t
 
 DELETED = "lakefeed_deleted"
 """Column that says of each change whether it deletes the row of its key."""

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.errors import quietly, stopped_at
 from lakefeed.config.failures import ErrorBudget
@@ -24,7 +23,7 @@ from lakefeed.errors import (
 from lakefeed.feed.failing_records import explain_failure, isolate, why_of
 from lakefeed.feed.outcome_counting import CountPerAttempt, PlannedRestart
 from lakefeed.feed.row_builder import RowBuilder
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, Replay, SnapshotProperties
@@ -38,9 +37,6 @@ from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import coalesce_small
 from lakefeed.sinks.dead_letters.store import DeadLetterStore, Judge
 from lakefeed.sinks.definition import RowSink, TablePublisher, TriesRows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Reread = Callable[[Sequence[OffsetRange]], "DataFrame"]
 MOST_REASONS = 5

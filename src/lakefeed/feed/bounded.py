@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
 from lakefeed.clients.kafka.topics import partitions_of
@@ -15,14 +14,12 @@ from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.recovery import ends
+from lakefeed.lazy import SparkSession
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.sources.kafka import SourceTopics
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 AS_BATCH = "a batch"
 """Stands for a query's id: no query can resume from such a batch."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
@@ -20,6 +19,7 @@ from lakefeed.feed.direct_rows import DirectRows, uses_tokens
 from lakefeed.feed.open import FeedIdentity
 from lakefeed.feed.outcome_counting import CountInQuery, CountPerAttempt
 from lakefeed.feed.row_builder import FeedDecoder, RowBuilder
+from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
@@ -33,10 +33,6 @@ from lakefeed.sinks.dead_letters.table import DeadLetterTable, TableReader
 from lakefeed.sinks.dead_letters.topic import DeadLetterTopic, TopicReader
 from lakefeed.sinks.definition import LedgerTable, RowSink, SchemaPlanner, Sink
 from lakefeed.sinks.factory import AnySink, open_sink, sink_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 FAST_PATH = "spark.lakefeed.fastPath"
 """Spark's setting: whether Parquet files of Iceberg tables are written by columns (``ColumnarModel.java``)."""

@@ -19,14 +19,13 @@ from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
 from lakefeed.feed.progress import BatchProgress
+from lakefeed.lazy import SparkSession
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
 from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lakefeed.feed.feed import Feed
 
 DEFAULT_EVERY = "1 hour"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.progress import BatchProgress, S3Requests
+from lakefeed.lazy import SparkSession
 from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.listener import QueryReports, task_counter
@@ -25,7 +26,6 @@ from lakefeed.monitor.text import LONGEST, shortened
 from lakefeed.offsets.ranges import OffsetRange
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger(__name__)

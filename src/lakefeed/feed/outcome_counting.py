@@ -12,17 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lakefeed.errors import SchemaChanged
 from lakefeed.feed.direct_rows import DirectRows
 from lakefeed.feed.row_builder import RowBuilder
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.sinks.definition import RowSink, Sink
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class PlannedRestart(SchemaChanged):

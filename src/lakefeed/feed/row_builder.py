@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode import RECORD, DecodeSpec, Raw, RecordPolicy, RowExpectation, classify, decoded, rows
@@ -21,9 +21,6 @@ from lakefeed.records.schema.reader import ReaderSchema, StoredSchema
 from lakefeed.records.spec import ResolvedDecoder
 from lakefeed.records.transform.steps import TransformSteps, split_by_topic
 from lakefeed.sinks.definition import RowSink
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(kw_only=True)

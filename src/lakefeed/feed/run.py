@@ -17,13 +17,12 @@ from lakefeed.errors import LakefeedError
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import POLL_TURNS, QueryObserver
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports
-from lakefeed.lazy import spark_errors
+from lakefeed.lazy import DataFrame, spark_errors
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS = 0.25

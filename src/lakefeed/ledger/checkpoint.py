@@ -19,12 +19,10 @@ from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import S3
 from lakefeed.config.storage import is_local, local_folder
 from lakefeed.errors import AccessDenied, CheckpointMismatch, MissingExtra, Unreachable
-from lakefeed.lazy import py4j
+from lakefeed.lazy import SparkSession, py4j
 from lakefeed.offsets.ranges import Partition, spark_offsets
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lakefeed.config.models import PipelineConfig
 
 OWNER_FILE = "lakefeed.json"

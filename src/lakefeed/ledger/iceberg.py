@@ -14,13 +14,13 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm, statements
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.lazy import py4j, t
+from lakefeed.lazy import SparkSession, StructType, py4j, t
 from lakefeed.ledger.continuity import check_commit, fence_lost, next_fence
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import CommitCheck
@@ -35,10 +35,6 @@ from lakefeed.ledger.snapshot_summary import (
     Commit,
     Upserts,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 QUIET = "lakefeed.upkeep.quiet"
 """Table property: the end of the time without rewrites of files, in ms since 1970 (``Quiet.java``)."""

@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.monitor.stopwatch import add_time
 from lakefeed.offsets.ranges import OffsetRange, Partition, by_partition
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 CATALOG = "lakefeed_outcomes"
 CATALOG_CLASS = "io.lakefeed.commit.OutcomeCatalog"

@@ -10,18 +10,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from lakefeed.clients.iceberg.write_lock import turns_at
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.upkeep import Compact
-from lakefeed.lazy import py4j, spark_errors
+from lakefeed.lazy import SparkSession, py4j, spark_errors
 from lakefeed.ledger.iceberg import QUIET
 from lakefeed.maintenance.planner import Expiry
 from lakefeed.maintenance.table_stats import Partition
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
 

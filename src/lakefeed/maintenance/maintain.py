@@ -14,19 +14,17 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from lakefeed.clients.spark.jvm import java
 from lakefeed.clients.spark.session import activate
 from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import ConfigError, TableBusy
+from lakefeed.lazy import SparkSession
 from lakefeed.maintenance.actions import MB, Done, MaintenanceActions, WriteConflict
 from lakefeed.maintenance.planner import LAST, REWRITES, Due, LastUpkeep, MaintenancePlan, plan
 from lakefeed.maintenance.table_stats import Health, read_health
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Unfinished = Literal["time", "stopped", "lease"]
 

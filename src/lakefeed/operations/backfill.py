@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.kafka.selection import require_held, topics_of
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
+from lakefeed.lazy import SparkSession
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill, adopted_offsets
@@ -28,9 +29,6 @@ from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, difference, intersection, portions, union
 from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, kw_only=True)

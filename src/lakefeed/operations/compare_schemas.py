@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.config.connections import Connections
@@ -13,6 +13,7 @@ from lakefeed.config.keyed import DELETED
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, upserting
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.lazy import DataType, StructType
 from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.changes import row_type
 from lakefeed.records.decode.registry import KINDS, RegisteredSchema, SchemaRegistry
@@ -23,9 +24,6 @@ from lakefeed.records.schema.ddl import statements
 from lakefeed.records.schema.fit import columns_of, columns_of_table, find_field, spark_types
 from lakefeed.records.schema.merge import merge_schemas
 from lakefeed.records.schema.reader import StoredSchema
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
 
 
 @dataclass(frozen=True)

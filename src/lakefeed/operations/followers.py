@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW
+from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.notify.notifier import notifying
 from lakefeed.monitor.runs.follower import tracing
@@ -19,9 +19,6 @@ from lakefeed.operations.live_status import own_path
 from lakefeed.operations.metrics import pushing_metrics
 from lakefeed.operations.paused_lag import observing_ends
 from lakefeed.operations.runs import local_runs, upload_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Follower = AbstractContextManager[None]
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 from lakefeed.config.metrics import Otlp
 from lakefeed.config.models import PipelineConfig
+from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.otlp import OtlpMetrics
 from lakefeed.monitor.metrics.pushing import pushing
 from lakefeed.monitor.metrics.reading import FeedReading, MetricSettings
 from lakefeed.monitor.metrics.spark import SparkGauges
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SPARK_SECONDS = 5.0
 """Between two reports to the JVM, a call of a millisecond; Spark's sinks read the newest each ten seconds."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lakefeed.errors import ConfigError
 from lakefeed.feed.feed import Feed
+from lakefeed.lazy import SparkSession
 from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.publication import Publication
 from lakefeed.messages.pages import page_command
 from lakefeed.sinks.definition import TablePublisher
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def publish_branch(feed: Feed, spark: SparkSession, *, dry_run: bool = False) -> Publication:

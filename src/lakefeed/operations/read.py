@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lakefeed.clients.kafka.scan import count_records
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
@@ -20,6 +20,7 @@ from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.outcome_counting import CountPerAttempt
 from lakefeed.feed.row_builder import RowBuilder
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Reason
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.records.decode import RecordPolicy
@@ -28,9 +29,6 @@ from lakefeed.records.schema.reader import ChangePolicy as OnChange
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.sources.kafka import newest_per_key, read_batch
 from lakefeed.sinks.export import ConsoleResult, Target
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.scan import MonitoringGroup
@@ -15,6 +15,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Reso
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import at_first_offsets, collect_facts
 from lakefeed.feed.recovery import Facts, Start, decide, ends
+from lakefeed.lazy import SparkSession
 from lakefeed.ledger.checkpoint import (
     CheckpointState,
     Note,
@@ -29,9 +30,6 @@ from lakefeed.ledger.snapshots import stored_position
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.records.transform.plan import keeps_no_state
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, kw_only=True)

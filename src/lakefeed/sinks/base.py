@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.continuity import check_commit
 from lakefeed.ledger.feed_position import Position
@@ -18,10 +19,6 @@ from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.definition import Reread, Settings, SinkContext
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 
 class BaseSink:

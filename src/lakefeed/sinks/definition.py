@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.config.connections import Connections
@@ -20,6 +20,7 @@ from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.lazy import Column, DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
@@ -31,10 +32,6 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import SchemaKeeper, StoredSchema
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 Settings = TypeVar("Settings", bound=SinkConfig)
 

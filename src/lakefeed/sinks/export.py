@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
@@ -17,15 +17,12 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import DataFrame, SparkSession, sf, t
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
 from lakefeed.sinks.base import LedgerlessSink
 from lakefeed.sinks.iceberg.layout import quoted_table
 from lakefeed.sinks.iceberg.table import IcebergTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 FileFormat = Literal["parquet", "csv", "json"]
 PROTOCOL = ("spark.sql.sources.commitProtocolClass", "io.lakefeed.commit.CheckedExport")

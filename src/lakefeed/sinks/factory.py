@@ -18,13 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
+from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import check_outcomes, seconds_since_allowed, timing_commit
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
@@ -35,10 +36,6 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.definition import Reread, Sink, SinkContext, SinkDefinition, TriesRows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 AnySink: TypeAlias = SinkDefinition[Any]
 

@@ -18,7 +18,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError, SchemaUnusable
-from lakefeed.lazy import t
+from lakefeed.lazy import DataFrame, SparkSession, t
 from lakefeed.ledger.checkpoint import Claim, StoredCheckpoint
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
@@ -30,7 +30,6 @@ from lakefeed.sinks.definition import SinkDefinition, StoredState
 from lakefeed.sinks.export import flat
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.kafka.topics import Topics
@@ -31,7 +30,7 @@ from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.problem import Problem
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf, spark_errors, t
+from lakefeed.lazy import Column, DataFrame, SparkSession, StructType, sf, spark_errors, t
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
@@ -42,10 +41,6 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import StatelessSink
 from lakefeed.sinks.definition import Check, SinkDefinition, checked
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 BATCH, SOURCE, ROW = "lakefeed.batch", "lakefeed.source", "lakefeed.row"

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import DELETED, OWN, POSITION_COLUMNS
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import Column, DataFrame, DataType, StructType, sf, t
 from lakefeed.records.decode.unavailable import Leaf, Path, Unavailable, rebuilt
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
     from pyspark.sql.window import WindowSpec
 
 KEPT = f"{OWN}_kept"

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from lakefeed.config.problem import Problem
 from lakefeed.config.sinks import EVERY_MODE, PythonSinkConfig
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
@@ -23,9 +24,6 @@ from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.transform.steps import load
 from lakefeed.sinks.base import StatelessSink
 from lakefeed.sinks.definition import SinkDefinition, StoredState
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.records.schema.changes import Entry
@@ -18,7 +19,6 @@ from lakefeed.sinks.files import require_plain_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
-    from pyspark.sql.types import StructType
 
 
 class MemoryDefinition(SinkDefinition[MemorySinkConfig]):

@@ -10,13 +10,10 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.errors import ConfigError, WorldError
-from lakefeed.lazy import py4j, spark_errors
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from lakefeed.lazy import SparkSession, py4j, spark_errors
 
 AUTHENTICATE = "spark.authenticate"
 AUTHENTICATION_SECRET = "spark.authenticate.secret"  # noqa: S105 (a name)

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import DataFrame, SparkSession
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     Given = TypeVar("Given", SparkSession, SparkSession | None, DataFrame)
 
 CLASSIC = {"spark.api.mode": "classic"}

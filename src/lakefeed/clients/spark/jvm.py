@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import LakefeedError
+from lakefeed.lazy import DataFrame, SparkSession
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def jar() -> Path:

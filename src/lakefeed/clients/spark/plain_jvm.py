@@ -12,13 +12,11 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from lakefeed.clients.spark import driver_jvm, jars, jvm
 from lakefeed.errors import MissingExtra, WorldError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from lakefeed.lazy import SparkSession
 
 MEMORY = "1g"
 # Spark's own classes need what Java 17 hides, as they do in a session.

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from lakefeed.clients.kafka.librdkafka import isolation_level
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
@@ -32,12 +32,10 @@ from lakefeed.feed.outage import Outage
 from lakefeed.feed.progress import BatchProgress, s3_requests
 from lakefeed.feed.run import RunOptions, RunSummary, StopRequested
 from lakefeed.feed.steering import Steering
+from lakefeed.lazy import SparkSession
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.pauses import LocalPauses
 from lakefeed.monitor.control import ActionRequest
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOOK_FOR_TOPICS_SECONDS = 10.0
 TICK_SECONDS = 1.0

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.clients.kafka.topics import TopicDescription
@@ -27,14 +27,11 @@ from lakefeed.feed.open import FeedStart, record_beginning
 from lakefeed.feed.outage import LONGEST_PAUSE_SECONDS
 from lakefeed.feed.recovery import GIVE_UP, find_data_loss
 from lakefeed.feed.run import TableSummary
-from lakefeed.lazy import py4j, spark_errors
+from lakefeed.lazy import SparkSession, py4j, spark_errors
 from lakefeed.ledger.continuity import is_of_earlier_driver
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MOST_SHOWN = 3
 TOGETHER = timedelta(minutes=2)

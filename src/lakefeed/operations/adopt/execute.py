@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.spark.jvm import cause_of
 from lakefeed.clients.spark.statements import run
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.feed import Feed
-from lakefeed.lazy import py4j
+from lakefeed.lazy import SparkSession, py4j
 from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.iceberg import REFUSED
 from lakefeed.ledger.snapshot_summary import Commit, adopted_property
 from lakefeed.operations.adopt.plan import AdoptionPlan
 from lakefeed.sinks.definition import LedgerTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed, FeedPath
 from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table
-from lakefeed.lazy import py4j, spark_errors
+from lakefeed.lazy import DataFrame, SparkSession, StructType, py4j, spark_errors
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange
@@ -46,9 +46,6 @@ from lakefeed.sinks.dead_letters.store import TopicCreation
 from lakefeed.sinks.definition import SchemaPlanner, TableChange
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
     from lakefeed.ledger.snapshot_summary import SnapshotProperties
 
 

@@ -13,11 +13,9 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.lazy import py4j, sf, spark_errors
+from lakefeed.lazy import DataFrame, SparkSession, py4j, sf, spark_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from lakefeed.feed.feed import Feed
 
 RECORDS = (

@@ -38,13 +38,12 @@ from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
+from lakefeed.lazy import StructType
 from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
 from lakefeed.sinks.iceberg.layout import require_dead_letters, require_own_types, require_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
     from lakefeed.records.decode.registry import SchemaRegistry
 
 

@@ -7,16 +7,12 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
-from lakefeed.lazy import py4j, sf, spark_errors, t
+from lakefeed.lazy import Column, DataFrame, DataType, SparkSession, StructType, py4j, sf, spark_errors, t
 from lakefeed.records.encode import avro
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
 
 FileFormat = Literal["csv", "json", "parquet"]
 

@@ -13,14 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.statements import expression
 from lakefeed.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+from lakefeed.lazy import Column, DataFrame, SparkSession
 
 KEY = "trip_key"
 """The column that identifies a trip: meant as the record's key, not a field of the schema."""

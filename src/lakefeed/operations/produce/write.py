@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import jvm
@@ -22,12 +22,9 @@ from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_problems
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import MicroBatches, watch
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, sf
 from lakefeed.operations.produce.sources import read_error
 from lakefeed.records.encode.avro import row_error
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _POLL_SECONDS = 0.5
 _STOP_SECONDS = 20.0

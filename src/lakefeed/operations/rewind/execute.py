@@ -19,6 +19,7 @@ from lakefeed.clients.kafka.topics import partitions_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import ends
+from lakefeed.lazy import SparkSession
 from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO
@@ -34,7 +35,6 @@ from lakefeed.sinks.dead_letters.table import TableReader
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)

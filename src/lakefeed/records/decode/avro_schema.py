@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, SchemaIncompatible
-from lakefeed.lazy import py4j, spark_errors
+from lakefeed.lazy import SparkSession, py4j, spark_errors
 from lakefeed.records.decode import json_schema
 from lakefeed.records.decode.registry import NotARegistry
 from lakefeed.records.schema.parse import parse, require_usable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry, SchemaText
 
 

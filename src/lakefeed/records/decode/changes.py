@@ -14,13 +14,10 @@ from lakefeed.config.decoding import AFTER_IS_TEXT, UNWRAP_DOCUMENTS
 from lakefeed.config.keyed import DELETED, OWN, name_taken
 from lakefeed.config.upserts import tombstones_delete, upserting
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import Column, DataFrame, DataType, StructType, sf, t
 from lakefeed.records.decode.formats import with_result
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
-
     from lakefeed.config.models import PipelineConfig
 
 OP = "debezium_op"

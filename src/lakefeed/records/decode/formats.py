@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.lazy import py4j, sf, spark_errors, t
+from lakefeed.lazy import Column, DataFrame, DataType, SparkSession, StructType, py4j, sf, spark_errors, t
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
 from lakefeed.records.schema.fit import refuse_same_but_for_case
 from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
 
 KEY = "decoded_key"
 """Column with the decoded key: a struct of its fields, or the one value of formats that have but one."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from lakefeed.clients.spark import jvm
+from lakefeed.lazy import SparkSession
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.formats import decoder_options
 from lakefeed.records.decode.registry import SchemaText
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Format = Literal["avro", "protobuf", "json_schema", "json", "text", "bytes", "null"]
 

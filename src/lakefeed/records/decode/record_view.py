@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from lakefeed.clients.kafka.records import Record
 from lakefeed.clients.spark import jvm
@@ -22,7 +22,7 @@ from lakefeed.clients.spark.plain_jvm import plain_jvm
 from lakefeed.config.decoding import Decode
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.lazy import py4j
+from lakefeed.lazy import SparkSession, py4j
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.reading_plan import (
     HEADER,
@@ -37,9 +37,6 @@ from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
 from lakefeed.records.decode.shown_record import ShownRecord, exact, is_json, shown_record
 from lakefeed.records.schema.inference import infer_schema, newest_values
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 AT_ONCE = 500
 INFERRED_FROM = 1_000

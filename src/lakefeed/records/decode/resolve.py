@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice, tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import Registry
@@ -17,14 +17,12 @@ from lakefeed.config.decoding import AvroDecode, Decode, Encoded, JsonDecode, Pr
 from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource, KinesisSource
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
+from lakefeed.lazy import SparkSession
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of, usable_versions
 from lakefeed.records.decode.registry import KINDS, SchemaRegistry
 from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec, ResolvedDecoder
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Part = Literal["value", "key"]
 NumberedSource = KafkaSource | KinesisSource

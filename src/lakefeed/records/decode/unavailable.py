@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.upserts import merging, upserting
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import Column, DataFrame, DataType, sf, t
 from lakefeed.records.decode.formats import with_result
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
-
     from lakefeed.config.models import PipelineConfig
 
 Path = tuple[str, ...]

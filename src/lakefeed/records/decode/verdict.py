@@ -15,7 +15,7 @@ from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.clients.spark.statements import expression
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, name_taken
 from lakefeed.errors import ConfigError, SchemaUnusable
-from lakefeed.lazy import sf, spark_errors
+from lakefeed.lazy import Column, DataFrame, sf, spark_errors
 from lakefeed.ledger.outcomes import RECORD
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.changes import OWN_KEY, DeleteRule, unwrap, with_deleted
@@ -23,8 +23,6 @@ from lakefeed.records.decode.formats import KEY
 from lakefeed.records.sources.kafka import BAD_TIMESTAMP, COPY
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from lakefeed.records.decode.unavailable import Unavailable
 
 OnError = Literal["fail", "dead_letter"]

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import cause_of
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import py4j, sf, t
+from lakefeed.lazy import Column, DataFrame, SparkSession, StructType, py4j, sf, t
 from lakefeed.records.schema.fit import WIDER
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 NULL_MARK = "lakefeed: null where the schema allows none: field"
 """How the error begins that a row with a null raises inside Spark; the field's name follows."""

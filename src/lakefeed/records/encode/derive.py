@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import t
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+from lakefeed.lazy import DataType, StructType, t
 
 _PROTO = {
     "boolean": "bool", "byte": "int32", "short": "int32", "integer": "int32", "long": "int64", "float": "float",

@@ -14,18 +14,15 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import Column, DataFrame, sf, t
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry, SchemaText
 from lakefeed.records.encode import avro, derive
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
 NameStrategy = Literal["topic", "record", "topic-record"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.iceberg.sql import Path, quoted
 from lakefeed.clients.spark.statements import Statement, parts
 from lakefeed.errors import SchemaIncompatible
-from lakefeed.lazy import t
+from lakefeed.lazy import DataType, StructType, t
 from lakefeed.records.schema.changes import Change
 from lakefeed.records.schema.fit import (
     by_name,
@@ -24,9 +24,6 @@ from lakefeed.records.schema.fit import (
     inner_types,
     refuse_same_but_for_case,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
 
 _PLAIN = {"boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "date"}
 _PLAIN |= {"timestamp", "timestamp_ntz"}

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import name_taken
 from lakefeed.errors import ConfigError, MissingExtra, SchemaIncompatible, SchemaUnusable
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import Column, DataFrame, sf, t
 from lakefeed.records.schema.avro import AvroSchema, Container, Primitive, Ref, Type, child_path, members, nullable
 from lakefeed.records.schema.parse import parse
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
 
 # Spark's names of types in the JSON of a schema.

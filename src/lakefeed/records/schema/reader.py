@@ -9,20 +9,17 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from lakefeed.clients.retry import retry_until
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged, SchemaIncompatible, Unreachable
+from lakefeed.lazy import DataFrame, StructType
 from lakefeed.records.schema.avro import NO_DEFAULT, nullable, short_name
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
 from lakefeed.records.schema.parse import parse
 from lakefeed.records.spec import ConfluentAvro, ConfluentJson, DecodeSpec, Json, RegisteredFormat, ResolvedDecoder
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 ChangePolicy = Literal["evolve", "ignore", "fail"]
 

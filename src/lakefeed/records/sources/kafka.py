@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.kafka.truncation import find_cut_offs, mark_cut_offs
@@ -15,12 +15,9 @@ from lakefeed.clients.spark.connect import classic
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, RecordsLost
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition, layers, spark_marks, spark_offsets
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "io.lakefeed.kafka.KafkaRecords"
 """Spark's Kafka source, but for records whose timestamp it cannot hold: those stop Spark's own."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import KinesisAccess
 from lakefeed.config.sources import KinesisSource
 from lakefeed.errors import ConfigError, RecordsLost
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "io.lakefeed.kinesis.KinesisSource"
 CLIENT = "software/amazon/awssdk/services/kinesis/KinesisClient.class"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lakefeed.clients.kafka.selection import moment
 from lakefeed.config.blocks import Source
 from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, RateSource, SocketSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from lakefeed.lazy import DataFrame, SparkSession
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:

@@ -9,17 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import ndiff
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.lazy import spark_errors, t
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from lakefeed.lazy import DataFrame, SparkSession, spark_errors, t
 
 HINTS = {
     "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": "group by window(…) or session_window(…), or use a deduplicate step",

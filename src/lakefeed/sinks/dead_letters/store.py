@@ -6,19 +6,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_PATTERN
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, sf
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES, Commit
 from lakefeed.messages.printable import unescaped
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.sources.kafka import BAD_TIMESTAMP
 from lakefeed.sinks.definition import TableChange
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Judge: TypeAlias = "Callable[[DataFrame], DataFrame]"
 """Decodes records and adds ``RECORD``, as it was done for the rows of their commit."""

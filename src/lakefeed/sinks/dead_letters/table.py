@@ -17,7 +17,7 @@ from lakefeed.clients.iceberg.sql import rows_where
 from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark.statements import Statement, run
 from lakefeed.config.connections import Connections
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS
 from lakefeed.ledger.step_back import StepBack, letters_ahead, step_back
@@ -39,8 +39,6 @@ from lakefeed.sinks.iceberg.layout import carry_out, creation, require_dead_lett
 from lakefeed.sinks.iceberg.table import with_summary
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     ReadAgain = Callable[[Sequence[OffsetRange], OffsetRanges], DataFrame]
     """Reads some records again, of those that a commit is made of."""
 

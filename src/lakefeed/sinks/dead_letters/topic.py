@@ -18,7 +18,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from confluent_kafka import KafkaException, Producer
 
@@ -29,7 +29,7 @@ from lakefeed.config.kafka_options import PRODUCER_DEFAULTS
 from lakefeed.config.keyed import POSITION
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, Unreachable
-from lakefeed.lazy import sf
+from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import read_batch
@@ -46,9 +46,6 @@ from lakefeed.sinks.dead_letters.store import (
     with_bad_timestamp,
 )
 from lakefeed.sinks.kafka import HEADERS_TYPE, header, source_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 PREFIX = "lakefeed."
 LETTER = ("feed", "batch-id", "topic", "partition", "offset", "timestamp", "reason", "schema-id", "failed-at")

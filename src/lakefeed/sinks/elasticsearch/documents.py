@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows, keys_in_rows
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import Column, DataFrame, DataType, StructType, sf, t
 from lakefeed.records.encode.encode import json_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
 
 ID, BODY = "id", "body"
 LONGEST_ID = 512

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -24,6 +24,7 @@ from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.keyed import POSITION_COLUMNS, keyed
 from lakefeed.config.problem import Problem
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, DriverReplaced, LakefeedError, Unreachable
+from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.protocol import SinkState
@@ -45,10 +46,6 @@ from lakefeed.sinks.iceberg.changes import (
     shuffle_by_key,
     summarize_changes,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 # How the JVM module says why documents were not written (io.lakefeed.elasticsearch.BulkFailure).
 FAILURE = re.compile(r"lakefeed bulk \[(\w+)\]: (.*)")

@@ -9,15 +9,12 @@ a field more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.lazy import t
+from lakefeed.lazy import DataType, StructType, t
 from lakefeed.sinks.elasticsearch.server import Server, path_of, refusal
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
 
 MADE_BY = {"made_by": "lakefeed"}
 """What is in ``_meta`` of an index that is ours to change."""

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.keyed import OWN
 from lakefeed.config.publish import Count, TableExpectations
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import Column, DataFrame, StructType, sf, t
 from lakefeed.ledger.publication import TableAudit
 from lakefeed.messages.readable import counted
 from lakefeed.records.schema.fit import find_field
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
 MOST_NAMED = 3
 _ROWS = f"{OWN}_rows"

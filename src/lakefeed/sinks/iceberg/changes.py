@@ -12,20 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import java, kept_rows
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import Column, DataFrame, DataType, SparkSession, sf, t
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties, Upserts
 from lakefeed.sinks.iceberg.layout import quoted_table
 from lakefeed.sinks.kept_values import KeptValues
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 KEY_MOVED = "lakefeed: a key has changes in more than one partition"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from lakefeed.config.base import validated
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import catalog_of
+from lakefeed.lazy import SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshots import stored_position
@@ -15,10 +15,6 @@ from lakefeed.sinks.definition import LedgerTable, SinkDefinition, StoredState
 from lakefeed.sinks.iceberg.publish import Publisher
 from lakefeed.sinks.iceberg.table import IcebergTable, OverwriteTable
 from lakefeed.sinks.iceberg.upsert import MergeTable, UpsertTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 TABLES: dict[tuple[str, str], type[IcebergTable]] = {
     ("upsert", "append"): UpsertTable,

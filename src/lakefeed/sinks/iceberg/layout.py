@@ -16,13 +16,12 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.config.values import PartitionTransform, SortColumn
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import py4j, spark_errors
+from lakefeed.lazy import SparkSession, py4j, spark_errors
 from lakefeed.messages.pages import page_command
 from lakefeed.sinks.definition import TableChange
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-    from pyspark.sql import SparkSession
 
 TABLE_PROPERTIES = {
     FORMAT_VERSION: "2",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.clients.spark.jvm import java
@@ -17,12 +16,10 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import MAIN_BRANCH, IcebergSinkConfig
 from lakefeed.config.publish import TableExpectations
 from lakefeed.errors import AuditFailed, BranchDiverged, ConfigError, ResourceMissing
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.publication import AUDIT, Publication, State, StoredAudit, TableAudit
 from lakefeed.sinks.iceberg.audit import audit, require_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class Publisher:

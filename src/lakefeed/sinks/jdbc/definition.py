@@ -12,6 +12,7 @@ from lakefeed.config.jdbc import Address, JdbcSinkConfig
 from lakefeed.config.problem import Problem
 from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import AccessDenied, LakefeedError, MissingExtra, ResourceMissing, Unreachable
+from lakefeed.lazy import SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.sinks.definition import Check, CommitHistory, SinkDefinition, StoredState
@@ -22,8 +23,6 @@ from lakefeed.sinks.jdbc.table import JdbcTable
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 
 class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from lakefeed.clients.spark import jvm
 from lakefeed.config import tls, trust
@@ -22,11 +22,9 @@ from lakefeed.errors import (
     RowsRefused,
     Unreachable,
 )
+from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.messages.record_values import without_values
 from lakefeed.sinks.jdbc.dialect import Dialect, dialect_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Row = tuple[Any, ...]
 TIMEOUT_SECONDS = 10

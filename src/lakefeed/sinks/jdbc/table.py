@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.retry import retry_until
@@ -22,7 +21,7 @@ from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
-from lakefeed.lazy import sf, t
+from lakefeed.lazy import DataFrame, StructType, sf, t
 from lakefeed.ledger.continuity import recreated_topic
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
@@ -45,10 +44,6 @@ from lakefeed.sinks.jdbc.ledger import JdbcLedger, rows_changed
 from lakefeed.sinks.jdbc.merge import JdbcMerge
 from lakefeed.sinks.jdbc.session import JvmDatabase, Session, StatementRefusal
 from lakefeed.sinks.kept_values import KEPT, KeptValues
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 STAGE = "lakefeed_stage_"
 # Spark returns timestamps as they are; its default shifts those from before 1582 by days.
