@@ -127,7 +127,7 @@ def test_everything_away_is_reported_at_once() -> None:
         "catalogs.lake.warehouse",
         "catalogs.lake.uri",
     ]
-    assert {each.error for each in found} == {Unreachable}
+    assert all(issubclass(each.error, Unreachable) for each in found)
     assert exit_status(found) == 1
 
 
