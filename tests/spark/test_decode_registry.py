@@ -14,7 +14,9 @@ from pydantic import SecretStr
 from pyspark.sql import functions as sf
 
 from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.jvm import java
 from lakefeed.errors import AccessDenied, ConfigError, Unreachable, WorldError
+from lakefeed.monitor.listener import task_counter
 from lakefeed.records.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows
 from lakefeed.records.decode.registry import SchemaRegistry
 from tests.support import wire_format
@@ -119,10 +121,14 @@ def test_an_outage_is_waited_for(spark: SparkSession) -> None:
         registry.put(1, V1)
         registry.failing = 503
 
+        count, shown = task_counter(spark, group=None), set[str]()
+
         def repair() -> None:
-            while not registry.requests:
+            """Let it answer once the wait is shown."""
+            until = time.monotonic() + 20
+            while not shown and time.monotonic() < until:
                 time.sleep(0.05)
-            time.sleep(1)
+                shown.update(found.waits_for for found in [count()] if found is not None and found.waits_for)
             registry.failing = None
 
         fixing = threading.Thread(target=repair)
@@ -131,6 +137,8 @@ def test_an_outage_is_waited_for(spark: SparkSession) -> None:
         fixing.join()
         assert (result.value.a, result.error) == (7, None)
         assert registry.requests["/schemas/ids/1"] > 1
+        assert shown == {f"{registry.url}: HTTP status 503"}
+        assert java(spark).http.Waits.any() == ""
 
 
 def test_a_registry_that_comes_back_on_its_port(spark: SparkSession) -> None:

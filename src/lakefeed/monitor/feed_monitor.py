@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -20,10 +20,10 @@ from lakefeed.errors import LakefeedError
 from lakefeed.monitor.columns import RowColumn
 from lakefeed.monitor.control import FeedControl
 from lakefeed.monitor.counters import RunCounters
-from lakefeed.monitor.events import EventLog
+from lakefeed.monitor.events import EventKind, EventLog
 from lakefeed.monitor.history import BatchHistory, Point, points_of
 from lakefeed.monitor.lag import EndTimes, PartitionLag
-from lakefeed.monitor.model import Driver, Failure, FeedProgress, FinishedBatch, Pause, RunningBatch, State
+from lakefeed.monitor.model import Driver, Failure, FeedProgress, FinishedBatch, Pause, RunningBatch, State, TaskCounts
 from lakefeed.monitor.stopwatch import Stopwatch, timing
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
@@ -32,15 +32,6 @@ RATE_SECONDS = 60.0
 TASKS_AFTER_SECONDS = 2.0
 """A shorter batch is over before a view has shown its tasks: Spark is not asked for them."""
 TASKS_EVERY_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class TaskCounts:
-    """The tasks of the running batch: done, known, and the records that they have read."""
-
-    done: int
-    total: int
-    records: int
 
 
 class FeedMonitor:
@@ -86,7 +77,7 @@ class FeedMonitor:
         self._count_tasks: Callable[[], TaskCounts | None] = lambda: None
         self._show_path: Callable[[str], None] = lambda path: None
         self._note_fence: Callable[[str | None], None] = lambda fence: None
-        self._asked_at = 0.0
+        self._asked_at, self._tasks_wait = 0.0, False
         self.columns: tuple[RowColumn, ...] = ()
         """Of the rows that are written, as of the newest batch; none before the first."""
 
@@ -166,7 +157,7 @@ class FeedMonitor:
         now = self._clock()
         with self._lock:
             self._committed.update({(span.topic, span.partition): span.end for span in spans})
-            self._change(running=None, state=self._after_batch, last_commit_at=now, progress_at=now)
+            self._change(running=None, state=self._after_batch, waits_for=None, last_commit_at=now, progress_at=now)
 
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
         """Add a finished batch, with how far the topics reached when it was planned; returns it with its lag's age."""
@@ -253,6 +244,9 @@ class FeedMonitor:
                 phase=self.stopwatch.current,
             )
             self._change(running=found, **({"progress_at": now} if moved else {}))
+            if counts.waits_for or self._tasks_wait:
+                self._tasks_wait = bool(counts.waits_for)
+                self._change(waits_for=counts.waits_for, state="retrying" if self._tasks_wait else "working")
 
     def restarted(self, why: str) -> None:
         """Note that the query starts again within the run, as after a change of the schema."""
@@ -298,19 +292,11 @@ class FeedMonitor:
                 self._change(state="ended", running=None)
             self.events.add("ended", "the run has ended")
             return
-        failure = failure_of(error, at=self._clock())
-        with self._lock:
-            self._count_error()
-            self._change(state="failed", running=None, last_error=failure)
-        self.events.add("failed", failure.text, **failure.as_dict())
+        self._add_error("failed", error, state="failed", running=None)
 
     def failed(self, error: LakefeedError) -> None:
         """Note an error that does not end the feed, as of one table of many."""
-        failure = failure_of(error, at=self._clock())
-        with self._lock:
-            self._count_error()
-            self._change(last_error=failure)
-        self.events.add("error", failure.text, **failure.as_dict())
+        self._add_error("error", error)
 
     def tables_failed(self, tables: Mapping[str, LakefeedError]) -> None:
         """Note which tables of many have failed, by topic; those that are not among them continue."""
@@ -357,8 +343,12 @@ class FeedMonitor:
         is_idle = self._progress.running is None and now - self._progress.started_at > RATE_SECONDS
         return 0.0 if rate is None and is_idle else rate
 
-    def _count_error(self) -> None:
-        self._counters = replace(self._counters, errors=self._counters.errors + 1)
+    def _add_error(self, event: EventKind, error: BaseException, **changes: object) -> None:
+        failure = failure_of(error, at=self._clock())
+        with self._lock:
+            self._counters = replace(self._counters, errors=self._counters.errors + 1)
+            self._change(last_error=failure, **changes)
+        self.events.add(event, failure.text, **failure.as_dict())
 
     @property
     def _after_batch(self) -> State:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from lakefeed.clients.spark.jvm import java
-from lakefeed.monitor.feed_monitor import TaskCounts
+from lakefeed.monitor.model import TaskCounts
+from lakefeed.monitor.text import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,7 +118,7 @@ def task_counter(spark: SparkSession, *, group: str | None) -> Callable[[], Task
             return None
         if not text:
             return None
-        done, tasks, records = (int(number) for number in text.split("\t"))
-        return TaskCounts(done, tasks, records)
+        done, tasks, records, waits_for = text.split("\t", 3)
+        return TaskCounts(int(done), int(tasks), int(records), one_line(waits_for) or None)
 
     return count

@@ -22,6 +22,16 @@ HANGS_AFTER_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
+class TaskCounts:
+    """The tasks of the running batch: done, known, the records that they have read, and a server that they wait for."""
+
+    done: int
+    total: int
+    records: int
+    waits_for: str | None = None
+
+
+@dataclass(frozen=True)
 class DeadLetterReason:
     """A kind of dead letter: the error without its numbers, how many there are, and one error in full."""
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from lakefeed.errors import ErrorBudgetExceeded, Unreachable
-from lakefeed.monitor.feed_monitor import FeedMonitor, TaskCounts
-from lakefeed.monitor.model import HANGS_AFTER_SECONDS, DeadLetterReason, FinishedBatch, RunningBatch
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import HANGS_AFTER_SECONDS, DeadLetterReason, FinishedBatch, RunningBatch, TaskCounts
 from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange
 
@@ -129,6 +129,21 @@ def test_a_second_job_of_a_batch_does_not_count_its_records_back() -> None:
             clock.now += 3
             monitor.tick()
         assert (monitor.snapshot().running or RunningBatch(batch_id=0, began_at=0)).records == 500
+
+
+def test_the_server_that_tasks_wait_for_is_shown_until_it_answers_or_the_batch_ends() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    waits: list[str | None] = [None, "http://r: HTTP status 503", None, "http://r: HTTP status 503"]
+    answers = iter(waits)
+    monitor.count_tasks_by(lambda: TaskCounts(0, 2, 0, next(answers)))
+    with monitor.batch(1):
+        for expected in waits:
+            clock.now += 3
+            monitor.tick()
+            shown = monitor.snapshot()
+            assert (shown.state, shown.waits_for) == ("retrying" if expected else "working", expected)
+    assert (monitor.snapshot().state, monitor.snapshot().waits_for) == ("waiting", None)
 
 
 def test_a_loop_that_does_not_turn_hangs() -> None:

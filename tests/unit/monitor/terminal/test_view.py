@@ -16,8 +16,8 @@ from rich.console import Console
 
 from lakefeed.errors import DecodeError
 from lakefeed.messages.redaction import remember
-from lakefeed.monitor.feed_monitor import FeedMonitor, TaskCounts
-from lakefeed.monitor.model import DeadLetterReason, FinishedBatch
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import DeadLetterReason, FinishedBatch, TaskCounts
 from lakefeed.monitor.terminal.panel import panel_lines
 from lakefeed.monitor.terminal.view import MOST_OFFSETS, RunView, batch_fields, record_of
 from lakefeed.offsets.ranges import OffsetRange

@@ -3,6 +3,7 @@ package io.lakefeed.decode;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.lakefeed.http.Login;
+import io.lakefeed.http.Waits;
 import io.lakefeed.http.WholeAnswer;
 import java.io.IOException;
 import java.net.URI;
@@ -82,6 +83,15 @@ final class RegistryClient {
     /** Returns the JSON at {@code path}; {@code usable} distinguishes a registry's answer from another server's. */
     JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
             throws InterruptedException {
+        try {
+            return answer(path, patience, missing, usable);
+        } finally {
+            Waits.ended(url);
+        }
+    }
+
+    private JsonNode answer(String path, Patience patience, String missing, Predicate<JsonNode> usable)
+            throws InterruptedException {
         long pause = FIRST_PAUSE_MILLIS;
         boolean renewed = false;
         while (true) {
@@ -120,6 +130,7 @@ final class RegistryClient {
             if (patience.left() < TimeUnit.MILLISECONDS.toNanos(pause)) {
                 throw silent(patience, trouble);
             }
+            Waits.began(url, trouble);
             Thread.sleep(pause);
             pause = Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
         }

@@ -1,5 +1,6 @@
 package io.lakefeed.query;
 
+import io.lakefeed.http.Waits;
 import java.util.List;
 import java.util.NoSuchElementException;
 import org.apache.spark.JobExecutionStatus;
@@ -19,7 +20,8 @@ public final class BatchTasks {
     private BatchTasks() {}
 
     /**
-     * Returns {@code done<TAB>tasks<TAB>records}, of the running jobs of one group; empty if none runs.
+     * Returns {@code done<TAB>tasks<TAB>records<TAB>waits} of the running jobs of one group, with the server that any
+     * task waits for; empty if no job runs.
      *
      * <p>Several stages read the same records, or read each other's: the records are those of the stage with most.
      *
@@ -42,7 +44,7 @@ public final class BatchTasks {
                 records = Math.max(records, inputRecords(store, (Integer) id));
             }
         }
-        return found ? done + "\t" + Math.max(done, tasks) + "\t" + records : "";
+        return found ? done + "\t" + Math.max(done, tasks) + "\t" + records + "\t" + Waits.any() : "";
     }
 
     private static long inputRecords(AppStatusStore store, int stage) {

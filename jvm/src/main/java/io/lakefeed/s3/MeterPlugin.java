@@ -1,5 +1,6 @@
 package io.lakefeed.s3;
 
+import io.lakefeed.http.Waits;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -18,11 +19,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Sends the executors' counts to the driver's {@link RequestMeter}: {@code spark.plugins=io.lakefeed.s3.MeterPlugin}.
+ * Sends the executors' counts to the driver's {@link RequestMeter}, and what they wait for to its {@link Waits}:
+ * {@code spark.plugins=io.lakefeed.s3.MeterPlugin}.
  *
- * <p>An executor sends all its counts since its start, when a task ends and in each second with a change. So a lost
- * message only delays the counts, and a lost executor keeps the counts that it sent last. With a local master, driver
- * and executor are one JVM, and nothing is sent.
+ * <p>An executor sends all its counts since its start, when a task ends and in each second with a change or a wait. So
+ * a lost message only delays the counts, and a lost executor keeps the counts that it sent last. With a local master,
+ * driver and executor are one JVM, and nothing is sent.
  */
 public final class MeterPlugin implements SparkPlugin {
     /** Spark's id of the executor in the driver's JVM. */
@@ -30,8 +32,8 @@ public final class MeterPlugin implements SparkPlugin {
 
     private static final Logger LOG = LoggerFactory.getLogger(MeterPlugin.class);
 
-    /** The counts of an executor since its start. */
-    private record Said(String executor, List<RequestCount> counts) implements Serializable {}
+    /** The counts of an executor since its start, and the server that it waits for. */
+    private record Said(String executor, List<RequestCount> counts, String waits) implements Serializable {}
 
     @Override
     public DriverPlugin driverPlugin() {
@@ -48,6 +50,7 @@ public final class MeterPlugin implements SparkPlugin {
             public Object receive(Object message) {
                 if (message instanceof Said said) {
                     RequestMeter.executorSaid(application + " " + said.executor(), said.counts());
+                    Waits.executorSaid(application + " " + said.executor(), said.waits());
                 }
                 return null;
             }
@@ -62,7 +65,7 @@ public final class MeterPlugin implements SparkPlugin {
     private static final class Teller implements ExecutorPlugin {
         private PluginContext context;
         private ScheduledExecutorService schedule;
-        private List<RequestCount> reported = List.of();
+        private Said reported;
 
         @Override
         public void init(PluginContext context, Map<String, String> extra) {
@@ -100,12 +103,12 @@ public final class MeterPlugin implements SparkPlugin {
             if (context == null) {
                 return;
             }
-            List<RequestCount> now = new ArrayList<>(RequestMeter.own());
-            if (now.equals(reported)) {
+            Said now = new Said(context.executorID(), new ArrayList<>(RequestMeter.own()), Waits.own());
+            if (now.equals(reported) && now.waits().isEmpty()) {
                 return;
             }
             try {
-                context.send(new Said(context.executorID(), now));
+                context.send(now);
                 reported = now;
             } catch (IOException | RuntimeException unreachable) {
                 // The next message has all counts again.
