@@ -8,7 +8,6 @@ has kept from it; its readers see what lies in the directories.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -17,7 +16,7 @@ from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.sinks import FilesSinkConfig, PathSinkConfig
-from lakefeed.errors import ConfigError, SchemaUnusable
+from lakefeed.errors import ConfigError
 from lakefeed.lazy import DataFrame, SparkSession, t
 from lakefeed.ledger.checkpoint import Claim, StoredCheckpoint
 from lakefeed.ledger.protocol import SinkState
@@ -88,8 +87,6 @@ class FileStreamSink(NotedSink):
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Remember the reader's schema. The files need nothing: each has its own columns, which readers merge."""
         _require_partition_columns(self._sink, rows)
-        if self._sink.file_format in ("orc", "avro"):
-            require_plain_names(rows, where=self._sink.path)
         super().apply_schema(rows, stored, entries)
         if self._table is not None:
             self._table.ensure(rows)
@@ -124,16 +121,6 @@ class FileStreamSink(NotedSink):
         if self._table is not None:
             self._table.add(self._files.directories(commit.batch_id))
         return written if written >= 0 else None
-
-
-def require_plain_names(rows: StructType, *, where: str) -> None:
-    """Refuse a column whose name Hadoop changes: Spark hands the columns of files to it as a setting."""
-    if found := re.search(r'"name":"([^"]*\$\{[^"]*)"', rows.json()):
-        raise SchemaUnusable(
-            f"Hadoop would replace ${{…}} in the name of the column '{found[1]}' by one of its settings or variables",
-            where=where,
-            hint="give it another name in transform.sql; or write Parquet (sink.parquet), or an Iceberg table",
-        )
 
 
 def _require_partition_columns(sink: PathSinkConfig, rows: StructType) -> None:

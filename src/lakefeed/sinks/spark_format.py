@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig
 from lakefeed.config.transform import OutputMode
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, SchemaUnusable
 from lakefeed.lazy import StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit
@@ -15,10 +16,13 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import StatelessSink
 from lakefeed.sinks.definition import SinkContext, SinkDefinition
-from lakefeed.sinks.files import require_plain_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
+
+
+_KEEPING_NAMES = ("orc", "json", "csv")
+"""Spark's formats of files whose columns it does not hand to Hadoop as a setting."""
 
 
 class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
@@ -122,8 +126,8 @@ class SparkFormatSink(StatelessSink):
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Refuse names that a format of files would change."""
-        if self._sink.path is not None:
-            require_plain_names(rows, where=self._sink.path)
+        if self._sink.path is not None and self._sink.name.lower() not in _KEEPING_NAMES:
+            _require_plain_names(rows, where=self._sink.path)
         super().apply_schema(rows, stored, entries)
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
@@ -131,3 +135,13 @@ class SparkFormatSink(StatelessSink):
         if self._sink.partition_by:
             writer = writer.partitionBy(*self._sink.partition_by)
         writer.save(self._sink.path)
+
+
+def _require_plain_names(rows: StructType, *, where: str) -> None:
+    """Refuse a column whose name Hadoop changes: Spark hands the columns of files to it as a setting."""
+    if found := re.search(r'"name":"([^"]*\$\{[^"]*)"', rows.json()):
+        raise SchemaUnusable(
+            f"Hadoop would replace ${{…}} in the name of the column '{found[1]}' by one of its settings or variables",
+            where=where,
+            hint="give it another name in transform.sql; or write Parquet (sink.parquet), or an Iceberg table",
+        )
