@@ -113,6 +113,31 @@ def test_records_that_a_batch_fails_at_are_isolated_as_dead_letters(
     assert not feed.pipeline(**blocks).verify(deep=not keyed).faults
 
 
+@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.slow)])
+def test_a_time_whose_hour_iceberg_cannot_count_is_a_dead_letter(lake: SparkSession, feed: Feed, mode: str) -> None:
+    """It would be in the partition of a time before 1970, where a filter does not look for it."""
+    feed.create_topic(partitions=1)
+    last = (2**31 * 3_600_000_000) - 1
+    moments = [0, last, last + 1, 2**63 - 1, -(2**31) * 3_600_000_000 + 1, -(2**63), None]
+    feed.send([json.dumps({"id": at, "n": moment}).encode() for at, moment in enumerate(moments)], partition=0)
+    keyed = {"mode": "upsert", "keys": ["id"]} if mode == "upsert" else {}
+    kept = ", kafka_topic, kafka_partition, kafka_offset, lakefeed_deleted" if keyed else ""
+    blocks: dict[str, Any] = {
+        "decode": {"json": {"schema_ddl": "id INT, n BIGINT"}},
+        "transform": {"sql": f"SELECT id, timestamp_micros(n) AS at{kept} FROM {feed.name}"},
+        "sink": {"iceberg": {"table": feed.table, "partition_by": ["hours(at)"], **keyed}},
+        "dead_letters": {"table": f"{feed.table}_dead"},
+    }
+    summary = feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert (summary.records, summary.dead_letters) == (7, 3)
+    rows = lake.table(feed.table)
+    assert {row.id for row in rows.select("id").collect()} == {0, 1, 4, 6}
+    assert [row.id for row in rows.where("at > timestamp_micros(1)").select("id").collect()] == [1]
+    letters = {each["offset"]: each["reason"] for each in feed.rows(f"{feed.table}_dead")}
+    assert sorted(letters) == [2, 3, 5]
+    assert all("beyond the year 246953" in reason for reason in letters.values())
+
+
 @pytest.mark.parametrize("kind", ["table", "topic"])
 def test_a_replay_lands_what_works_and_leaves_the_rest_with_todays_reason(
     lake: SparkSession, feed: Feed, kind: str

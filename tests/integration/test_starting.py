@@ -145,3 +145,15 @@ def test_each_of_many_tables_begins_there(lake: SparkSession, feed: Feed) -> Non
     assert [row["id"] for row in shop.rows("orders")] == [100]
     shop.send("orders", [{"id": 101, "total": 1.0}])
     assert pipeline.run(spark=lake, once=True).rows == 1
+
+
+def test_a_feed_that_is_renamed_says_that_another_has_landed_the_topic(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro([{"id": 1, "zone": "a"}]))
+    notes: list[str] = []
+    for name in (feed.name, f"{feed.name}_renamed", feed.name):
+        blocks = {"name": name, "checkpoint": f"{feed.checkpoint}-{name}"}
+        feed.pipeline(**blocks).run(spark=lake, once=True, on_note=notes.append)
+    [note] = [note for note in notes if "records of this topic" in note]
+    assert f"from the feed '{feed.name}'," in note
+    assert len(feed.rows()) == 2

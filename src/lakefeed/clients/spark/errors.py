@@ -38,6 +38,9 @@ BRING_BACK = (
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
 """The beginning of the message of ``raise_error``, for Spark's ``format_string``."""
 
+NO_HOUR = "lakefeed finds no hour for Iceberg in "
+"""The beginning of the message of ``raise_error`` at a time in a table that is partitioned by hours."""
+
 UNKNOWN_SCHEMA = "unknown schema id "
 """The beginning of a record's reason if the registry does not know its schema id (``Registry.java``)."""
 
@@ -89,6 +92,10 @@ KNOWN: dict[str, LakefeedError] = {
     r"AppendWriteException: [\w.]+: Cannot write value as decimal": RowsRefused(
         "Iceberg cannot store the partition of a row: a decimal that truncate rounds down has a digit too many",
         hint="partition by another transform, or make such rows dead letters by a rule in expect",
+    ),
+    NO_HOUR: RowsRefused(
+        "Iceberg cannot count the hour of a time beyond the year 246953, by which the table is partitioned",
+        hint="partition by days, or make such rows dead letters by a rule in expect",
     ),
     r"\ASpark does not support \w+ fields": ConfigError(
         "the table has a column of a type that Spark cannot read or write",

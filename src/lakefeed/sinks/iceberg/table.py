@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
+from lakefeed.clients.spark.errors import NO_HOUR
 from lakefeed.clients.spark.jvm import java, spark_setting
 from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.errors import ConfigError, SchemaIncompatible
@@ -21,7 +22,7 @@ from lakefeed.lazy import sf, t
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
-from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, POSITION, Commit, SnapshotProperties
 from lakefeed.records.schema import ddl
 from lakefeed.records.schema.changes import Change, Entry, history_properties, renames
 from lakefeed.records.schema.ddl import type_sql
@@ -46,6 +47,9 @@ CREATED_BY = "lakefeed.created-by"
 # Spark fits the shuffles of a batch to its size, which it does not do in a stream's session by default.
 ADAPTIVE = ("spark.sql.adaptive.enabled", "true")
 
+HOURS_END = 2**31 * 3_600_000_000
+"""The first time, in microseconds since 1970, whose hour is no int."""
+
 
 class IcebergTable(LedgerBackedSink):
     """One feed's table.
@@ -60,6 +64,7 @@ class IcebergTable(LedgerBackedSink):
 
     ledger: IcebergLedger
     takes: Mapping[str, str] = {}
+    _hours: Sequence[str] = ()
 
     def __init__(
         self,
@@ -142,6 +147,7 @@ class IcebergTable(LedgerBackedSink):
             renamed, _ = ddl.find_renames(have, rows, known if self._evolves else ())
             laid_out = layout.FileLayout.of_table(self.ledger.loaded()).rename_columns(renamed)
         named = self._sink.model_fields_set
+        self._hours = [column for column, how in want.partitions or laid_out.partitions if how == "hour"]
         by_file = {"partitions": "partition_by" in named, "order": "sort_by" in named}
         layouts = list(layout.statements(self.name, have=laid_out, want=want, **by_file))
         # The branch last: a new table has to be there first.
@@ -195,6 +201,16 @@ class IcebergTable(LedgerBackedSink):
         """Return where the feed stands; None if there is no table, or it has no commit of the feed."""
         return self.ledger.position() if self._spark.catalog.tableExists(self.name) else None
 
+    def feeds_of(self, topics: Iterable[str]) -> list[str]:
+        """Return the other feeds whose position in the table is one of these topics."""
+        properties = self.ledger.properties() if self._spark.catalog.tableExists(self.name) else {}
+        names = [json.dumps(topic) for topic in topics]
+        return sorted(
+            key.removeprefix(f"{POSITION}.")
+            for key, text in properties.items()
+            if key.startswith(POSITION) and any(name in text for name in names)
+        )
+
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         writer = self._writer(rows, {**commit.properties(), COMMIT_ID: commit_id})
         with spark_setting(rows.sparkSession, *ADAPTIVE):
@@ -203,7 +219,16 @@ class IcebergTable(LedgerBackedSink):
 
     def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
         # Not the columns that ``apply_schema`` saw: a backfill beside the feed may have added some.
-        return with_summary(align_columns(rows, self.ledger.columns()).writeTo(self.written), properties)
+        aligned = self.with_countable_hours(align_columns(rows, self.ledger.columns()))
+        return with_summary(aligned.writeTo(self.written), properties)
+
+    def with_countable_hours(self, rows: DataFrame) -> DataFrame:
+        """Return rows that fail at a time whose hour is no int: Iceberg would put it into the partition of another."""
+        for column in self._hours:
+            micros = sf.unix_micros(sf.col(quoted(tuple(column.split(".")))).cast("timestamp"))
+            refusal = sf.raise_error(sf.lit(f"{NO_HOUR}{column}")).cast("boolean")
+            rows = rows.filter(sf.when(~micros.between(-HOURS_END, HOURS_END - 1), refusal).otherwise(sf.lit(True)))
+        return rows
 
     def _run_in_turn(
         self, statement: str, properties: Mapping[str, str], *, session: SparkSession, bounds: Any = None

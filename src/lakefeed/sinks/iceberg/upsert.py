@@ -198,7 +198,8 @@ class UpsertTable(IcebergTable):
         # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
         self._columns, stored_rows = self.ledger.columns_and_rows()
         fields = [field for field in self._columns.fields if field.name != DELETED]
-        changes = deleting(align_columns(rows, t.StructType(fields).add(DELETED, "boolean")))
+        aligned = align_columns(rows, t.StructType(fields).add(DELETED, "boolean"))
+        changes = self.with_countable_hours(deleting(aligned))
         session = rows.sparkSession
         with spark_setting(session, *ADAPTIVE):
             partitions = partitions_for(changes, commit)
