@@ -177,3 +177,19 @@ def test_a_cluster_is_refused(disk: Feed) -> None:
     assert (
         "is a folder of this machine, and executors of spark://127.0.0.1:7077 would write to their own" in done.stderr
     )
+
+
+def test_a_text_too_long_for_a_folders_name_is_a_dead_letter(lake: SparkSession, disk: Feed) -> None:
+    """The folder of its partition has the text in its name, and a file system's names have 255 bytes."""
+    disk.create_topic(partitions=1)
+    zones = ["a", "x" * 240, "x" * 260, "é" * 130, "${foo}/../..", "b"]
+    disk.send(disk.avro([{"id": at, "zone": zone} for at, zone in enumerate(zones)]), partition=0)
+    pipeline = disk.pipeline(
+        sink={"iceberg": {"table": disk.table, "partition_by": ["zone"]}},
+        dead_letters={"table": f"{disk.table}_dead"},
+    )
+    summary = pipeline.run(spark=pipeline.session(), once=True)
+    assert (summary.records, summary.dead_letters) == (6, 2)
+    assert ids(disk) == [0, 1, 4, 5]
+    assert sorted(letter["offset"] for letter in disk.rows(f"{disk.table}_dead")) == [2, 3]
+    assert not pipeline.verify().faults
