@@ -68,7 +68,8 @@ KNOWN: dict[str, LakefeedError] = {
         "Spark has no jar for Amazon MSK's login by IAM",
         hint="bring software.amazon.msk:aws-msk-iam-auth by spark.jars.packages or spark.jars of the block spark",
     ),
-    r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)": CheckpointInUse(
+    # The last is of a sink of files, which has a log of its batches.
+    r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are|Race while writing batch)": CheckpointInUse(
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two cannot share a checkpoint",
     ),

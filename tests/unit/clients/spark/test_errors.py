@@ -18,6 +18,7 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with excep
             "[STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The location s3a://lake/c should be empty on batch 0",
             "another driver works on the same checkpoint, or its folder has files of another query",
         ),
+        ("java.lang.IllegalStateException: Race while writing batch 3", "another driver works on the same checkpoint"),
         (
             "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 3.",
             "another driver works on the same checkpoint",
