@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
@@ -22,7 +22,7 @@ from lakefeed.feed.outcome_counting import CountInQuery, CountPerAttempt
 from lakefeed.feed.recovery import starting_offsets
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.feed.run import MicroBatches, trigger_of
-from lakefeed.lazy import DataFrame, SparkSession
+from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange
@@ -34,9 +34,6 @@ from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, newest_pe
 from lakefeed.records.spec import ResolvedDecoder
 from lakefeed.records.transform.plan import QueryPlan
 from lakefeed.sinks.iceberg.definition import append_table
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def read_topic(

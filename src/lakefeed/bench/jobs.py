@@ -21,6 +21,7 @@ from lakefeed.clients.spark.session import session
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed, LakefeedError
+from lakefeed.lazy import StreamingQuery
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.operations.produce.write import produce
@@ -29,7 +30,6 @@ from lakefeed.records.encode.encode import to_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")

@@ -8,7 +8,6 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from lakefeed.config.base import validated
 from lakefeed.config.connections import Connections
@@ -24,14 +23,12 @@ from lakefeed.dashboard.server import Listener, listen, serving
 from lakefeed.dashboard.stream import Hub
 from lakefeed.dashboard.workers import Workers
 from lakefeed.errors import ConfigError
+from lakefeed.lazy import SparkSession
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor import drivers
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.reading import MetricSettings
 from lakefeed.operations.live_status import identity_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOOPBACK = "127.0.0.1"
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.progress import BatchProgress, S3Requests
-from lakefeed.lazy import SparkSession
+from lakefeed.lazy import SparkSession, StreamingQuery
 from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.listener import QueryReports, task_counter
@@ -24,9 +24,6 @@ from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatc
 from lakefeed.monitor.report import ends_of, phases_of, state_of
 from lakefeed.monitor.text import LONGEST, shortened
 from lakefeed.offsets.ranges import OffsetRange
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger(__name__)
 

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from lakefeed.clients.spark.jvm import java
+from lakefeed.lazy import SparkSession, StreamingQuery
 from lakefeed.monitor.lag import per_second, seconds_left
 from lakefeed.offsets.ranges import offset_number
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from lakefeed.feed.batch_writer import BatchResult
 
 

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.values import AVAILABLE_NOW
@@ -17,13 +17,10 @@ from lakefeed.errors import LakefeedError
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import POLL_TURNS, QueryObserver
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports
-from lakefeed.lazy import DataFrame, spark_errors
+from lakefeed.lazy import DataFrame, StreamingQuery, spark_errors
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.monitor.feed_monitor import FeedMonitor
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS = 0.25
 KEPT_RESULTS = 100

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.kafka.group_publisher import GroupPublisher, publishing
 from lakefeed.clients.kafka.scan import MonitoringGroup
@@ -36,6 +36,7 @@ from lakefeed.feed.run import (
     watch,
 )
 from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering, with_batches_of
+from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery, sf
 from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
@@ -46,10 +47,6 @@ from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0  # A query that an older driver has disturbed starts again so often, so long after.
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
@@ -357,8 +354,6 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     Raises:
         ConfigError: the transform is more than columns and filters, or the session has too few task slots.
     """
-    from pyspark.sql import functions as sf
-
     config, before = feed.config, s3_requests(spark)
     put_credentials(spark, config.decode)
     spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)

@@ -17,6 +17,7 @@ from operator import or_
 from typing import TYPE_CHECKING
 
 from lakefeed.feed.batch_writer import Committed, Isolated
+from lakefeed.lazy import DataFrame, sf
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import Replay
 from lakefeed.offsets.ranges import OffsetRange
@@ -24,8 +25,6 @@ from lakefeed.records.decode import RECORD
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakefeed.feed.batch_writer import BatchWriter
     from lakefeed.sinks.definition import LedgerTable
 
@@ -70,8 +69,6 @@ class MarkedLetters:
 
     def read(self, part: Sequence[OffsetRange]) -> DataFrame:
         """Read the records of a part."""
-        from pyspark.sql import functions as sf
-
         topic, partition, offset = sf.col("topic"), sf.col("partition"), sf.col("offset")
         spans = (
             (topic == each.topic) & (partition == each.partition) & offset.between(each.start, each.end - 1)

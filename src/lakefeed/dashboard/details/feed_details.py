@@ -17,13 +17,12 @@ from lakefeed.dashboard.details.panels import Panels
 from lakefeed.dashboard.details.schemas import schemas_document
 from lakefeed.dashboard.details.tables import TableMetadata, table_document
 from lakefeed.feed.feed import Feed
+from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import iso
 from lakefeed.sinks.dead_letters.store import DeadLetterReader
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lakefeed.config.connections import Connections
 
 SECONDS = 5.0

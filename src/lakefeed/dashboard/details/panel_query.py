@@ -15,6 +15,7 @@ from lakefeed.clients.spark.session import activate
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.dashboard_panels import QueryPanel
 from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.lazy import sf
 from lakefeed.messages.record_values import without_values
 from lakefeed.messages.redaction import redacted
 
@@ -84,8 +85,6 @@ def statement_of(panel: QueryPanel) -> str:
 
 def bounded(frame: DataFrame) -> DataFrame:
     """Return the rows with each value as a number, a truth value or a short text: a value may be many megabytes."""
-    from pyspark.sql import functions as sf
-
     fields = frame.schema.fields[:MOST_COLUMNS]
     # By position: names may be there twice.
     numbered = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
@@ -93,7 +92,6 @@ def bounded(frame: DataFrame) -> DataFrame:
 
 
 def _short(column: Column, type_: DataType) -> Column:
-    from pyspark.sql import functions as sf
     from pyspark.sql import types
 
     if isinstance(type_, types.NumericType | types.BooleanType | types.NullType):

@@ -9,15 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from lakefeed.config.dashboard_panels import QueryPanel
 from lakefeed.config.values import seconds_of
 from lakefeed.dashboard.details.panel_query import PanelSession, cancel, reason_of
+from lakefeed.lazy import SparkSession
 from lakefeed.monitor.model import iso
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 AT_ONCE = 2
 """So many panels are queried at the same time: a slow one does not hold up all others."""

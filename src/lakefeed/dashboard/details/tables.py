@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.spark import jvm
@@ -19,12 +19,10 @@ from lakefeed.config.topic_tables import config_of
 from lakefeed.dashboard.details.cache import explained
 from lakefeed.errors import ResourceMissing
 from lakefeed.feed.maintenance import tables_of
+from lakefeed.lazy import SparkSession
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import iso
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MOST_TABLES = 50
 MOST_SNAPSHOTS = 50

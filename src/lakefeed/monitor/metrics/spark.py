@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.jvm import java
+from lakefeed.lazy import SparkSession
 from lakefeed.monitor.metrics.reading import Buckets, FeedReading, label_value
 from lakefeed.monitor.metrics.table import METRICS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PREFIX = "lakefeed_"
 
