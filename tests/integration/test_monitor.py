@@ -244,6 +244,16 @@ def test_from_the_ledger_alone_a_feed_is_likely_to_run_while_it_commits(lake: Sp
     assert (document["feed"], document["last_batch"], document["progress"]) == (feed.name, 1, None)
 
 
+def test_a_feed_that_begins_with_nothing_to_do_shows_its_lag(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    feed.send(records(10))
+    pipeline, monitor = feed.pipeline(decode=JSON_ROWS), FeedMonitor(feed.name)
+    pipeline.run(spark=lake, once=True)
+    with running(pipeline, lake, monitor) as batches:
+        until(lambda: monitor.snapshot().lag == 0)
+    assert batches == []
+
+
 def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed) -> None:
     """Four tasks of 50,000 records, each of which sleeps for three seconds more than the one before."""
     feed.create_topic(partitions=4)

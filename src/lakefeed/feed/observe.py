@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import time
@@ -68,13 +69,18 @@ class QueryObserver:
     def reports(self, after: int) -> Iterator[Mapping[str, Any]]:
         """Yield Spark's reports of the query's batches that have ended after this one, each once."""
         for report in self._reports.of_run(self._run_id):
-            if "addBatch" in report.get("durationMs", {}):
-                if (batch_id := int(report["batchId"])) > after:
-                    after = batch_id
-                    yield report
             # A trigger without data is reported too, under the id of the batch to come.
-            elif reached := ends_of(report, "latestOffset"):
-                self.monitor.observe_ends(reached)
+            if "addBatch" in report.get("durationMs", {}) and (batch_id := int(report["batchId"])) > after:
+                after = batch_id
+                yield report
+
+    def observe_idle(self, query: StreamingQuery) -> None:
+        """Take the topics' ends from a trigger without data: Spark keeps its report, and sends it to no listener."""
+        report = query.lastProgress
+        if report is None or "addBatch" in report["durationMs"]:
+            return
+        if reached := ends_of(json.loads(report.json), "latestOffset"):
+            self.monitor.observe_ends(reached)
 
     @contextmanager
     def batch(self, batch_id: int, ranges: tuple[OffsetRange, ...]) -> Iterator[None]:

@@ -282,6 +282,8 @@ def watch(
             on_turn()
             batch_finished = report(is_end=ended)
             if observer is not None:
+                if turns % POLL_TURNS == 0:
+                    observer.observe_idle(query)
                 observer.monitor.tick(stops=batches.stop.is_set())
             stops = batches.end and not ended and not batches.is_writing
             # Spark reports a batch when its own log has it: before that, it would be repeated.

@@ -77,6 +77,14 @@ def test_a_batch_of_sparks_own_sink_is_committed_up_to_its_end() -> None:
     assert snapshot.last_commit_at is not None
 
 
+class _Report(dict[str, Any]):
+    """A report as ``StreamingQuery.lastProgress`` gives it."""
+
+    @property
+    def json(self) -> str:
+        return json.dumps(self)
+
+
 def test_an_idle_feed_shows_its_lag_and_its_rate() -> None:
     """As after a restart without new records: Spark reports the trigger, and no batch."""
     now = [1_800_000_000.0]
@@ -84,11 +92,10 @@ def test_an_idle_feed_shows_its_lag_and_its_rate() -> None:
     monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 0, 60)])
     assert (monitor.snapshot().lag, monitor.snapshot().rate) == (None, None)
     observer = QueryObserver(monitor, cast("Any", None))
-    observer.follow(cast("Any", SimpleNamespace(runId="r")))
     idle = {"batchId": 4, "durationMs": {"triggerExecution": 3}, "sources": REPORT["sources"]}
-    for report in ({**idle, "runId": "other", "sources": []}, {**idle, "runId": "r"}):
-        observer._reports.take(json.dumps(report))
-    assert list(observer.reports(3)) == []
+    query = SimpleNamespace(runId="r", lastProgress=_Report(idle))
+    observer.follow(cast("Any", query))
+    observer.observe_idle(cast("Any", query))
     now[0] += 61
     assert (monitor.snapshot().lag, monitor.snapshot().lag_seconds) == (60, None)
     assert monitor.snapshot().rate == 0.0
