@@ -126,6 +126,8 @@ MINE, EARLIER = f"2 {DRIVER}ab", f"3 {'0' * len(DRIVER)}cd"
         (EARLIER, 0, 3, False),
         (None, 0, 0, False),
     ],
+    # The names of drivers are of this process, and each worker of the tests is one.
+    ids=["earlier", "later", "same process", "has landed", "three minutes ago", "no fence"],
 )
 def test_of_two_jobs_that_began_together_the_later_one_takes_its_tables_back(
     taken: str | None, batches: int, minutes: int, takes_back: bool, tmp_path: Path
