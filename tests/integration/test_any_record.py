@@ -19,6 +19,8 @@ from pyiceberg.types import FixedType, IntegerType, NestedField, StringType, UUI
 
 from lakefeed.clients.iceberg.reader import open_catalog, open_table
 from lakefeed.errors import LakefeedError
+from lakefeed.local import Endpoints
+from lakefeed.local.part import ask
 from lakefeed.records.decode.registry import KINDS, SchemaRegistry
 from tests.support.any_contents import FORMATS, UUID, Json
 from tests.support.any_schemas import Schemas
@@ -126,7 +128,22 @@ def test_no_record_or_schema_of_many_ends_a_run(lake: SparkSession, feed: Feed, 
     land(lake, feed, seed, mode=mode, schemas=50, each=7)
 
 
+@pytest.fixture
+def any_change(stack: Endpoints) -> Iterator[None]:
+    """Let the registry take versions that are not compatible with those before."""
+
+    def allow(level: str) -> None:
+        headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        body = json.dumps({"compatibility": level}).encode()
+        ask(f"{stack.schema_registry_url}/config", method="PUT", headers=headers, body=body)
+
+    allow("NONE")
+    yield
+    allow("BACKWARD")
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("any_change")
 @pytest.mark.parametrize("table", ["new", "foreign"])
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.parametrize("kind", FORMATS)
@@ -157,6 +174,9 @@ def test_the_sweep(lake: SparkSession, feed: Feed, kind: str, mode: str, table: 
     registry, sent, letters = SchemaRegistry(feed.stack.schema_registry_url), 0, 0
     for number in range(VERSIONS):
         header = b""
+        # A first start takes the newest version for the table's columns: an odd one would refuse all others.
+        while number == VERSIONS // 3 - 1 and not contents.fits:
+            contents.next()
         if kind != "json":
             try:
                 known_as = registry.register(f"{feed.topic}-value", contents.text(), kind=KINDS[kind])
@@ -180,7 +200,7 @@ def test_the_sweep(lake: SparkSession, feed: Feed, kind: str, mode: str, table: 
                 assert sorted([row["kafka_offset"] for row in rows] + dead) == list(range(sent))
             assert all(row["u"] is None or table == "new" or str(row["u"]) == UUID for row in rows)
     print(f"{kind} {mode} {table}: {sent} records, {letters} letters, {len(rows)} rows")
-    assert 0 < letters < sent
+    assert 0 < letters < sent * 3 / 4
     assert not pipeline.verify().faults
 
 

@@ -36,6 +36,8 @@ The answer is a status such as ``-401``, ``-hung-up`` for no answer, ``-cut`` fo
 that comes after the client's patience. Empty: as it should be.
 """
 SILENCE_SECONDS = 17
+NOT_MODIFIED = 304
+"""An answer without a body: a client that reuses the connection would take one for the next answer."""
 
 TOKENS = "/v1/oauth/tokens"
 
@@ -238,7 +240,8 @@ class _Gate(BaseHTTPRequestHandler):
         return json.dumps(document).encode()
 
     def _refuse(self, status: int, kind: str, message: str) -> None:
-        self._send(status, json.dumps({"error": {"message": message, "type": kind, "code": status}}).encode())
+        error = {"error": {"message": message, "type": kind, "code": status}}
+        self._send(status, b"" if status == NOT_MODIFIED else json.dumps(error).encode())
 
     def _send(self, status: int, body: bytes) -> None:
         self.send_response(status)
