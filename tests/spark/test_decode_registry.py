@@ -300,8 +300,9 @@ def test_no_server_holds_a_task_longer_than_the_registry_has_time(
     with ThreadPoolExecutor(len(manners)) as threads:
         errors = dict(zip(manners, threads.map(asked, manners), strict=True))
     assert time.monotonic() - began < 40
-    assert {manner for manner, error in errors.items() if not isinstance(error, Unreachable)} == {"redirect"}
-    assert isinstance(errors["redirect"], WorldError)
+    # For a registry that does not answer the tasks have waited already.
+    assert {manner for manner, error in errors.items() if error.passes} == {"redirect"}
+    assert all(isinstance(error, Unreachable) for error in errors.values())
     assert "HTTP status 302" in str(errors["redirect"])
 
 
