@@ -178,7 +178,7 @@ def test_a_restored_topic_is_continued_by_a_feed_of_another_name(case: Case) -> 
         "checkpoint": f"{case.feed.checkpoint}-restored",
         "source": {"kafka": {**kafka, "start": f"{case.feed.topic}:0:6"}},
     }
-    case.pipeline(**restored).run(spark=case.lake, once=True)
+    case.run(**restored)
     assert case.ids() == list(range(14))
     assert case.pipeline(**restored).verify().faults == ()
     assert {each.kind for each in case.pipeline().verify().faults} == {"topic-recreated"}

@@ -164,14 +164,16 @@ class FeedStart:
         self.position, self.topics = facts.last, facts.topics
         self.check(facts.last)
         decision = decide(facts, accept_loss=self.accept_loss)
-        feeds_of = getattr(self.sink, "feeds_of", None)
-        if facts.last is None and feeds_of is not None and (others := feeds_of(self.topics)):
-            note = f"the table has records of this topic from the feed '{others[0]}', which this one reads again"
-            decision = replace(decision, message=f"{decision.message}; {note}" if decision.message else note)
         self.decision = at_first_offsets(decision, self._state, self.source, self.topics, by_ledger=self.by_ledger)
         if self.checkpoint is not None and not self.sink.keeps_ledger:
             ids = {name: topic.topic_id for name, topic in self.topics.items() if topic is not None}
             self.checkpoint.remember(topic_ids=ids)
+
+    def other_feed(self) -> str | None:
+        """Return the name of a feed that has landed one of the topics before, if this one has landed nothing."""
+        feeds_of = getattr(self.sink, "feeds_of", None)
+        others = feeds_of(self.topics) if self.position is None and feeds_of is not None else []
+        return others[0] if others else None
 
     @property
     def is_new_query(self) -> bool:

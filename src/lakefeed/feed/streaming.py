@@ -143,6 +143,8 @@ class StreamRun:
             writer.publisher.report = self.options.monitor.audited
         if message := start.decide_again().message:
             self.options.on_note(message)
+        if other := start.other_feed():
+            self.options.on_note(f"the table has records of this topic from the feed '{other}', and gets more now")
         start.apply(fence=writer.fence)
         writer.follow()
         if self.by_ledger and start.position is not None:
