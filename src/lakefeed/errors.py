@@ -177,7 +177,7 @@ class Unreachable(WorldError):
 
 
 class BrokerUnreachable(Unreachable):
-    """A broker of Kafka does not answer, or is not the leader at the moment."""
+    """A Kafka broker does not answer, or does not lead the partition now."""
 
 
 class DownloadError(WorldError):

@@ -80,16 +80,27 @@ def records(feed: Feed, seed: int, *, schemas: int, each: int) -> list[bytes]:
     return [*values, *mutated(values[:20], count=each * 4, seed=seed)]
 
 
-def land(spark: SparkSession, feed: Feed, seed: int, *, mode: str, schemas: int, each: int) -> None:
-    open_catalog(feed.catalog, connections=feed.connections).create_namespace_if_not_exists(feed.name)
+def make_foreign_table(feed: Feed, last: str, *, partitions: bool = False) -> None:
+    """Make a table as another tool would: with a UUID, a fixed, and a text by which it may be partitioned."""
     columns = [
         NestedField(1, "ident", IntegerType(), required=False),
         NestedField(2, "u", UUIDType(), required=False),
         NestedField(3, "f", FixedType(4), required=False),
-        NestedField(4, "note", StringType(), required=False),
+        NestedField(4, last, StringType(), required=False),
     ]
     catalog = open_catalog(feed.catalog, connections=feed.connections)
-    catalog.create_table(f"{feed.name}.rows", Schema(*columns), properties={"format-version": "2"})
+    catalog.create_namespace_if_not_exists(feed.name)
+    fields = [PartitionField(4, 1000, IdentityTransform(), last)] if partitions else []
+    catalog.create_table(
+        f"{feed.name}.rows",
+        Schema(*columns),
+        partition_spec=PartitionSpec(*fields),
+        properties={"format-version": "2"},
+    )
+
+
+def land(spark: SparkSession, feed: Feed, seed: int, *, mode: str, schemas: int, each: int) -> None:
+    make_foreign_table(feed, "note")
     feed.create_topic(partitions=1)
     SchemaRegistry(feed.stack.schema_registry_url).register(f"{feed.topic}-value", json.dumps(FIRST))
     values = records(feed, seed, schemas=schemas, each=each)
@@ -151,18 +162,7 @@ def test_the_sweep(lake: SparkSession, feed: Feed, kind: str, mode: str, table: 
     """2,000 records of 300 versions, a third of them known at a first start, the others at a second one and a third."""
     feed.create_topic(partitions=1)
     if table == "foreign":
-        columns = [
-            NestedField(1, "ident", IntegerType(), required=False),
-            NestedField(2, "u", UUIDType(), required=False),
-            NestedField(3, "f", FixedType(4), required=False),
-            NestedField(4, "zone", StringType(), required=False),
-        ]
-        catalog = open_catalog(feed.catalog, connections=feed.connections)
-        catalog.create_namespace_if_not_exists(feed.name)
-        spec = PartitionSpec(PartitionField(4, 1000, IdentityTransform(), "zone"))
-        catalog.create_table(
-            f"{feed.name}.rows", Schema(*columns), partition_spec=spec, properties={"format-version": "2"}
-        )
+        make_foreign_table(feed, "zone", partitions=True)
     contents = FORMATS[kind](zlib.crc32(f"{kind} {mode} {table}".encode()))
     keyed = {"mode": "upsert", "keys": ["ident"]} if mode == "upsert" else {}
     block = {"schema_ddl": Json.DDL} if kind == "json" else {"registry": "${SCHEMA_REGISTRY_URL}"}

@@ -10,6 +10,7 @@ import io
 import json
 import random
 import struct
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,7 +68,7 @@ WRONG: list[Any] = [
 
 
 @dataclass
-class Contents:
+class Contents(ABC):
     """One feed's versions and records."""
 
     seed: int
@@ -108,12 +109,12 @@ class Contents:
         return ODD_NAMES
 
     def text(self) -> str:
-        """Return the schema of this version."""
-        raise NotImplementedError
+        """Return the schema of this version; empty for a format without schemas."""
+        return ""
 
+    @abstractmethod
     def record(self) -> bytes:
-        """Return a record of this version, or one that is none."""
-        raise NotImplementedError
+        """Return a record of this version, or broken bytes."""
 
     def row(self) -> dict[str, Any]:
         """Return the values of a record: of one in two at the edges of their types, of the others in their middle."""
@@ -246,7 +247,7 @@ class Protobuf(Contents):
 
 
 def _of_wire(kind: str, value: Any) -> Any:
-    """Return the value as Protobuf writes it, in most cases."""
+    """Return the value in Protobuf's wire form; of some kinds one that their type does not allow."""
     match kind:
         case "enum":
             return 0 if value == "A" else 7

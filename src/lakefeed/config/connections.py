@@ -59,7 +59,7 @@ def is_loopback(host: str | None) -> bool:
 
 
 def web_address(what: str, *, instead: str, several: bool = False) -> AfterValidator:
-    """Accept a URL, or ``several`` with commas, without credentials, and leave out the slash at its end."""
+    """Accept a URL without credentials, or ``several`` with commas; return it without a slash at the end."""
 
     def validate(url: str) -> str:
         if several:

@@ -75,7 +75,7 @@ class QueryObserver:
                 yield report
 
     def observe_idle(self, query: StreamingQuery) -> None:
-        """Take the topics' ends from a trigger without data: Spark keeps its report, and sends it to no listener."""
+        """Take the topics' ends from Spark's report of a trigger without data, which no listener gets."""
         report = query.lastProgress
         if report is None or "addBatch" in report["durationMs"]:
             return

@@ -138,7 +138,7 @@ class SparkFormatSink(StatelessSink):
 
 
 def _require_plain_names(rows: StructType, *, where: str) -> None:
-    """Refuse a column whose name Hadoop changes: Spark hands the columns of files to it as a setting."""
+    """Refuse a column name with ``${…}``: Spark stores it in a Hadoop setting, and Hadoop replaces it."""
     if found := re.search(r'"name":"([^"]*\$\{[^"]*)"', rows.json()):
         raise SchemaUnusable(
             f"Hadoop would replace ${{…}} in the name of the column '{found[1]}' by one of its settings or variables",

@@ -37,7 +37,7 @@ that comes after the client's patience. Empty: as it should be.
 """
 SILENCE_SECONDS = 17
 NOT_MODIFIED = 304
-"""An answer without a body: a client that reuses the connection would take one for the next answer."""
+"""This status has no body: a client that reuses the connection would read a body as the next answer."""
 
 TOKENS = "/v1/oauth/tokens"
 

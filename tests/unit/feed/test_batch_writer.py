@@ -166,7 +166,7 @@ def test_a_refused_batch_ends_the_feed_without_another_attempt(
 def test_a_driver_that_was_replaced_does_not_report_its_successors_batch_as_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else Spark would note the batch for it in the checkpoint, before the successor can."""
+    """Otherwise Spark would log the batch in the checkpoint for the replaced driver, before its successor does."""
     counting = Counting()
     monkeypatch.setattr(counting, "is_committed", lambda batch, commit: True)
     writer = writer_of(counting, monkeypatch)

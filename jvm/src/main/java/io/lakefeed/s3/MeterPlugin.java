@@ -22,9 +22,9 @@ import org.slf4j.LoggerFactory;
  * Sends the executors' counts to the driver's {@link RequestMeter}, and what they wait for to its {@link Waits}:
  * {@code spark.plugins=io.lakefeed.s3.MeterPlugin}.
  *
- * <p>An executor sends all its counts since its start, when a task ends and in each second with a change or a wait. So
- * a lost message only delays the counts, and a lost executor keeps the counts that it sent last. With a local master,
- * driver and executor are one JVM, and nothing is sent.
+ * <p>An executor sends its counts since its start: when a task ends, and once a second while they change or a task
+ * waits. So a lost message only delays the counts, and of a lost executor the driver keeps the last ones. With a local
+ * master, driver and executor are one JVM, and nothing is sent.
  */
 public final class MeterPlugin implements SparkPlugin {
     /** Spark's id of the executor in the driver's JVM. */
