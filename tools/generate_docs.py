@@ -64,7 +64,7 @@ def _table(title: str, model: type[BaseModel], place: tuple[str, ...]) -> Iterat
     yield f"## {title}\n"
     yield _paragraphs(model.__doc__) + "\n"
     if issubclass(model, OneOf):
-        yield f"Exactly one of {', '.join(f'`{kind}`' for kind in model.__kinds__)}.\n"
+        yield f"Exactly one of {', '.join(f'`{kind}`' for kind in model.kinds())}.\n"
     yield "| key | type | default | meaning |"
     yield "|---|---|---|---|"
     described = descriptions(model)

@@ -146,6 +146,11 @@ class OneOf(Model):
         cls.__kinds__ = cls.__kinds__ or tuple(field.alias or name for name, field in cls.model_fields.items())
 
     @classmethod
+    def kinds(cls) -> tuple[str, ...]:
+        """Return the names of all kinds, with those that other packages have registered."""
+        return cls.__kinds__
+
+    @classmethod
     def installed_kind(cls, name: str) -> type[BaseModel] | None:
         """Return the settings of a kind that another package has registered; None if there is none."""
         return None
@@ -171,7 +176,7 @@ class OneOf(Model):
         given = self._given()
         if len(given) != 1:
             have = f"has {' and '.join(given)}" if given else "has none"
-            yield f"exactly one of {', '.join(self.__kinds__)} is required; this block {have}"
+            yield f"exactly one of {', '.join(self.kinds())} is required; this block {have}"
 
     def _given(self) -> list[str]:
         names = {field.alias or name: name for name, field in type(self).model_fields.items()}

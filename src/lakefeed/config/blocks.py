@@ -6,6 +6,7 @@ The rules take these blocks, and ``models.PipelineConfig`` runs the rules: so ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -25,10 +26,8 @@ from lakefeed.config.cases import PipelineTests
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.dashboard import Dashboard
 from lakefeed.config.decoding import Decode, RawDecode
-from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kubernetes import Deploy
 from lakefeed.config.lineage import Lineage
@@ -84,13 +83,15 @@ class SinkChoice(OneOf):
     iceberg: IcebergSinkConfig | None = None
     parquet: sinks.ParquetSinkConfig | None = None
     files: sinks.FilesSinkConfig | None = None
-    jdbc: JdbcSinkConfig | None = None
-    elasticsearch: ElasticsearchSinkConfig | None = None
     kafka: KafkaSinkConfig | None = None
     memory: sinks.MemorySinkConfig | None = None
     console: sinks.ConsoleSinkConfig | None = None
     format: sinks.FormatSinkConfig | None = None
     python: sinks.PythonSinkConfig | None = None
+
+    @classmethod
+    def kinds(cls) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*cls.__kinds__, *sinks.installed_sinks()]))
 
     @classmethod
     def installed_kind(cls, name: str) -> type[sinks.SinkConfig] | None:
@@ -100,8 +101,7 @@ class SinkChoice(OneOf):
     @classmethod
     def unknown_kind(cls, name: str) -> tuple[str, str] | None:
         """Name the sinks that exist."""
-        known = [*SinkChoice.__kinds__, *sinks.installed_sinks()]
-        hint = f"installed: {', '.join(known)}; a sink of another package is used after pip install"
+        hint = f"installed: {', '.join(cls.kinds())}; a sink of another package is used after pip install"
         return f"no such sink: '{name}'", hint
 
     @model_validator(mode="wrap")
@@ -114,10 +114,16 @@ class SinkChoice(OneOf):
         found = {name: settings for name, settings in others.items() if settings is not None}
         if not found:
             return handler(data)
-        fields: Any = {name: (settings | None, None) for name, settings in found.items()}
-        extended = create_model(cls.__name__, __base__=cls, **fields)
-        extended.__kinds__ = (*cls.__kinds__, *found)
-        return extended.model_validate(given, context=info.context)
+        return cls.with_kinds(tuple(found.items())).model_validate(given, context=info.context)
+
+    @classmethod
+    @cache
+    def with_kinds(cls, found: tuple[tuple[str, type[sinks.SinkConfig]], ...]) -> type[Self]:
+        """Return this model with fields for sinks of other packages."""
+        fields: Any = {name: (settings | None, None) for name, settings in found}
+        extended = create_model(cls.__name__, __base__=cls, __doc__=cls.__doc__, **fields)
+        extended.__kinds__ = (*cls.__kinds__, *(name for name, _ in found))
+        return extended
 
     @property
     def chosen(self) -> sinks.SinkConfig:
@@ -147,7 +153,7 @@ class SecondarySinkChoice(SinkChoice):
 
     on_failure: Literal["stop", "pause"] = "stop"
     """When it cannot be written, the feed stops; or continues without it, and it catches up later by itself. To pause,
-    a sink has to keep a ledger (iceberg, jdbc, elasticsearch), and the transform no state."""
+    a sink has to keep a ledger, such as iceberg or jdbc, and the transform no state."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         yield from super()._contradictions()
@@ -230,9 +236,9 @@ class PipelineBlocks(Model):
     """With {topic} in the sink's table: what becomes of one that fails, and what is special to some."""
     checkpoint: Annotated[str, AfterValidator(lambda path: path and storage_path(path))] = ""
     """Checkpoint location, for this pipeline only: s3a://bucket/path, or /path on this machine. Optional where the
-    sink's ledger is enough to resume: from topics or a stream without state into one sink, iceberg, jdbc or
-    elasticsearch. Not allowed where each topic has a table of its own. Into memory or the console, without it each run
-    starts over."""
+    sink's ledger is enough to resume: from topics or a stream without state into one sink, such as iceberg or jdbc.
+    Not allowed where each topic has a table of its own. Into memory or the console, without it each run starts
+    over."""
     fast_path: FastPath = "auto"
     """auto: read topics and write Parquet files with lakefeed's own reader and encoder, where they apply; off: with
     Spark's and Iceberg's; reader, encoder: only one of the two. Rows, the files' schemas and their metrics are the
@@ -311,9 +317,10 @@ class PipelineBlocks(Model):
             )
         return self.source.kafka
 
-    def brokers_of(self, sink: KafkaSinkConfig) -> str:
-        """Return the brokers of a topic to write to: the sink's own, else the source's."""
-        return sink.bootstrap_servers or (self.source.kafka.bootstrap_servers if self.source.kafka else "")
+    @property
+    def brokers(self) -> str:
+        """The brokers of the source; empty if it is not Kafka."""
+        return self.source.kafka.bootstrap_servers if self.source.kafka is not None else ""
 
     @property
     def table_rules(self) -> Tables:

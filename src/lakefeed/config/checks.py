@@ -7,26 +7,23 @@ import difflib
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel
 
 from lakefeed.config import tls, upserts
-from lakefeed.config.blocks import PipelineBlocks, SinkChoice
-from lakefeed.config.connections import Connections, Registry, is_loopback
+from lakefeed.config.addresses import PlainTextLogin, over_http
+from lakefeed.config.blocks import PipelineBlocks
+from lakefeed.config.connections import Connections, Registry
 from lakefeed.config.decoding import Encoded
-from lakefeed.config.kafka_login import MSK_JAR
+from lakefeed.config.kafka_login import MSK_JAR, over_plain_sasl
 from lakefeed.config.keyed import DELETED, name_taken
 from lakefeed.config.problem import Problem
 from lakefeed.config.sql import columns_of_ddl
 
 _MAX_FILE_BYTES = 10 << 20
-
-_Login = tuple[str, str, str, str]
-"""The setting with the address, the address, why the login is open, and what to do."""
-
 
 # Columns.
 
@@ -105,19 +102,8 @@ def _named_columns(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
     if keyed is not None and keyed.delete.column is not None:
         yield f"sink.{config.sink.kind}.delete.column", keyed.delete.column
     for place, sink in config.sink_blocks if transform is None else ():
-        yield from _named_by_sink(place, sink)
-
-
-def _named_by_sink(place: str, sink: SinkChoice) -> Iterator[tuple[str, str]]:
-    lists = {name: getattr(sink.chosen, name, ()) for name in ("partition_by", "sort_by", "keys", "order_by")}
-    if sink.kafka is not None and isinstance(sink.kafka.key, list):
-        lists["key"] = sink.kafka.key
-    at = f"{place}.{sink.kind}"
-    for name, columns in lists.items():
-        for index, column in enumerate(columns):
-            yield f"{at}.{name}.{index}", column if isinstance(column, str) else column.column.partition(".")[0]
-    if sink.kafka is not None and sink.kafka.value.column is not None:
-        yield f"{at}.value.column", sink.kafka.value.column.name
+        for option, column in sink.chosen.columns():
+            yield f"{place}.{sink.kind}.{option}", column
 
 
 # Python functions, looked up in their source: nothing is imported.
@@ -234,37 +220,33 @@ def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
 
 def plain_text_logins(config: PipelineBlocks, connections: Connections) -> list[Problem]:
     """Warn of each login that crosses a network without TLS."""
-    cause = "goes over the network as plain text, since the address begins with http://"
-    found = [(key, url, cause, "use https://") for key, url in _http_addresses(config, connections) if _is_open(url)]
-    found += [*_kafka_logins(config), *_database_logins(config, connections)]
     return [
-        Problem(what=f"the login {what}", key=key, about=address, hint=hint, severity="warning")
-        for key, address, what, hint in dict.fromkeys(found)
+        Problem(what=f"the login {login.why}", key=login.key, about=login.address, hint=login.hint, severity="warning")
+        for login in dict.fromkeys(_plain_text_logins(config, connections))
     ]
 
 
-def _is_open(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "http" and not is_loopback(parts.hostname)
-
-
-def _http_addresses(config: PipelineBlocks, connections: Connections) -> Iterator[tuple[str, str]]:
-    """Yield each address that gets a login, with its setting."""
+def _plain_text_logins(config: PipelineBlocks, connections: Connections) -> Iterator[PlainTextLogin]:
     for key, registry in _registries(config):
         if registry.credentials is not None:
-            yield from ((f"{key}.url", url) for url in registry.url.split(","))
+            yield from over_http(f"{key}.url", registry.url.split(","))
     for key, service in (("s3", connections.s3), ("source.kinesis", connections.kinesis)):
         if service is not None and service.endpoint and service.access_key is not None:
-            yield f"{key}.endpoint", service.endpoint
+            yield from over_http(f"{key}.endpoint", (service.endpoint,))
     for name, catalog in connections.catalogs.items():
+        at = f"catalogs.{name}"
         if catalog.type == "rest" and catalog.secrets():
-            yield f"catalogs.{name}.uri", catalog.uri
+            yield from over_http(f"{at}.uri", (catalog.uri,))
             if catalog.credential is not None and catalog.oauth2_server_uri:
-                yield f"catalogs.{name}.oauth2_server_uri", catalog.oauth2_server_uri
+                yield from over_http(f"{at}.oauth2_server_uri", (catalog.oauth2_server_uri,))
+        if catalog.uri.startswith("jdbc:postgresql:") and catalog.password is not None:
+            yield from tls.plain_text_logins(f"{at}.uri", catalog.uri)
+    if (source := config.source.kafka) is not None:
+        for login in over_plain_sasl(source.bootstrap_servers, source.options):
+            yield replace(login, key=f"source.kafka.{login.key}")
     for place, sink in config.sink_blocks:
-        search = sink.elasticsearch
-        if search is not None and (search.api_key is not None or search.password is not None):
-            yield from ((f"{place}.elasticsearch.url", url) for url in search.urls)
+        for login in sink.chosen.plain_text_logins(brokers=config.brokers):
+            yield replace(login, key=f"{place}.{sink.kind}.{login.key}")
 
 
 def _registries(config: PipelineBlocks) -> Iterator[tuple[str, Registry]]:
@@ -272,9 +254,6 @@ def _registries(config: PipelineBlocks) -> Iterator[tuple[str, Registry]]:
         for at, encoded in ((place, decode), (f"{place}.key", decode.key)):
             if encoded is not None and encoded.registry is not None:
                 yield f"{at}.{encoded.kind}.registry", encoded.registry
-    for place, sink in config.sink_blocks:
-        if sink.kafka is not None and sink.kafka.value.registry is not None:
-            yield f"{place}.kafka.value.{sink.kafka.value.kind}.registry", sink.kafka.value.registry
 
 
 def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
@@ -286,31 +265,3 @@ def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
             what = f"Spark requires {MSK_JAR} for this login, and the block spark names no jars"
             hint = f"spark: {{spark.jars.packages: '{MSK_JAR}:…'}}, unless the cluster has it"
             yield Problem(what=what, key=f"{place}.login.msk_iam", hint=hint, severity="warning")
-
-
-def _kafka_logins(config: PipelineBlocks) -> Iterator[_Login]:
-    source = config.source.kafka
-    blocks = [("source.kafka", source.bootstrap_servers, source.options)] if source is not None else []
-    for place, sink in config.sink_blocks:
-        if sink.kafka is not None:
-            blocks.append((f"{place}.kafka", config.brokers_of(sink.kafka), sink.kafka.options))
-    for place, servers, options in blocks:
-        hosts = [urlsplit(f"//{server.strip().rpartition('//')[2]}").hostname for server in servers.split(",")]
-        protocol = str(options.get("kafka.security.protocol", "")).strip()
-        if protocol == "SASL_PLAINTEXT" and not all(is_loopback(host) for host in hosts):
-            what = "goes over the network as plain text, since the protocol is SASL_PLAINTEXT"
-            yield f"{place}.options.kafka.security.protocol", servers, what, "use SASL_SSL"
-
-
-def _database_logins(config: PipelineBlocks, connections: Connections) -> Iterator[_Login]:
-    urls = [(f"{place}.jdbc.url", sink.jdbc.url) for place, sink in config.sink_blocks if sink.jdbc is not None]
-    for name, catalog in connections.catalogs.items():
-        if catalog.uri.startswith("jdbc:postgresql:") and catalog.password is not None:
-            urls.append((f"catalogs.{name}.uri", catalog.uri))
-    for key, url in urls:
-        parts = urlsplit(url.removeprefix("jdbc:"))
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if not is_loopback(parts.hostname) and not tls.is_required(parts.scheme, options):
-            mode = "sslmode" if parts.scheme == "postgresql" else "sslMode"
-            what = "may go over the network as plain text, since the URL does not require TLS"
-            yield key, url, what, f"add the parameter {mode}=verify-full to the URL"

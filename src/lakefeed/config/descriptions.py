@@ -9,6 +9,7 @@ import ast
 import inspect
 import sys
 from functools import cache
+from itertools import zip_longest
 
 from pydantic import BaseModel
 
@@ -29,7 +30,7 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """Return the docstring below each field that a class declares; empty where there is none."""
     body = _classes(model.__module__).get(model.__qualname__, [])
     found = {}
-    for statement, below in zip(body, [*body[1:], None], strict=True):
+    for statement, below in zip_longest(body, body[1:]):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             value = below.value if isinstance(below, ast.Expr) else None
             text = value.value if isinstance(value, ast.Constant) else None

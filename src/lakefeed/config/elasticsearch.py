@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
 
+from lakefeed.config.addresses import Place, PlainTextLogin, over_http
 from lakefeed.config.base import ConfigProblem, checked
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
@@ -59,10 +60,13 @@ class ElasticsearchSinkConfig(SinkConfig):
         no_checkpoint=None,
     )
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a server")
+    reads_stored_rows: ClassVar[bool] = False
 
-    url: Annotated[str | list[str], checked(_require_addresses)] = Field(min_length=1)
+    url: Annotated[str | list[str], checked(_require_addresses)] = Field(
+        min_length=1, examples=["${ELASTICSEARCH_URL}"]
+    )
     """http://host:9200 or https://…, one or several nodes; without credentials."""
-    index: Annotated[str, checked(_require_index_name)]
+    index: Annotated[str, checked(_require_index_name)] = Field(examples=["orders"])
     """The index, or an alias of one; the ledger's index lakefeed_feeds is beside it."""
     username: str | None = Field(None, min_length=1, description="Who logs in.")
     password: SecretStr | None = Field(None, description="The user's password; give it as ${NAME}.")
@@ -95,6 +99,23 @@ class ElasticsearchSinkConfig(SinkConfig):
     def urls(self) -> tuple[str, ...]:
         """The nodes' addresses, without a slash at their end."""
         return tuple(each.rstrip("/") for each in ([self.url] if isinstance(self.url, str) else self.url))
+
+    @property
+    def keyed(self) -> ElasticsearchSinkConfig | None:
+        return self if self.mode == "upsert" else None
+
+    @property
+    def record_positions(self) -> Literal["unused", "required"]:
+        """The id of a document that is appended is made of its record's position."""
+        return "required" if self.mode == "append" else "unused"
+
+    def places(self, *, brokers: str) -> Iterator[Place]:
+        urls = [urlsplit(url) for url in self.urls]
+        servers = frozenset(f"{url.hostname}:{url.port or {'http': 80}.get(url.scheme, 443)}" for url in urls)
+        yield Place("index", "index", self.index, servers=servers)
+
+    def plain_text_logins(self, *, brokers: str) -> Iterator[PlainTextLogin]:
+        return over_http("url", self.urls if self.api_key is not None or self.password is not None else ())
 
     @property
     def target(self) -> str:

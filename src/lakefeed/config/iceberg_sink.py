@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
+from lakefeed.config.addresses import Place
 from lakefeed.config.base import ConfigProblem
 from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.keyed import Deletes, keyed_problems
@@ -31,7 +32,7 @@ class IcebergSinkConfig(SinkConfig):
     )
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
-    table: TableTemplate
+    table: TableTemplate = Field(examples=["lake.sales.orders"])
     """catalog.namespace.table. With {topic} in it, each topic goes to a table of its own."""
     partition_by: list[PartitionTransform] = Field(default_factory=list)
     """Partition transforms: column, years|months|days|hours(column), bucket(n, column), truncate(n, column)."""
@@ -87,6 +88,15 @@ class IcebergSinkConfig(SinkConfig):
     @property
     def target(self) -> str:
         return self.table
+
+    @property
+    def keyed(self) -> IcebergSinkConfig | None:
+        return self if self.mode == "upsert" else None
+
+    def places(self, *, brokers: str) -> Iterator[Place]:
+        """Yield the tables. Hive, Glue and most engines take names for one that differ in case only."""
+        for option, table in self.snapshot_tables.items():
+            yield Place(option, "table", table.casefold())
 
     @property
     def snapshot_table(self) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import Field, SecretStr, StringConstraints
 
 from lakefeed.config import tls
+from lakefeed.config.addresses import Place, PlainTextLogin
 from lakefeed.config.base import ConfigProblem, checked
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
@@ -62,11 +63,15 @@ class JdbcSinkConfig(SinkConfig):
     )
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a database")
 
-    url: Annotated[str, checked(_require_known_url)]
+    url: Annotated[str, checked(_require_known_url)] = Field(examples=["jdbc:postgresql://host/database"])
     """jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."""
-    user: str = Field(min_length=1, description="Who logs in.")
-    password: SecretStr = Field(description="The user's password; give it as ${NAME}.")
-    table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$"), checked(_require_known_to_both)]
+    user: str = Field(min_length=1, description="Who logs in.", examples=["feeder"])
+    password: SecretStr = Field(
+        description="The user's password; give it as ${NAME}.", examples=["${DATABASE_PASSWORD}"]
+    )
+    table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$"), checked(_require_known_to_both)] = (
+        Field(examples=["orders"])
+    )
     """table or schema.table; the ledger's tables lakefeed_feeds and lakefeed_commits are beside it."""
     mode: Literal["append", "upsert", "overwrite"] = "append"
     """One row for each record; the newest row for each key; or, with output_mode: complete, the rows of the newest
@@ -81,6 +86,20 @@ class JdbcSinkConfig(SinkConfig):
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         return keyed_problems(self)
+
+    @property
+    def keyed(self) -> JdbcSinkConfig | None:
+        return self if self.mode == "upsert" else None
+
+    def places(self, *, brokers: str) -> Iterator[Place]:
+        at = Address.of(self.url)
+        schema, _, table = self.table.rpartition(".")
+        is_default = schema == ("public" if at.kind == "postgresql" else at.database)
+        name = ".".join(part for part in (at.database, "" if is_default else schema, table) if part)
+        yield Place("table", "table", name, servers=frozenset({f"{at.host}:{at.port}".casefold()}))
+
+    def plain_text_logins(self, *, brokers: str) -> Iterator[PlainTextLogin]:
+        return tls.plain_text_logins("url", self.url)
 
     @property
     def target(self) -> str:

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 
 from lakefeed.config import trust
+from lakefeed.config.addresses import PlainTextLogin
 from lakefeed.config.base import ConfigProblem, Model, OneOf, checked, validated
-from lakefeed.config.connections import refuse_credentials
+from lakefeed.config.connections import is_loopback, refuse_credentials
 from lakefeed.config.kafka_options import PREFIX
 from lakefeed.config.secrets import Scalar, SecretText, plain
 
@@ -182,6 +183,15 @@ def client_options(login: KafkaLogin | None, options: Mapping[str, Any]) -> dict
             f"{PREFIX}ssl.keystore.key": SecretText(own.key.get_secret_value()),
         }
     return found
+
+
+def over_plain_sasl(servers: str, options: Mapping[str, Any]) -> Iterator[PlainTextLogin]:
+    """Yield the login to brokers on other machines by the protocol SASL_PLAINTEXT, which has no TLS."""
+    key = f"{PREFIX}security.protocol"
+    hosts = [urlsplit(f"//{server.strip().rpartition('//')[2]}").hostname for server in servers.split(",")]
+    if str(options.get(key, "")).strip() == "SASL_PLAINTEXT" and not all(is_loopback(host) for host in hosts):
+        why = "goes over the network as plain text, since the protocol is SASL_PLAINTEXT"
+        yield PlainTextLogin(f"options.{key}", servers, why, "use SASL_SSL")
 
 
 def _jaas(module: str, **settings: str) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from lakefeed.config.addresses import Place, PlainTextLogin, over_http, servers_of
 from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems
 from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.connections import Registry
 from lakefeed.config.dataset_names import DatasetName, topic_name
-from lakefeed.config.kafka_login import KafkaClient
+from lakefeed.config.kafka_login import KafkaClient, over_plain_sasl
 from lakefeed.config.kafka_options import producer_problems
 from lakefeed.config.secrets import Scalar
 from lakefeed.config.sinks import EVERY_MODE, SinkConfig
@@ -102,7 +103,7 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a topic")
 
-    topic: TopicName = Field(description="Its name; it has to be there.")
+    topic: TopicName = Field(description="Its name; it has to be there.", examples=["orders-by-zip"])
     bootstrap_servers: Brokers | None = None
     """host:port of one or more brokers. Default: the source's, with how the source reaches them."""
     key: Sql | list[str] | None = None
@@ -138,6 +139,26 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
     @property
     def target(self) -> str:
         return self.topic
+
+    @property
+    def record_positions(self) -> Literal["used"]:
+        """Headers say which record a row comes from."""
+        return "used"
+
+    def places(self, *, brokers: str) -> Iterator[Place]:
+        yield Place("topic", "topic", self.topic, servers=servers_of(self.bootstrap_servers or brokers))
+
+    def plain_text_logins(self, *, brokers: str) -> Iterator[PlainTextLogin]:
+        registry = self.value.registry
+        if registry is not None and registry.credentials is not None:
+            yield from over_http(f"value.{self.value.kind}.registry.url", registry.url.split(","))
+        yield from over_plain_sasl(self.bootstrap_servers or brokers, self.options)
+
+    def columns(self) -> Iterator[tuple[str, str]]:
+        if isinstance(self.key, list):
+            yield from ((f"key.{index}", column) for index, column in enumerate(self.key))
+        if self.value.column is not None:
+            yield "value.column", self.value.column.name
 
     def dataset(self, *, feed: str, brokers: str) -> DatasetName:
         return topic_name(self.bootstrap_servers or brokers, self.topic)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pydantic import ValidationInfo, model_validator
 
 from lakefeed.config import upserts
+from lakefeed.config.addresses import servers_of
 from lakefeed.config.base import ConfigProblem, raise_problems
 from lakefeed.config.blocks import PipelineBlocks
-from lakefeed.config.places import servers_of, shared_places
+from lakefeed.config.places import shared_places
 from lakefeed.config.publish import EACH_BATCH
 from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
@@ -104,7 +105,7 @@ def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
             yield ConfigProblem(f"sinks.{name}: a table for each topic is for sink.iceberg alone")
         if beside.iceberg is not None and beside.iceberg.branch is not None:
             yield ConfigProblem(f"sinks.{name}: a branch is for the feed's own sink alone")
-        if upserts.by_key(beside) is not None and config.output_mode == "append":
+        if beside.chosen.keyed is not None and config.output_mode == "append":
             yield ConfigProblem(f"sinks.{name}: records that change rows by key go to the feed's own sink alone")
     publish = config.sink.iceberg.publish if config.sink.iceberg is not None else None
     if config.has_many_tables and publish is not None and publish.seconds:
@@ -135,7 +136,7 @@ def _kinesis(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     if (keyed := upserts.upserting(config)) is not None and not keyed.order_by:
         what = "after a split or a merge a key's changes go to another shard, with its own numbers"
         hint = "land it in a table, whose order_by does"
-        if "order_by" in type(keyed).model_fields:
+        if "order_by" in type(config.sink.chosen).model_fields:
             hint = "order_by: a column of the value that does"
         yield ConfigProblem(f"{what}: nothing says then which change is newer", hint=hint)
     for name, beside in config.sinks.items():
@@ -159,8 +160,8 @@ def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     if upserts.upserting(config) is not None:
         yield ConfigProblem(f"mode: upsert orders changes by their offset, and rows of {kind} have none")
     for place, sink in config.sink_blocks:
-        if upserts.is_named_by_position(sink):
-            what = f"{place}.elasticsearch knows what it appends by the offset of its record, and rows of {kind}"
+        if sink.chosen.record_positions == "required":
+            what = f"{place}.{sink.kind} knows what it appends by the offset of its record, and rows of {kind}"
             hint = "group them (output_mode: update), with mode: upsert and keys"
             yield ConfigProblem(f"{what} have none", hint=hint)
 

@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
-from urllib.parse import urlsplit
+from dataclasses import replace
 
+from lakefeed.config.addresses import Place, servers_of, spell_path
 from lakefeed.config.base import ConfigProblem
-from lakefeed.config.blocks import PipelineBlocks, SinkChoice
+from lakefeed.config.blocks import PipelineBlocks
 from lakefeed.config.connections import Connections
-from lakefeed.config.jdbc import Address
 from lakefeed.config.storage import is_local
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import TOPIC_MARK
-
-
-@dataclass(frozen=True)
-class Place:
-    """A place that a pipeline names.
-
-    Attributes:
-        key: where the file names it, as ``sink.iceberg.table``.
-        kind: a table, a topic and so on.
-        name: one spelling for all names of the place.
-        feed: the name of the feed, where each topic is one.
-        servers: addresses of which one is enough to reach it; none where the name says it all.
-    """
-
-    key: str
-    kind: str
-    name: str
-    use: Literal["rows", "dead letters", "source"]
-    feed: str = ""
-    servers: frozenset[str] = frozenset()
-
-    def mixes_with(self, other: Place) -> bool:
-        """Return whether rows would mix: only feeds of different names may keep their dead letters together."""
-        if (self.kind, self.name) != (other.kind, other.name):
-            return False
-        is_one_server = self.servers == other.servers or bool(self.servers & other.servers)
-        return is_one_server and not (self.use == other.use == "dead letters" and self.feed != other.feed)
 
 
 def shared_places(config: PipelineBlocks) -> Iterator[ConfigProblem]:
@@ -83,20 +54,19 @@ def _explain(place: Place, other: Place) -> str:
     return f"{place.key} and {other.key} are one place, the {which}: {why}"
 
 
-def servers_of(brokers: str) -> frozenset[str]:
-    """Return the addresses of brokers in one spelling."""
-    return frozenset(server.strip().casefold() for server in brokers.split(",") if server.strip())
-
-
 def _places(config: PipelineBlocks) -> Iterator[Place]:
     source = config.source
     # Topics are compared by rules of their own, since a source may read a pattern of them.
     if source.iceberg is not None:
         yield Place("source.iceberg.table", "table", source.iceberg.table.casefold(), "source")
     if source.files is not None:
-        yield Place("source.files.path", "path", _spell_path(source.files.path), "source")
-    for key, sink in config.sink_blocks:
-        yield from _places_of_sink(key, sink, config)
+        yield Place("source.files.path", "path", spell_path(source.files.path), "source")
+    for key, block in config.sink_blocks:
+        # The tables of a feed with many are compared below, as those of its topics.
+        sink = block.chosen
+        for place in sink.places(brokers=config.brokers) if not (config.has_many_tables and key == "sink") else ():
+            option = f"{key}.{block.kind}.{place.key}" if place.key else key
+            yield replace(place, key=option, kind=place.kind or block.kind)
     letters = config.dead_letters
     if letters is not None and letters.table is not None and not config.has_many_tables:
         yield Place("dead_letters.table", "table", letters.table.casefold(), "dead letters")
@@ -110,34 +80,6 @@ def _places(config: PipelineBlocks) -> Iterator[Place]:
             part = config_of(config, topic)
             yield from tables_of_topic(topic, part)
             yield from _own_dead_letter_topic(topic, part, config)
-
-
-def _places_of_sink(key: str, block: SinkChoice, config: PipelineBlocks) -> Iterator[Place]:
-    sink = block.chosen
-    if block.iceberg is not None:
-        # Hive, Glue and most engines take names for one that differ in case only.
-        for option, table in block.iceberg.snapshot_tables.items() if not config.has_many_tables else ():
-            yield Place(f"{key}.iceberg.{option}", "table", table.casefold(), "rows")
-    elif block.jdbc is not None:
-        at = Address.of(block.jdbc.url)
-        schema, _, table = block.jdbc.table.rpartition(".")
-        is_default = schema == ("public" if at.kind == "postgresql" else at.database)
-        name = ".".join(part for part in (at.database, "" if is_default else schema, table) if part)
-        servers = frozenset({f"{at.host}:{at.port}".casefold()})
-        yield Place(f"{key}.jdbc.table", "table", name, "rows", servers=servers)
-    elif block.elasticsearch is not None:
-        urls = [urlsplit(url) for url in block.elasticsearch.urls]
-        servers = frozenset(f"{url.hostname}:{url.port or {'http': 80}.get(url.scheme, 443)}" for url in urls)
-        yield Place(f"{key}.elasticsearch.index", "index", block.elasticsearch.index, "rows", servers=servers)
-    elif block.kafka is not None:
-        servers = servers_of(config.brokers_of(block.kafka))
-        yield Place(f"{key}.kafka.topic", "topic", block.kafka.topic, "rows", servers=servers)
-    elif sink.storage_paths:
-        yield Place(key, "path", _spell_path(sink.target), "rows")
-    elif sink.target:
-        # Two sinks may have one class, or one format, with different options.
-        options = [f"{name}={value}" for name, value in sorted(getattr(sink, "options", {}).items())]
-        yield Place(key, block.kind, ", ".join([sink.target, *options]), "rows")
 
 
 def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
@@ -160,9 +102,3 @@ def _own_dead_letter_topic(topic: str, part: PipelineBlocks, config: PipelineBlo
     if own is not None and config.kafka.reads(own):
         yield Place("source.kafka", "topic", own, "source", part.name)
         yield Place(f"dead_letters.topic of topic {topic}", "topic", own, "dead letters", part.name)
-
-
-def _spell_path(path: str) -> str:
-    # S3A and file systems take several slashes for one.
-    scheme, _, rest = path.partition("://") if "://" in path else ("file", "", path.removeprefix("file:"))
-    return f"{'s3a' if scheme == 's3' else scheme}://{'/'.join(part for part in rest.split('/') if part)}"

@@ -10,11 +10,12 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from lakefeed.config.base import OneOf
+from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
 from lakefeed.config.descriptions import descriptions
 from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
 from lakefeed.config.loading import shape
@@ -41,7 +42,12 @@ class _Described(GenerateJsonSchema):
 
 def json_schema() -> dict[str, Any]:
     """Return the schema, draft 2020-12."""
-    schema = PipelineConfig.model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
+    sinks: Any = {
+        "sink": (_with_installed(SinkChoice), ...),
+        "sinks": (dict[str, _with_installed(SecondarySinkChoice)], Field(default_factory=dict)),  # type: ignore[misc]
+    }
+    root = create_model(PipelineConfig.__name__, __base__=PipelineConfig, **sinks)
+    schema = root.model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
     definitions: dict[str, Any] = schema["$defs"]
     for model in _models(PipelineConfig):
         definition = schema if model is PipelineConfig else definitions[model.__name__]
@@ -67,6 +73,12 @@ def json_schema() -> dict[str, Any]:
     }
     schema["title"] = TITLE
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _with_installed(choice: type[SinkChoice]) -> Any:
+    """Return the model with a field for each sink of an installed package."""
+    others = {name: field.annotation for name, field in shape.fields(choice).items() if name not in choice.__kinds__}
+    return choice.with_kinds(tuple((name, kind) for name, kind in others.items() if name not in choice.model_fields))
 
 
 def written(schema: dict[str, Any]) -> str:
@@ -99,9 +111,9 @@ def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _one_of(model: type[OneOf], schema: dict[str, Any]) -> dict[str, Any]:
     """Accept one of the kinds, or the bare word of a kind that needs no settings."""
-    schema["oneOf"] = [{"required": [kind]} for kind in model.__kinds__]
+    schema["oneOf"] = [{"required": [kind]} for kind in model.kinds()]
     bare = []
-    for kind in model.__kinds__:
+    for kind in model.kinds():
         with suppress(ValidationError):
             model.model_validate(kind)
             bare.append(kind)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from lakefeed.config.addresses import Place, PlainTextLogin, spell_path
 from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, spelled
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.dataset_names import DatasetName, path_name
+from lakefeed.config.keyed import KeyedSink
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.storage import FORMS, storage_path
 from lakefeed.config.transform import FUNCTION, OutputMode
@@ -46,6 +48,9 @@ class SinkConfig(Model):
     is_lasting: ClassVar[bool] = True
     """Whether what has landed is there after the run. If not, a pipeline needs no checkpoint."""
 
+    reads_stored_rows: ClassVar[bool] = True
+    """False if a change by key replaces the stored row whole, and is not merged with it."""
+
     columns_option: ClassVar[str] = "keys"
     """The option that names columns of the rows."""
 
@@ -59,9 +64,36 @@ class SinkConfig(Model):
         return self.guarantee == "at-least-once" and self.is_lasting
 
     @property
+    def keyed(self) -> KeyedSink | None:
+        """The settings of one row for each key; None for a sink that keeps all rows."""
+        return None
+
+    @property
+    def record_positions(self) -> Literal["unused", "used", "required"]:
+        """Return whether rows need topic, partition and offset of their record: where they have them, or always."""
+        return "unused"
+
+    @property
     def target(self) -> str:
         """Return the target of a checkpoint, beside the kind: the table, the path."""
         return ""
+
+    def places(self, *, brokers: str) -> Iterator[Place]:
+        """Yield the places of the rows, which nothing else of the pipeline may use.
+
+        Args:
+            brokers: of the source; empty if that is not Kafka.
+        """
+        if self.storage_paths:
+            yield Place("", "path", spell_path(self.target))
+        elif self.target:
+            # Two sinks may have one class, or one format, with different options.
+            options = [f"{name}={value}" for name, value in sorted(getattr(self, "options", {}).items())]
+            yield Place("", "", ", ".join([self.target, *options]))
+
+    def plain_text_logins(self, *, brokers: str) -> Iterator[PlainTextLogin]:
+        """Yield each login that would cross a network without TLS; ``brokers`` as for ``places``."""
+        return iter(())
 
     def dataset(self, *, feed: str, brokers: str) -> DatasetName | None:
         """Name the sink's target for lineage; None for tables of a catalog, and where nothing stays.
@@ -115,6 +147,12 @@ class SinkConfig(Model):
     def stored_files(self) -> SinkFiles:
         """The files and requests of a batch in the object store."""
         return SinkFiles(is_unknown=True)
+
+    def columns(self) -> Iterator[tuple[str, str]]:
+        """Yield each option that names a column of the rows, as ``keys.0``, with the column."""
+        for option in ("partition_by", "sort_by", "keys", "order_by"):
+            for index, column in enumerate(getattr(self, option, ())):
+                yield f"{option}.{index}", column if isinstance(column, str) else column.column.partition(".")[0]
 
     @property
     def named_columns(self) -> tuple[str, Sequence[str]]:
@@ -229,7 +267,7 @@ class PathSinkConfig(SinkConfig):
         ),
     )
 
-    path: Annotated[str, AfterValidator(storage_path)] = Field(description=FORMS)
+    path: Annotated[str, AfterValidator(storage_path)] = Field(description=FORMS, examples=["s3a://bucket/orders"])
     partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
 
     @property
@@ -287,20 +325,14 @@ class FilesSinkConfig(PathSinkConfig):
 
 # Sinks of other packages. An entry point has the sink's name in a pipeline file, and its subclass of ``SinkConfig``.
 
-_IMPORTS = ContextVar("lakefeed_sink_imports", default=True)
-
-
-class UnreadSinkConfig(SinkConfig):
-    """Settings that were not checked, since their package must not be imported."""
-
-    model_config = ConfigDict(extra="allow")
-
-    definition: ClassVar[str] = ""
-    modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
-
 
 def installed_sinks() -> dict[str, EntryPoint]:
     """Return the sinks of installed packages by name; imports none of them."""
+    return _installed_sinks(tuple(sys.path))
+
+
+@cache
+def _installed_sinks(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     return {each.name: each for each in sorted(entry_points(group="lakefeed.sinks"), key=lambda each: each.name)}
 
 
@@ -309,8 +341,6 @@ def installed_settings(name: str) -> type[SinkConfig] | None:
     entry = installed_sinks().get(name)
     if entry is None:
         return None
-    if not _IMPORTS.get():
-        return UnreadSinkConfig
     try:
         found = entry.load()
     except Exception as error:
@@ -321,13 +351,3 @@ def installed_settings(name: str) -> type[SinkConfig] | None:
         what = f"the entry point of the sink '{name}' is not a subclass of lakefeed.config.sinks.SinkConfig"
         raise ConfigProblems(ConfigProblem(what, key=name, hint=f"correct the package of {entry.value}"))
     return found
-
-
-@contextmanager
-def without_imports() -> Iterator[None]:
-    """Leave the packages of installed sinks alone: their settings are accepted unread."""
-    token = _IMPORTS.set(False)
-    try:
-        yield
-    finally:
-        _IMPORTS.reset(token)

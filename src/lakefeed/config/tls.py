@@ -7,9 +7,12 @@ both reached by MariaDB's driver: ``sslMode`` and ``serverSslCert``, https://mar
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from urllib.parse import parse_qsl, urlsplit
 
 from lakefeed.config import trust
+from lakefeed.config.addresses import PlainTextLogin
+from lakefeed.config.connections import is_loopback
 from lakefeed.errors import ConfigError
 
 # Parameters that mean the same to Java's driver and to libpq.
@@ -72,6 +75,16 @@ def is_required(kind: str, options: Mapping[str, str]) -> bool:
         return _mode(lower) != "disable"
     mode = lower.get("sslmode", "").lower()
     return mode in _POSTGRESQL_REQUIRES if mode else _ssl_is_on(lower)
+
+
+def plain_text_logins(key: str, url: str) -> Iterator[PlainTextLogin]:
+    """Yield the login to a database on another machine whose URL does not require TLS; ``key`` is the URL's setting."""
+    parts = urlsplit(url.removeprefix("jdbc:"))
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if not is_loopback(parts.hostname) and not is_required(parts.scheme, options):
+        mode = "sslmode" if parts.scheme == "postgresql" else "sslMode"
+        why = "may go over the network as plain text, since the URL does not require TLS"
+        yield PlainTextLogin(key, url, why, f"add the parameter {mode}=verify-full to the URL")
 
 
 def _ssl_is_on(lower: Mapping[str, str]) -> bool:

@@ -6,36 +6,24 @@ import re
 from collections.abc import Iterator
 
 from lakefeed.config.base import ConfigProblem
-from lakefeed.config.blocks import PipelineBlocks, SinkChoice
-from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.jdbc import JdbcSinkConfig
-from lakefeed.config.keyed import DELETED, ONLY_CHANGES, POSITION, POSITION_COLUMNS, TIMESTAMP_COLUMN
+from lakefeed.config.blocks import PipelineBlocks
+from lakefeed.config.keyed import DELETED, ONLY_CHANGES, POSITION, POSITION_COLUMNS, TIMESTAMP_COLUMN, KeyedSink
 from lakefeed.config.values import TOPIC_MARK
 
-KeyedSinkConfig = IcebergSinkConfig | JdbcSinkConfig | ElasticsearchSinkConfig
-"""The blocks that have ``mode: upsert``."""
 
-
-def upserting(config: PipelineBlocks) -> KeyedSinkConfig | None:
+def upserting(config: PipelineBlocks) -> KeyedSink | None:
     """Return the sink if each record changes the row of its key; None if a query with state makes the rows."""
-    return by_key(config.sink) if config.output_mode == "append" else None
+    return config.sink.chosen.keyed if config.output_mode == "append" else None
 
 
-def merging(config: PipelineBlocks) -> KeyedSinkConfig | None:
-    """Return the sink if it merges a change with the stored row; a search server replaces documents whole."""
-    return None if config.sink.elasticsearch is not None else upserting(config)
-
-
-def by_key(sink: SinkChoice) -> KeyedSinkConfig | None:
-    """Return the sink's block if it keeps one row for each key."""
-    block = sink.iceberg or sink.jdbc or sink.elasticsearch
-    return block if block is not None and block.mode == "upsert" else None
+def merging(config: PipelineBlocks) -> KeyedSink | None:
+    """Return the sink if it merges a change with the stored row."""
+    return upserting(config) if config.sink.chosen.reads_stored_rows else None
 
 
 def upsert_problems(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     """Yield each setting of the file that contradicts the sink's ``mode: upsert``."""
-    keyed = by_key(config.sink)
+    keyed = config.sink.chosen.keyed
     if keyed is None:
         return
     if config.output_mode == "append":
@@ -49,7 +37,7 @@ def upsert_problems(config: PipelineBlocks) -> Iterator[ConfigProblem]:
             )
 
 
-def _changes(config: PipelineBlocks, sink: KeyedSinkConfig) -> Iterator[ConfigProblem]:
+def _changes(config: PipelineBlocks, sink: KeyedSink) -> Iterator[ConfigProblem]:
     decode = config.decode
     history: str | None = getattr(sink, "history", None)
     if history is not None and (TOPIC_MARK in history) != (TOPIC_MARK in sink.table):
@@ -107,14 +95,9 @@ def kept_metadata(config: PipelineBlocks) -> tuple[str, ...]:
     """Return ``decode.metadata``, and the metadata that the sink needs to order, name or mark its rows."""
     sink = upserting(config)
     needed: list[str] = list(config.decode.metadata)
-    if sink is not None or ((config.sink.kafka is not None or is_named_by_position(config.sink)) and not config.sinks):
+    if sink is not None or (config.sink.chosen.record_positions != "unused" and not config.sinks):
         needed += POSITION
     if sink is not None:
         named = {column.lower() for column in (*sink.keys, *sink.order_by)}
         needed += [name for name in ("key", "timestamp") if f"kafka_{name}" in named]
     return tuple(dict.fromkeys(needed))
-
-
-def is_named_by_position(sink: SinkChoice) -> bool:
-    """Return whether the sink identifies each row by the record that it is made of."""
-    return sink.elasticsearch is not None and sink.elasticsearch.mode == "append"

@@ -25,7 +25,7 @@ def definition(name: str) -> dict[str, Any]:
 
 def test_blocks_hold_exactly_one_kind() -> None:
     block, words = definition("SinkChoice")["anyOf"]
-    assert block["oneOf"] == [{"required": [kind]} for kind in SinkChoice.__kinds__]
+    assert block["oneOf"] == [{"required": [kind]} for kind in SinkChoice.kinds()]
     assert words == {"enum": ["memory", "console"]}
 
 

@@ -13,6 +13,7 @@ import pytest
 import lakefeed.sinks
 from lakefeed.config.blocks import SinkChoice
 from lakefeed.config.capabilities import Capabilities
+from lakefeed.config.loading import shape
 from lakefeed.config.sinks import SinkConfig
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.definition import SinkDefinition
@@ -38,7 +39,7 @@ def concrete_names() -> set[str]:
 
 def asked(tree: ast.AST, names: set[str]) -> Iterator[str]:
     """The places of a module where a kind is named or asked for."""
-    kinds = set(SinkChoice.__kinds__)
+    kinds = set(SinkChoice.kinds())
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             owner = ast.unparse(node.value).removesuffix(".chosen").rpartition(".")[2]
@@ -82,18 +83,18 @@ def test_no_code_outside_the_sinks_asks_which_kind_a_sink_is() -> None:
 
 
 def settings() -> dict[str, type[SinkConfig]]:
-    fields = SinkChoice.model_fields
-    arguments = {kind: fields[kind].annotation for kind in SinkChoice.__kinds__}
-    return {kind: next(iter(getattr(each, "__args__", ()))) for kind, each in arguments.items()}
+    fields = shape.fields(SinkChoice)
+    models = {kind: shape.model_of(fields[kind].annotation) for kind in SinkChoice.kinds()}
+    return {kind: model for kind, model in models.items() if model is not None and issubclass(model, SinkConfig)}
 
 
-@pytest.mark.parametrize("kind", SinkChoice.__kinds__)
+@pytest.mark.parametrize("kind", SinkChoice.kinds())
 def test_each_sink_has_a_definition_that_can_be_imported(kind: str) -> None:
     module, _, name = settings()[kind].definition.partition(":")
     assert issubclass(getattr(importlib.import_module(module), name), SinkDefinition)
 
 
-@pytest.mark.parametrize("kind", SinkChoice.__kinds__)
+@pytest.mark.parametrize("kind", SinkChoice.kinds())
 def test_a_refusal_names_the_sink_and_gives_the_next_step(kind: str) -> None:
     declared: Capabilities = settings()[kind].capabilities
     for operation in ("rewind", "backfill", "verify", "lag", "stand_beside", "real_time", "batch"):

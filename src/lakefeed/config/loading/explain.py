@@ -24,15 +24,6 @@ _EXAMPLES = {
     "checkpoint": "checkpoint: s3a://bucket/checkpoints/orders",
     "source.kafka.bootstrap_servers": "bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}",
     "decode.avro.registry.url": "url: ${SCHEMA_REGISTRY_URL}",
-    "sink.iceberg.table": "table: lake.sales.orders",
-    "sink.parquet.path": "path: s3a://bucket/orders",
-    "sink.jdbc.url": "url: jdbc:postgresql://host/database",
-    "sink.jdbc.user": "user: feeder",
-    "sink.jdbc.password": "password: ${DATABASE_PASSWORD}",
-    "sink.jdbc.table": "table: orders",
-    "sink.elasticsearch.url": "url: ${ELASTICSEARCH_URL}",
-    "sink.elasticsearch.index": "index: orders",
-    "sink.kafka.topic": "topic: orders-by-zip",
     "transform.sql": "sql: SELECT * FROM orders",
     "catalogs.<name>.uri": "uri: ${LAKEFEED_CATALOG_URI}",
 }
@@ -160,7 +151,7 @@ def _problem_of(detail: Detail, document: Document) -> Problem:
     if detail.is_misspelt:
         return _unknown_option(place, document)
     if detail.type == "missing":
-        example = _EXAMPLES.get(dotted(_with_free_names(place)))
+        example = _example(place)
         hint = f"for instance  {example}" if example else f"it expects {shape.expected(annotation)}"
         return document.problem(place, f"'{place[-1]}' is missing{_in_block(place)}", hint, key=True)
     name = "a pipeline file"
@@ -176,6 +167,14 @@ def _problem_of(detail: Detail, document: Document) -> Problem:
     if message.startswith("expects"):
         return document.problem(place, f"{name} {message}; found {_found(detail, document)}")
     return document.problem(place, f"{name}: {message}", key=isinstance(detail.input, dict))
+
+
+def _example(place: Place) -> str | None:
+    """Return a line that has the setting: of a sink, the first of its field's ``examples``."""
+    field = shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1]))
+    if field is not None and field.examples:
+        return f"{place[-1]}: {field.examples[0]}"
+    return _EXAMPLES.get(dotted(_with_free_names(place)))
 
 
 def _in_block(place: Place) -> str:

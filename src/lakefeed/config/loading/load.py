@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from lakefeed.config.loading.mistakes import Mistakes, find_mistakes
 from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override, compose, leave_out, put_block
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
-from lakefeed.config.sinks import UnreadSinkConfig, without_imports
 from lakefeed.config.spark_settings import misspelt_settings
 from lakefeed.errors import ConfigError
 
@@ -74,24 +72,12 @@ def read(
     Args:
         path: the pipeline file; relative paths in it start at its folder.
         overrides: ``path=value`` pairs as given to ``--set``, applied in order.
-        environment: where ``${NAME}`` comes from. None reads the file alone: no variable, nothing that is installed.
+        environment: where ``${NAME}`` comes from. None reads the file alone: no variable.
         remote: the machine that the pipeline will run on, if it is another one; then ``environment`` is that machine's,
             as far as it is known.
         tests: a file with the block ``tests``, which replaces the pipeline file's own.
         without: blocks that are left out, such as ``metrics.otlp``.
     """
-    with nullcontext() if environment is not None else without_imports():
-        return _read(path, overrides, environment, remote, tests, without)
-
-
-def _read(
-    path: Path,
-    overrides: Sequence[str],
-    environment: Mapping[str, str] | None,
-    remote: Remote | None,
-    tests: Path | None,
-    without: Sequence[str],
-) -> Reading:
     name, folder = str(path), path.absolute().parent
     found: list[Problem] = []
     try:
@@ -119,7 +105,7 @@ def _read(
         later = [*_catalog_problems(config, environment), *_subject_problems(config, document)]
         if not errors_of([*found, *later]):
             later += plain_text_logins(config, config.connections(environment or {}))
-        later += [*missing_columns(config), *missing_jars(config), *misspelt_settings(config), *_unread_sinks(config)]
+        later += [*missing_columns(config), *missing_jars(config), *misspelt_settings(config)]
         later += function_problems(config, folder, static=environment is None)
         found += [problem for problem in map(document.located, later) if not mistakes.is_noise(problem)]
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
@@ -134,17 +120,6 @@ def _block_of(path: Path) -> Node:
     if node is None:
         raise Unreadable(Problem(what="the file is empty", file=name, line=1, column=1))
     return node
-
-
-def _unread_sinks(config: PipelineConfig) -> Iterator[Problem]:
-    for place, sink in config.sink_blocks:
-        if isinstance(sink.chosen, UnreadSinkConfig):
-            yield Problem(
-                what=f"the options of the sink '{sink.kind}' were not checked: they are known to another package",
-                key=f"{place}.{sink.kind}",
-                hint="lakefeed check without --static imports it",
-                severity="warning",
-            )
 
 
 def _catalog_problems(config: PipelineConfig, environment: Mapping[str, str] | None) -> Iterator[Problem]:

@@ -175,7 +175,7 @@ class _Repair:
         self.changed.add(place)
         model = shape.model_of(type_at(place[:-1]))
         near = nearest(str(place[-1]), shape.fields(model))
-        if near is None and model is not None and issubclass(model, OneOf) and not set(block) & set(model.__kinds__):
+        if near is None and model is not None and issubclass(model, OneOf) and not set(block) & set(model.kinds()):
             self.changed.add(place[:-1])  # Without a kind there is nothing more to check in this block.
         if near is not None and near not in block:
             block[near] = value
@@ -263,7 +263,7 @@ def _blocks(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
         if known.is_required():
             candidates = _candidates(known.annotation, None)
             block[name] = next((value for value in candidates if _fits(model, name, value)), None)
-    kinds: Sequence[str] = model.__kinds__ if issubclass(model, OneOf) else ()
+    kinds: Sequence[str] = model.kinds() if issubclass(model, OneOf) else ()
     for kind in kinds:
         below = shape.model_of(fields[kind].annotation)
         yield from ({**block, kind: value} for value in (_blocks(below) if below else _TEXTS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -51,20 +52,24 @@ def model_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
-    """Return a model's fields under the names they have in the file; none without a model."""
-    return {field.alias or name: field for name, field in model.model_fields.items()} if model is not None else {}
+    """Return a model's fields under the names they have in the file, with installed kinds; none without a model."""
+    if model is None:
+        return {}
+    found = {field.alias or name: field for name, field in model.model_fields.items()}
+    if issubclass(model, OneOf):
+        for name in model.kinds():
+            if name in found:
+                continue
+            with suppress(ConfigProblems):  # Validation reports it.
+                found[name] = FieldInfo(annotation=model.installed_kind(name), default=None)
+    return found
 
 
 def step(annotation: Any, segment: str | int) -> Any | None:
     """Return the type one step below a place; None if the place has no such entry."""
     if model := model_of(annotation):
         field = fields(model).get(str(segment))
-        if field is not None or not issubclass(model, OneOf):
-            return field and field.annotation
-        try:
-            return model.installed_kind(str(segment))
-        except ConfigProblems:
-            return None  # Validation reports it.
+        return field and field.annotation
     return free_form(annotation) or (items(annotation) if isinstance(segment, int) else None)
 
 

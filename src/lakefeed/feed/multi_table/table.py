@@ -15,9 +15,10 @@ from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.kafka.truncation import mark_cut_offs
 from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.clients.spark.errors import translate
+from lakefeed.config.addresses import Place
 from lakefeed.config.blocks import OnFailure
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.places import Place, tables_of_topic
+from lakefeed.config.places import tables_of_topic
 from lakefeed.config.starting import StartingOffsets
 from lakefeed.config.topic_tables import require_fit
 from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError, RecordsLost

@@ -86,8 +86,7 @@ def _sink(block: SinkChoice, config: PipelineConfig, connections: Connections, t
     sink = block.chosen
     for table in sink.snapshot_tables.values():
         yield _table(table, connections, topic=topic, has_rows=table == sink.snapshot_table)
-    brokers = config.source.kafka.bootstrap_servers if config.source.kafka is not None else ""
-    named = sink.dataset(feed=config.name, brokers=brokers)
+    named = sink.dataset(feed=config.name, brokers=config.brokers)
     if named is not None:
         yield Dataset(*named, has_rows=True)
 
