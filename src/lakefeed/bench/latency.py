@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from lakefeed.bench import jobs
 from lakefeed.bench.batch_times import PHASES, BatchTime, Overhead, noting_batches
-from lakefeed.bench.charts import Axis, Chart, Series, figure, short_seconds
+from lakefeed.bench.charts import Chart, write_charts
 from lakefeed.bench.latency_load import (
     CATALOG,
     DRAIN_SECONDS,
@@ -220,31 +220,38 @@ def _overheads(measured: Sequence[Latency]) -> list[str]:
     return [title, *aligned(lines, left=0), ""] if len(lines) > 1 else []
 
 
-def latency_chart(measured: Sequence[Latency]) -> str:
-    """Draw latency and cost by the trigger, as SVG; of triggers that are a time."""
-    shown = [(trigger_seconds(each.trigger), each) for each in measured if not interval_of(each.trigger)]
-    x = Axis(label="trigger", text=short_seconds, ticks=tuple(sorted({seconds for seconds, _ in shown if seconds})))
+def write_latency_chart(file: Path, measured: Sequence[Latency]) -> None:
+    """Draw latency and cost by the trigger; of triggers that are a time."""
+    shown = sorted(
+        ((trigger_seconds(each.trigger), each) for each in measured if not interval_of(each.trigger)),
+        key=lambda pair: pair[0],
+    )
 
-    def line(name: str, value: Callable[[Latency], float | None]) -> Series:
-        points = ((seconds, value(each)) for seconds, each in sorted(shown, key=lambda pair: pair[0]))
-        return Series(name=name, points=tuple((seconds, y) for seconds, y in points if y is not None))
+    def line(value: Callable[[Latency], float | None]) -> list[tuple[float, float]]:
+        return [(seconds, y) for seconds, each in shown if (y := value(each)) is not None]
 
+    ticks = sorted({seconds for seconds, _ in shown if seconds})
     times = Chart(
         title=f"From produce to visible in the {measured[0].target}",
-        x=x,
-        y=Axis(label="latency", text=short_seconds),
-        series=(line("p50", lambda each: each.p50_ms / 1000), line("p99", lambda each: each.p99_ms / 1000)),
+        x="trigger",
+        x_unit="s",
+        y="latency",
+        y_unit="s",
+        x_ticks=ticks,
+        lines={"p50": line(lambda each: each.p50_ms / 1000), "p99": line(lambda each: each.p99_ms / 1000)},
     )
     costs = Chart(
         title="Cost of an hour",
-        x=x,
-        y=Axis(label="in an hour"),
-        series=(
-            line("S3 requests", lambda each: each.requests_per_hour),
-            line("data files", lambda each: each.files_per_hour),
-        ),
+        x="trigger",
+        x_unit="s",
+        y="in an hour",
+        x_ticks=ticks,
+        lines={
+            "S3 requests": line(lambda each: each.requests_per_hour),
+            "data files": line(lambda each: each.files_per_hour),
+        },
     )
-    return figure([times, costs], title="Latency and cost by the trigger", columns=2)
+    write_charts(file, [times, costs], title="Latency and cost by the trigger")
 
 
 def _long_enough(load: Load, seconds: float) -> Load:

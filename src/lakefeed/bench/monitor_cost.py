@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 from lakefeed.bench import jobs
 from lakefeed.bench.cases import Workload
-from lakefeed.bench.confidence import t95
 from lakefeed.bench.minio import MinioClient, by_api
 from lakefeed.bench.onlookers import Onlookers, receiving
 from lakefeed.config.models import PipelineConfig
@@ -78,11 +77,13 @@ class Loss:
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]]) -> Loss:
         """Compare pairs of a figure, with everything on and off; more is better."""
+        from scipy import stats
+
         ratios = [math.log(on / off) for on, off in pairs]
         mean = statistics.fmean(ratios)
         if len(ratios) < 2:
             return cls(share=1 - math.exp(mean), low=-math.inf, high=math.inf)
-        margin = t95(len(ratios) - 1) * statistics.stdev(ratios) / math.sqrt(len(ratios))
+        margin = float(stats.t.ppf(0.975, len(ratios) - 1) * stats.sem(ratios))
         return cls(share=1 - math.exp(mean), low=1 - math.exp(mean + margin), high=1 - math.exp(mean - margin))
 
     @property

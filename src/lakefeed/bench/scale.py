@@ -15,7 +15,8 @@ from typing import Any
 
 from lakefeed.bench import jobs
 from lakefeed.bench.cases import Workload
-from lakefeed.bench.charts import Axis, Chart, Series, figure, short_seconds
+from lakefeed.bench.charts import Chart
+from lakefeed.bench.charts import write_charts as write_figure
 from lakefeed.bench.growth import CostGrowth, growth_of
 from lakefeed.bench.monitor_cost import KEEP_COMPILERS
 from lakefeed.bench.scale_dimensions import Dimension
@@ -101,8 +102,8 @@ class DimensionResult:
             "dimension": self.dimension.name,
             "what_stays": self.dimension.note,
             "bound": self.dimension.bound,
-            "cpu": _rounded(self.cpu.as_dict()),
-            "requests": _rounded(self.requests.as_dict()),
+            "cpu": _rounded({**asdict(self.cpu), "verdict": self.cpu.verdict}),
+            "requests": _rounded({**asdict(self.requests), "verdict": self.requests.verdict}),
             "heap_mb": [round(heap, 1) for heap in self.heap_mb],
             "is_heap_flat": self.is_heap_flat,
             "is_complete": self.is_complete,
@@ -293,31 +294,38 @@ def _note() -> str:
     )
 
 
-def draw(result: DimensionResult) -> str:
+def draw(result: DimensionResult, file: Path) -> None:
     """Draw the charts of one dimension: time, memory, requests."""
     dimension, sizes = result.dimension, result.sizes
-    x = Axis(label=dimension.label)
 
-    def line(name: str, figure: Callable[[CostPoint], float]) -> Series:
-        return Series(name=name, points=tuple((size, result.median(size, figure)) for size in sizes))
+    def line(figure: Callable[[CostPoint], float]) -> list[tuple[float, float]]:
+        return [(size, result.median(size, figure)) for size in sizes]
 
-    fit = Series(name="fitted CPU time", points=tuple((size, result.cpu.at(size)) for size in sizes), is_dashed=True)
-    cpu, wall = line("CPU time", lambda point: point.cpu_seconds), line("wall time", lambda point: point.seconds)
-    heap = line("heap after a collection", lambda point: point.heap_mb or 0.0)
-    peak = line("peak of the process", lambda point: point.peak_rss_mb)
-    requests = line("S3 requests", lambda point: point.requests)
-    is_log = max(y for _, y in requests.points) > 20 * min(y for _, y in requests.points)
+    time = {"CPU time": line(lambda point: point.cpu_seconds), "wall time": line(lambda point: point.seconds)}
+    memory = {
+        "heap after a collection": line(lambda point: point.heap_mb or 0.0),
+        "peak of the process": line(lambda point: point.peak_rss_mb),
+    }
+    requests = line(lambda point: point.requests)
     charts = [
         Chart(
             title=f"{dimension.title}: time of a batch ({_sentence(result.cpu)})",
-            x=x,
-            y=Axis(label="seconds", text=short_seconds),
-            series=(cpu, wall, fit),
+            x=dimension.label,
+            y="seconds",
+            y_unit="s",
+            lines=time,
+            dashed={"fitted CPU time": [(size, result.cpu.at(size)) for size in sizes]},
         ),
-        Chart(title="Memory of the driver", x=x, y=Axis(label="MB", is_log=False), series=(heap, peak)),
-        Chart(title="S3 requests of a batch", x=x, y=Axis(label="requests", is_log=is_log), series=(requests,)),
+        Chart(title="Memory of the driver", x=dimension.label, y="MB", is_log=False, lines=memory),
+        Chart(
+            title="S3 requests of a batch",
+            x=dimension.label,
+            y="requests",
+            lines={"S3 requests": requests},
+            is_log=max(y for _, y in requests) > 20 * min(y for _, y in requests),
+        ),
     ]
-    return figure(charts, title=f"How a feed grows with the {dimension.label}", columns=len(charts))
+    write_figure(file, charts, title=f"How a feed grows with the {dimension.label}")
 
 
 def write_charts(results: Sequence[DimensionResult], folder: Path) -> Iterator[Path]:
@@ -325,7 +333,7 @@ def write_charts(results: Sequence[DimensionResult], folder: Path) -> Iterator[P
     folder.mkdir(parents=True, exist_ok=True)
     for result in results:
         file = folder / f"scale-{result.dimension.name}.svg"
-        file.write_text(draw(result), "utf-8")
+        draw(result, file)
         yield file
 
 

@@ -27,12 +27,12 @@ from lakefeed.bench.throughput_jobs import (
     remove,
     run_once,
 )
-from lakefeed.bench.trips import table_totals
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Connections
 from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
 from lakefeed.operations.produce.taxi import Totals
+from lakefeed.operations.produce.trips import table_totals
 
 WARM_UP = 1
 

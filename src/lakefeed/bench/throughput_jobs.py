@@ -15,13 +15,13 @@ from typing import Any, cast
 from lakefeed.bench import jobs
 from lakefeed.bench.cases import FAST_PATHS, WITHOUT_CHECKPOINT, RequestCase, Way, Workload
 from lakefeed.bench.stages import Stage, shares
-from lakefeed.bench.trips import taxi_trips
 from lakefeed.clients.spark import jars, jvm
 from lakefeed.clients.spark.session import session
 from lakefeed.clients.spark.statements import run
 from lakefeed.lazy import SparkSession
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.taxi import KEY, Totals, taxi_schema, totals
+from lakefeed.operations.produce.trips import taxi_trips
 from lakefeed.operations.produce.write import produce
 from lakefeed.records.encode.encode import to_records
 

@@ -188,7 +188,7 @@ def latency(
     topic to a reader of the topic that a pipeline writes to. If a record is missing, or is twice in the table, the
     status is 1. MinIO is built from source at the first use, which needs Go.
     """
-    from lakefeed.bench.latency import TRIGGERS, LatencyBench, latency_chart, table
+    from lakefeed.bench.latency import TRIGGERS, LatencyBench, table, write_latency_chart
     from lakefeed.bench.latency_load import Load
     from lakefeed.cli.local import fresh_stack
     from lakefeed.config.connections import Connections
@@ -214,7 +214,7 @@ def latency(
             )
             measured = [running.measure(trigger, target, load) for trigger in chosen]
     if chart is not None:
-        chart.write_text(latency_chart(measured), "utf-8")
+        write_latency_chart(chart, measured)
     emit([asdict(result) for result in measured], table(measured, load))
     raise Exit(0 if all(result.holds for result in measured) else 1)
 

@@ -18,7 +18,7 @@ from lakefeed.clients.environment import default_home
 from lakefeed.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from lakefeed.bench.demo import DemoReport
+    from lakefeed.local.demo import DemoReport
 
 
 @click.command()
@@ -44,8 +44,8 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
     for package, extra in (("pyspark", "spark"), ("pyiceberg", "read"), ("duckdb", "read")):
         if find_spec(package) is None:
             raise MissingExtra.of(package, extra, "lakefeed demo")
-    from lakefeed.bench.demo import run_demo
     from lakefeed.cli.local import fresh_stack
+    from lakefeed.local.demo import run_demo
 
     home = home or default_home() / "demo"
     with fresh_stack(home, store=store, keep=keep) as endpoints:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakefeed.bench.trips import table_totals, taxi_trips
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
@@ -18,6 +17,7 @@ from lakefeed.monitor.text import duration
 from lakefeed.operations.examples import packaged_example
 from lakefeed.operations.produce.progress import ProduceView
 from lakefeed.operations.produce.taxi import KEY, Totals, taxi_schema, totals
+from lakefeed.operations.produce.trips import table_totals, taxi_trips
 from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
