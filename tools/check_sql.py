@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PYTHON, JAVA = ROOT / "src" / "lakefeed", ROOT / "jvm" / "src" / "main" / "java"
+SOURCES = (*ROOT.glob("src"), *ROOT.glob("packages/*/src"), *ROOT.glob("**/jvm/src/main/java"))
 OWN = ("clients/spark/statements.py", "io/lakefeed/query/Statements.java")
 
 PARSED = {"sql", "expr", "selectExpr"}
@@ -83,7 +83,7 @@ def _quotes_value(node: ast.expr) -> bool:
 def main() -> int:
     """Print each fault with its place, and return the exit status."""
     found = []
-    for path in sorted((*PYTHON.rglob("*.py"), *JAVA.rglob("*.java"))):
+    for path in sorted(file for folder in SOURCES for kind in ("*.py", "*.java") for file in folder.rglob(kind)):
         if not path.as_posix().endswith(OWN):
             check = in_python if path.suffix == ".py" else in_java
             faults = check(path.read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ GLOSSARY = ROOT / "CONTRIBUTING.md"
 CHECKED = (".java", ".md", ".py", ".toml", ".yaml", ".yml", "Makefile")
 OWN = ("tools/check_words.py", "tests/unit/project/test_check_words.py")
 
-DOCUMENTED = ("src/", "tests/support/", "tools/")
+DOCUMENTED = re.compile(r"src/|tests/support/|tools/|packages/[^/]+/src/")
 """The docstrings of these folders are checked; those of tests tell what holds."""
 
 OPENING = re.compile(r"(?:What|Whoever|Where|Which|Those|That|Whether|Who)\b")
@@ -98,7 +98,7 @@ def main() -> int:
             continue
         for number, word in uses(prose(path), avoided):
             found.append(f"{name}:{number}: {word!r}: see the words in CONTRIBUTING.md")
-        if name.endswith(".py") and name.startswith(DOCUMENTED):
+        if name.endswith(".py") and DOCUMENTED.match(name):
             for number, word in openings(path.read_text(encoding="utf-8")):
                 found.append(f"{name}:{number}: a docstring begins with {word!r}: begin with a verb, or with a noun")
     print("\n".join(found) or "words: none to avoid are used")

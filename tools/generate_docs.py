@@ -6,7 +6,6 @@ To add one: write a function that returns its text, and name it in DOCUMENTS.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from lakefeed.cli.main import COMMANDS, root
+from lakefeed.cli.main import root
 from lakefeed.config.base import OneOf
 from lakefeed.config.descriptions import descriptions
 from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, REFUSED_CONSUMER, Option
@@ -161,12 +160,8 @@ def _help(command: click.Command, name: str, parent: click.Context | None = None
     yield f"```text\n{command.get_help(context)}\n```\n"
     if isinstance(command, click.Group):
         for below in command.list_commands(context):
-            if _is_built(command, below) and (found := command.get_command(context, below)):
+            if found := command.get_command(context, below):
                 yield from _help(found, below, context)
-
-
-def _is_built(group: click.Group, name: str) -> bool:
-    return group is not root or importlib.util.find_spec(f"lakefeed.cli.{COMMANDS[name][0]}") is not None
 
 
 def _manifest(component: str, operator: Operator) -> Callable[[], str]:

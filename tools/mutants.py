@@ -63,7 +63,10 @@ def _copy_to(copy: Path) -> None:
 def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
     """Runs the guard's tests without the guard; what came of it, and what they said."""
     # Before the package in this checkout, which is installed for editing.
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(copy / "src"), *map(str, copy.glob("packages/*/src"))]),
+    }
     with _without(guard, copy):
         if guard.file.endswith(".java"):
             built = _run([sys.executable, "tools/build_jvm.py"], copy, environment)

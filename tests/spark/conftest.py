@@ -1,4 +1,4 @@
-"""One local Spark session, with lakefeed's jars, for all tests in this folder."""
+"""Catalogs that the commit check has to hold on, and fixtures of the pytest plug-in."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from lakefeed.testing import lakefeed_topic as lakefeed_topic
 from tests.support.cases import run as run
 from tests.support.catalogs import PLAIN, CatalogCase, HiveCase, PostgresCase, RestCase, SqliteCase
 from tests.support.feed_table import Table
-from tests.support.lake import spark_in
-from tests.support.probe import Probe
 from tests.support.servers.hive_metastore import hive_metastore
 from tests.support.servers.rest_catalog import rest_catalog
 from tests.support.upserts import plain as plain
@@ -24,8 +22,6 @@ from tests.support.upserts import upsert_catalog as upsert_catalog
 from tests.support.upserts import upserting as upserting
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from tests.support.servers.postgresql import PostgreSQL
@@ -47,24 +43,6 @@ TELLING_OF_POSTGRESQL = {
     "test_every_type_comes_back_as_it_was",
     "test_the_newest_change_of_each_key_wins_and_deletes_delete",
 }
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two threads of this machine; it needs no server."""
-    folder: Path = tmp_path_factory.mktemp("spark")
-    with spark_in(folder, conf={"spark.sql.warehouse.dir": str(folder / "warehouse")}) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
-    """Decoders without Spark."""
-    running = Probe(tmp_path_factory.mktemp("probe"))
-    try:
-        yield running
-    finally:
-        running.close()
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql", "rest", pytest.param("hive", marks=pytest.mark.slow)])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
-import importlib
 import io
 import itertools
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -19,51 +18,57 @@ from lakefeed import __version__
 from lakefeed.cli.output import fail, is_json_output
 from lakefeed.clients.spark.signals import exit_status, is_starting
 from lakefeed.errors import FileDenied, LakefeedError, WorldError
+from lakefeed.plugins import CliCommand, Section, installed_commands, missing_command
 
-# Command -> (module below lakefeed.cli, one line of help), in the order of --help.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "quickstart": ("quickstart", "Start servers, fill a topic, land it in a table and query that, in one command."),
-    "init": ("init", "Write a commented pipeline.yaml for a topic and its registered schema."),
-    "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
-    "test": ("test", "Run the test cases of a pipeline: records in, rows and dead letters out; asks no server."),
-    "plan": ("plan", "Tell what a run would do, before it does it: DDL, offsets, files, requests, time."),
-    "run": ("run", "Run a pipeline: topics in, table out."),
-    "submit": ("submit", "Run a pipeline with spark-submit, on a cluster that has nothing of lakefeed."),
-    "package": ("submit", "Write the application jar that submit hands to a cluster."),
-    "dashboard": ("dashboard", "Show many feeds in a browser; hash-password for its users."),
-    "status": ("status", "Show whether feeds run, since when, by which driver, and how they do."),
-    "top": ("top", "Show all feeds that can be found on one live screen."),
-    "lag": ("lag", "Show how far a feed or any consumer group is behind, in records and seconds."),
-    "pause": ("control", "Pause a feed after its current batch; the pause survives a restart."),
-    "resume": ("control", "Resume a paused feed where it stands."),
-    "stop": ("control", "Stop a running feed after its current batch."),
-    "change": ("control", "Change trigger and size of batches of a running feed, until its run ends."),
-    "runs": ("runs", "Show what the runs of a feed did, as lines, JSON or a page."),
-    "notify": ("notify", "Try the webhooks, mailboxes and commands that are notified of a feed."),
-    "metrics": ("metrics", "The metrics of feeds: their table, a dashboard for Grafana, alerts for Prometheus."),
-    "read": ("read", "Read chosen records once: to look at, into files or into a table."),
-    "publish": ("publish", "Audit the branch of a table, and publish it; or drop what is not published."),
-    "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),
-    "verify": ("verify", "Prove that each record has landed once, or list what is missing or double."),
-    "offsets": ("offsets", "Show where a feed stands, and move it: checkpoint, ledger and monitoring group together."),
-    "adopt": ("adopt", "Take a table over from another tool, without a gap or a duplicate."),
-    "export-offsets": ("export_offsets", "Hand a feed's position to a consumer group or a job of Spark."),
-    "produce": ("produce", "Write rows from files, or generated ones, into a topic."),
-    "schema": ("schema", "Show what the registry has, what the table has, and what would change."),
-    "dead-letters": ("dead_letters", "Records that could not become rows: look, replay, drop."),
-    "topics": ("topics", "Create topics, and look into them: records decoded, and a profile."),
-    "tables": ("tables", "How tables are, and their upkeep: compact, expire, remove orphans."),
-    "local": ("local", "The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog."),
-    "demo": ("demo", "The main job from end to end on the embedded stack, verified."),
-    "examples": ("examples", "List the examples, and copy one to run and to change."),
-    "bench": ("bench", "Count S3 requests against a real MinIO, and compare."),
-    "manifest": ("manifest", "Print the Kubernetes objects of a pipeline, for Apache's or Kubeflow's Spark operator."),
-    "conf": ("conf", "Print the Spark settings for spark-submit."),
-    "image": ("image", "Write a Dockerfile and its bill of materials, with the versions in use."),
-    "jars": ("jars", "Fetch and verify the locked jars."),
-    "doctor": ("doctor", "Examine this machine: Java, Python, Spark, jars, memory, disk, ports, clock, store."),
-    "docs": ("docs", "Print a page of the documentation, or open it in a browser."),
-    "completion": ("completion", "Complete commands and options in bash, zsh or fish."),
+
+def _core(target: str, text: str, section: Section) -> CliCommand:
+    return CliCommand(f"lakefeed.cli.{target}", text, section)
+
+
+# In the order of --help.
+COMMANDS: dict[str, CliCommand] = {
+    "quickstart": _core("quickstart:quickstart", "Start servers, fill a topic, land it and query the table.", "begin"),
+    "init": _core("init:init", "Write a commented pipeline.yaml for a topic and its schema.", "begin"),
+    "demo": _core("demo:demo", "Run the main job on the embedded stack, and verify it.", "begin"),
+    "examples": _core("examples:examples", "List the examples, and copy one to run and to change.", "begin"),
+    "docs": _core("docs:docs", "Print a page of the documentation, or open it in a browser.", "begin"),
+    "check": _core("check:check", "Find every mistake in a pipeline file; --connect asks servers.", "run"),
+    "test": _core("test:test", "Run the test cases of a pipeline; asks no server.", "run"),
+    "plan": _core("plan:plan", "Predict a run: DDL, offsets, files, requests, time.", "run"),
+    "run": _core("run:run", "Land topics in tables, as a pipeline file says.", "run"),
+    "read": _core("read:read", "Read chosen records once: to look at, into files or a table.", "run"),
+    "backfill": _core("backfill:backfill", "Land old records that the feed will never read.", "run"),
+    "status": _core("status:status", "Show whether feeds run, since when, by which driver.", "watch"),
+    "top": _core("top:top", "Show all feeds that can be found on one live screen.", "watch"),
+    "lag": _core("lag:lag", "Show how far a feed or a consumer group is behind.", "watch"),
+    "runs": _core("runs:runs", "Show what the runs of a feed did.", "watch"),
+    "notify": _core("notify:notify", "Try the webhooks, mailboxes and commands of a feed.", "watch"),
+    "metrics": _core("metrics:metrics", "List the metrics; write a Grafana dashboard and alerts.", "watch"),
+    "dashboard": _core("dashboard:dashboard", "Show many feeds in a browser.", "watch"),
+    "verify": _core("verify:verify", "Prove that each record has landed once.", "look"),
+    "schema": _core("schema:schema", "Compare the registry's schema with the table's.", "look"),
+    "topics": _core("topics:topics", "Create topics, decode their records, profile them.", "look"),
+    "pause": _core("control:pause", "Pause a feed after its current batch.", "repair"),
+    "resume": _core("control:resume", "Resume a paused feed where it stands.", "repair"),
+    "stop": _core("control:stop", "Stop a running feed after its current batch.", "repair"),
+    "change": _core("control:change", "Change trigger and size of batches of a running feed.", "repair"),
+    "offsets": _core("offsets:offsets", "Show where a feed stands, and move it.", "repair"),
+    "dead-letters": _core(
+        "dead_letters:dead_letters", "Look at, replay or drop records that could not become rows.", "repair"
+    ),
+    "tables": _core("tables:tables", "Show how tables are; compact, expire, remove orphans.", "tables"),
+    "publish": _core("publish:publish", "Audit the branch of a table, and publish or drop it.", "tables"),
+    "submit": _core("submit:submit", "Run a pipeline with spark-submit on a cluster.", "deploy"),
+    "package": _core("submit:package", "Write the application jar that submit hands to a cluster.", "deploy"),
+    "manifest": _core("manifest:manifest", "Print the Kubernetes objects of a pipeline.", "deploy"),
+    "image": _core("image:image", "Write a Dockerfile and its bill of materials.", "deploy"),
+    "conf": _core("conf:conf", "Print the Spark settings for spark-submit.", "deploy"),
+    "local": _core("local:local", "Start and stop Kafka, registry, S3 store and catalog here.", "servers"),
+    "produce": _core("produce:produce", "Write rows from files, or generated ones, into a topic.", "servers"),
+    "bench": _core("bench:bench", "Measure S3 requests, throughput and latency.", "servers"),
+    "jars": _core("jars:jars", "Fetch and verify the locked jars.", "servers"),
+    "doctor": _core("doctor:doctor", "Examine Java, Python, Spark, jars, memory, disk, ports, clock.", "servers"),
+    "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),
 }
 
 # On a signal they complete their current work, with status 0.
@@ -71,28 +76,37 @@ _ENDING_WELL = (("run",), ("backfill",), ("produce",), ("tables", "maintain"))
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand's module only when that subcommand is used."""
+    """Imports a command's module only when that command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(all_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        name = COMMANDS[cmd_name][0]
-        command: click.Command = getattr(importlib.import_module(f"lakefeed.cli.{name}"), cmd_name.replace("-", "_"))
-        return command
+        found = COMMANDS.get(cmd_name) or installed_commands().get(cmd_name)
+        return None if found is None else found.load()
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+        name = args[0] if args else ""
+        if name not in COMMANDS and not name.startswith("-") and name not in (known := all_commands()):
+            if (missing := missing_command(name)) is not None:
+                raise missing
+            near = difflib.get_close_matches(name, known, n=1)
             meant = f" Did you mean '{near[0]}'?" if near else ""
-            raise click.UsageError(f"No such command '{args[0]}'.{meant}", ctx)
+            raise click.UsageError(f"No such command '{name}'.{meant}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        commands = all_commands()
+        for section in get_args(Section):
+            rows = [(name, command.help) for name, command in commands.items() if command.section == section]
+            if rows:
+                with formatter.section(section.capitalize()):
+                    formatter.write_dl(rows)
+
+
+def all_commands() -> dict[str, CliCommand]:
+    """Return the commands of the core, and those of installed packages behind them."""
+    return {**COMMANDS, **{name: each for name, each in installed_commands().items() if name not in COMMANDS}}
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,6 +6,7 @@ checks that there is such a page.
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 
 
@@ -37,8 +38,14 @@ def page_of_setting(key: str) -> str | None:
 
 
 def page_of_module(module: str) -> str | None:
-    """Return the page about the work of a module of lakefeed; None for one with work of many kinds."""
-    return _longest(module.split(".")[1:], pages()["modules"])
+    """Return the page about the work of a module; None for one with work of many kinds.
+
+    A plug-in names the page of its modules in ``PAGE`` of its package.
+    """
+    package, *parts = module.split(".")
+    if package != "lakefeed":
+        return getattr(sys.modules.get(package), "PAGE", None)
+    return _longest(parts, pages()["modules"])
 
 
 def _longest(parts: list[str], pages: dict[str, str]) -> str | None:

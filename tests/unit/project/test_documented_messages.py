@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tools.source_tree import PACKAGES, ROOT
+
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TABLE = re.compile(r"^\| (?:it says|message) \|.* (?:do|what to do) \|\n\|[-|]+\|\n((?:\|.*\n)+)", re.M)
 PLACEHOLDER = "\0"
@@ -20,7 +21,7 @@ PLACEHOLDER = "\0"
 def texts() -> str:
     """Return the package's strings, without docstrings, with a placeholder for each value of an f-string."""
     found = []
-    for file in (ROOT / "src" / "lakefeed").rglob("*.py"):
+    for file in (file for package in PACKAGES for file in package.rglob("*.py")):
         nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
         docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         for node in nodes:

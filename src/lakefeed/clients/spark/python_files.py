@@ -130,12 +130,13 @@ def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Dist
 def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
     """Yield the files of a distribution with their names below a folder of packages."""
     name = _normal(distribution.metadata["Name"])
-    if name == "lakefeed":
+    is_own = name == "lakefeed" or name.startswith("lakefeed-")
+    if is_own:
         # By its place: an editable installation has no list of its files.
-        package = Path(str(files("lakefeed")))
+        package = Path(str(files(name.replace("-", "_"))))
         for path in sorted(package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                yield f"lakefeed/{path.relative_to(package).as_posix()}", path
+                yield f"{package.name}/{path.relative_to(package).as_posix()}", path
     listed = distribution.files
     if listed is None:
         raise ConfigError(f"the Python package {name} has no list of its files", hint=f"pip install {name}, again")
@@ -143,11 +144,11 @@ def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
         path = Path(str(distribution.locate_file(file)))
         is_metadata = ".dist-info" in file.parts[0]
         if ".." in file.parts or file.is_absolute() or "__pycache__" in file.parts or file.suffix in (".pth", ".pyc"):
-            if file.suffix == ".pth" and name != "lakefeed" and "editable" in file.name:
+            if file.suffix == ".pth" and not is_own and "editable" in file.name:
                 what = f"the Python package {name} is installed as editable: its files are not beside it"
                 raise ConfigError(what, hint=f"pip install the folder of {name} without --editable")
             continue
-        if path.is_file() and (is_metadata or name != "lakefeed"):
+        if path.is_file() and (is_metadata or not is_own):
             yield file.as_posix(), path
 
 

@@ -11,8 +11,8 @@ from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.offsets.ranges import OffsetRange, Partition
-from lakefeed.operations.adopt.position import OtherPosition
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC, scan_row_spans
+from lakefeed_adopt.position import OtherPosition
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -7,12 +7,12 @@ import pytest
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.snapshot_summary import ADOPTED, Adoption, Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.adopt.export import ExportTarget
-from lakefeed.operations.adopt.position import TOOLS, Origin
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.audit_rows import row_findings
 from lakefeed.operations.verify.evidence import Evidence
 from lakefeed.operations.verify.row_offsets import RowCoverage
+from lakefeed_adopt.export import ExportTarget
+from lakefeed_adopt.position import TOOLS, Origin
 
 
 def test_a_place_may_have_colons() -> None:

@@ -21,7 +21,7 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra, RecordsLost, ResourceMissing
 from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.offsets.ranges import Partition
-from lakefeed.operations.adopt.position import OtherPosition
+from lakefeed_adopt.position import OtherPosition
 
 _TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249})"
 _PLUS = "+"

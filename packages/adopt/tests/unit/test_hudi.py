@@ -11,7 +11,7 @@ import pytest
 
 from lakefeed.config.connections import S3
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
-from lakefeed.operations.adopt.hudi import read_hudi_position
+from lakefeed_adopt.hudi import read_hudi_position
 
 V1, V2 = "deltastreamer.checkpoint.key", "streamer.checkpoint.key.v2"
 # The part of HoodieCommitMetadata.avsc with the extra metadata.

@@ -16,11 +16,13 @@ from lakefeed.ledger.snapshot_summary import Adoption, Commit
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.messages.readable import counted
 from lakefeed.offsets.ranges import OffsetRanges, Partition
-from lakefeed.operations.adopt.groups import read_group, require_no_members
-from lakefeed.operations.adopt.hudi import read_hudi_position
-from lakefeed.operations.adopt.iceberg_connect import is_group_of_sink, read_connect_position
-from lakefeed.operations.adopt.position import Origin, OtherPosition
-from lakefeed.operations.adopt.rows import (
+from lakefeed.operations.status import feed_status
+from lakefeed.operations.verify.row_offsets import TOPIC
+from lakefeed_adopt.groups import read_group, require_no_members
+from lakefeed_adopt.hudi import read_hudi_position
+from lakefeed_adopt.iceberg_connect import is_group_of_sink, read_connect_position
+from lakefeed_adopt.position import Origin, OtherPosition
+from lakefeed_adopt.rows import (
     MOST_SHOWN,
     RowCheck,
     RowColumns,
@@ -29,10 +31,8 @@ from lakefeed.operations.adopt.rows import (
     is_batch_committed,
     resolve_open_batch,
 )
-from lakefeed.operations.adopt.s3_files import read_file_position
-from lakefeed.operations.adopt.spark_checkpoint import read_spark_checkpoint
-from lakefeed.operations.status import feed_status
-from lakefeed.operations.verify.row_offsets import TOPIC
+from lakefeed_adopt.s3_files import read_file_position
+from lakefeed_adopt.spark_checkpoint import read_spark_checkpoint
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lakefeed.clients.kafka.lag import group_names, group_offsets, groups_with_members
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.operations.adopt.position import OtherPosition
+from lakefeed_adopt.position import OtherPosition
 
 
 def read_group(source: KafkaSource, group: str) -> OtherPosition:

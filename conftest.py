@@ -1,4 +1,4 @@
-"""What all tests share: the embedded stack, started for the first test that needs it."""
+"""Fixtures of all tests, those of plug-ins too: servers and sessions, started for the first test that needs them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,35 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from lakefeed.config import trust
+from lakefeed.config.loading.load import read
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import Problem
 from lakefeed.local import Endpoints, Stack
 from tests.support import guardian
 from tests.support.feed import Feed
+from tests.support.lake import spark_in, spark_on
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
+from tests.support.probe import Probe
 from tests.support.remembered import forget_afterwards
 from tests.support.servers.mariadb import MariaDB, mariadb
 from tests.support.servers.mysql import MySQL
 from tests.support.servers.mysql import mysql as running_mysql
 from tests.support.servers.postgresql import PostgreSQL, postgresql
 from tests.support.servers.search import EACH_SEARCH_SERVER, SearchServer, search_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
 # Without it the room for compiled code is a fifth, and a session of hundreds of tables fills it.
@@ -45,6 +57,26 @@ def pytest_configure() -> None:
         os.environ["LAKEFEED_HOME"] = home
         atexit.register(shutil.rmtree, home, ignore_errors=True)
     guardian.watch()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the unit tests, which are quick unless they have to wait."""
+    for item in items:
+        if _is_unit_test(item) and item.get_closest_marker("waits") is None:
+            item.add_marker(pytest.mark.quick)
+
+
+def _is_unit_test(item: pytest.Item) -> bool:
+    return ("tests", "unit") in pairwise(item.path.parts)
+
+
+@pytest.fixture(autouse=True)
+def _authorities_of_one_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep the certificates that one unit test's pipeline declares from the connections of the next."""
+    yield
+    if _is_unit_test(request.node):
+        trust.forget()
 
 
 @pytest.fixture(autouse=True)
@@ -109,3 +141,50 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def feed(stack: Endpoints, tmp_path: Path) -> Feed:
     """A feed of the test's own on the shared stack."""
     return Feed(stack, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session on two threads that reaches the stack's store and catalog."""
+    with spark_on(stack, name="lakefeed-tests", folder=tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two threads of this machine; it needs no server."""
+    folder: Path = tmp_path_factory.mktemp("spark")
+    with spark_in(folder, conf={"spark.sql.warehouse.dir": str(folder / "warehouse")}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
+    """Decoders without Spark."""
+    running = Probe(tmp_path_factory.mktemp("probe"))
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Reader:
+    """Read a text as ``p.yaml``; the problems name that file without its folder."""
+
+    def of(
+        text: str = GOOD,
+        *,
+        overrides: Sequence[str] = (),
+        environment: Mapping[str, str] = ENVIRONMENT,
+        replace: tuple[str, str] | None = None,
+    ) -> tuple[PipelineConfig | None, list[Problem]]:
+        if replace is not None:
+            assert replace[0] in text
+            text = text.replace(*replace)
+        path = tmp_path / "p.yaml"
+        path.write_text(text, "utf-8", newline="")
+        found = read(path, overrides=overrides, environment=environment)
+        return found.config, found.problems
+
+    return of

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
 from lakefeed.ledger.checkpoint import StoredCheckpoint
-from tests.support.adoption import DECODE, RUNS, ids, plan, send, take_over
+from packages.adopt.tests.adoption import DECODE, RUNS, ids, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 

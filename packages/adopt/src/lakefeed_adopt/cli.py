@@ -13,7 +13,7 @@ from lakefeed.cli.output import echo, echo_columns, echo_first, emit, figure, sp
 from lakefeed.clients.spark.session import log_path
 
 if TYPE_CHECKING:
-    from lakefeed.operations.adopt.plan import AdoptionPlan
+    from lakefeed_adopt.plan import AdoptionPlan
 
 MOST_NOTES_SHOWN = 20
 
@@ -65,9 +65,9 @@ def adopt(
     be stopped. Called again, it changes nothing.
     """
     from lakefeed.clients.spark.errors import translating
-    from lakefeed.operations.adopt.execute import execute_adoption
-    from lakefeed.operations.adopt.plan import plan_adoption
-    from lakefeed.operations.adopt.position import Origin
+    from lakefeed_adopt.execute import execute_adoption
+    from lakefeed_adopt.plan import plan_adoption
+    from lakefeed_adopt.position import Origin
 
     declared = lakefeed.Pipeline.from_file(pipeline)
     if declared.config.has_many_tables:

@@ -10,8 +10,8 @@ import pytest
 from lakefeed.config.connections import S3
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, ResourceMissing
 from lakefeed.ledger.checkpoint import StoredCheckpoint
-from lakefeed.operations.adopt.position import OtherPosition
-from lakefeed.operations.adopt.spark_checkpoint import read_spark_checkpoint
+from lakefeed_adopt.position import OtherPosition
+from lakefeed_adopt.spark_checkpoint import read_spark_checkpoint
 
 HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n'
 

@@ -12,7 +12,7 @@ from lakefeed.cli.options import LOOK, output_option, pipeline_argument, yes_opt
 from lakefeed.cli.output import echo, echo_columns, emit
 
 if TYPE_CHECKING:
-    from lakefeed.operations.adopt.export import ExportPlan
+    from lakefeed_adopt.export import ExportPlan
 
 
 @click.command()
@@ -35,7 +35,7 @@ def export_offsets(pipeline: Path, target: str, topic: str | None, stopped: bool
 
     The feed has to be stopped, and must not be started again. Starts no Spark. Called again, it changes nothing.
     """
-    from lakefeed.operations.adopt.export import ExportTarget, execute_export, plan_export
+    from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
 
     declared = lakefeed.Pipeline.from_file(pipeline, without=LOOK)
     if declared.config.has_many_tables:

@@ -22,12 +22,12 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.adopt.export import ExportTarget, execute_export, plan_export
-from lakefeed.operations.adopt.iceberg_connect import sink_groups
-from lakefeed.operations.adopt.plan import AdoptionPlan
 from lakefeed.operations.backfill import BackfillRequest
 from lakefeed.pipeline import Pipeline
-from tests.support.adoption import DECODE, RUNS, assert_each_once, ids, plan, send, take_over
+from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
+from lakefeed_adopt.iceberg_connect import sink_groups
+from lakefeed_adopt.plan import AdoptionPlan
+from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, ids, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.servers.kafka_connect import IcebergSink

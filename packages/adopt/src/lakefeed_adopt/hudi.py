@@ -16,7 +16,7 @@ from lakefeed.config.connections import S3
 from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra, ResourceMissing
 from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.offsets.ranges import Partition
-from lakefeed.operations.adopt.position import OtherPosition
+from lakefeed_adopt.position import OtherPosition
 
 _TIMELINES = (".hoodie/timeline", ".hoodie")
 _COMMIT = re.compile(r"(\d{14,17})(?:_\d{14,17})?\.(?:commit|deltacommit|replacecommit)")

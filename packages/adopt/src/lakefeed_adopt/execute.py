@@ -13,8 +13,8 @@ from lakefeed.lazy import SparkSession, py4j
 from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.iceberg import REFUSED
 from lakefeed.ledger.snapshot_summary import Commit, adopted_property
-from lakefeed.operations.adopt.plan import AdoptionPlan
 from lakefeed.sinks.definition import LedgerTable
+from lakefeed_adopt.plan import AdoptionPlan
 
 
 def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> None:

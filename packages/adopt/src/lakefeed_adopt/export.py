@@ -18,9 +18,9 @@ from lakefeed.ledger.checkpoint import INITIAL, METADATA, StoredCheckpoint
 from lakefeed.ledger.snapshots import ancestors
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.offsets.ranges import OffsetRange, Partition, by_topic
-from lakefeed.operations.adopt.groups import require_no_members
-from lakefeed.operations.adopt.plan import QUIET_SECONDS
 from lakefeed.operations.status import FeedStatus, feed_status
+from lakefeed_adopt.groups import require_no_members
+from lakefeed_adopt.plan import QUIET_SECONDS
 
 Receiver: TypeAlias = Literal["group", "spark-checkpoint"]
 FORMS = "group:NAME or spark-checkpoint:PATH"

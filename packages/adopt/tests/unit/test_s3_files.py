@@ -15,7 +15,7 @@ import pytest
 from lakefeed.config.connections import S3
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import StoredCheckpoint
-from lakefeed.operations.adopt.s3_files import count_records_of
+from lakefeed_adopt.s3_files import count_records_of
 
 
 def avro(count: int) -> bytes:

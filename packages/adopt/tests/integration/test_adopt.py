@@ -15,11 +15,11 @@ from lakefeed.clients.kafka.lag import group_offsets, groups_with_members
 from lakefeed.clients.spark.errors import translating
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
-from lakefeed.operations.adopt.execute import execute_adoption
-from lakefeed.operations.adopt.export import ExportTarget, execute_export, plan_export
 from lakefeed.operations.rewind.execute import plan_rewind
 from lakefeed.pipeline import Pipeline
-from tests.support.adoption import DECODE, RUNS, assert_each_once, ids, plan, send, take_over
+from lakefeed_adopt.execute import execute_adoption
+from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
+from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, ids, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.plain_consumer import COLUMNS as CONSUMER_COLUMNS

@@ -7,10 +7,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.errors import translating
-from lakefeed.operations.adopt.execute import execute_adoption
-from lakefeed.operations.adopt.plan import AdoptionPlan, plan_adoption
-from lakefeed.operations.adopt.position import Origin
 from lakefeed.pipeline import Pipeline
+from lakefeed_adopt.execute import execute_adoption
+from lakefeed_adopt.plan import AdoptionPlan, plan_adoption
+from lakefeed_adopt.position import Origin
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import re
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.ledger.checkpoint import METADATA, OWNER_FILE, STATE, StoredCheckpoint
 from lakefeed.offsets.ranges import Partition, spark_offsets
-from lakefeed.operations.adopt.position import OtherPosition
+from lakefeed_adopt.position import OtherPosition
 
 INITIAL = re.compile(r"sources/\d+/0")
 _FIRST_LINES = 2  # The version of the log, and the batch's watermark and settings.

@@ -24,9 +24,9 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.messages.readable import counted
 from lakefeed.offsets.ranges import Partition
-from lakefeed.operations.adopt.connect_events import Announcement, read_announcements
-from lakefeed.operations.adopt.groups import require_no_members
-from lakefeed.operations.adopt.position import OtherPosition
+from lakefeed_adopt.connect_events import Announcement, read_announcements
+from lakefeed_adopt.groups import require_no_members
+from lakefeed_adopt.position import OtherPosition
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -1,0 +1,19 @@
+"""Take a table over from another tool, and hand a feed's position to another tool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakefeed.plugins import CliCommand
+
+COMMANDS: Mapping[str, CliCommand] = {
+    "adopt": CliCommand("lakefeed_adopt.cli:adopt", "Take a table over from another tool, without a gap.", "repair"),
+    "export-offsets": CliCommand(
+        "lakefeed_adopt.cli_export:export_offsets",
+        "Hand a feed's position to a consumer group or Spark job.",
+        "repair",
+    ),
+}
+
+PAGE = "adopt"
+"""The page of the documentation that errors of this package name."""

@@ -1,1 +1,0 @@
-"""Take a table over from another tool, and hand a feed's position to another tool."""

@@ -1,0 +1,84 @@
+"""Find what installed packages add to lakefeed, by their entry points.
+
+The core imports no plug-in: it asks the groups below. It knows by name only which extra brings a command of ours, so
+that a command that is not installed gets an error that says how to install it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from lakefeed.errors import ConfigError, MissingExtra
+
+Section = Literal["begin", "run", "watch", "look", "repair", "tables", "deploy", "servers"]
+"""The sections of ``lakefeed --help``, in the order of work."""
+
+COMMANDS_GROUP = "lakefeed.commands"
+
+OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "adopt": ("adopt", "export-offsets"),
+}
+"""The commands that each extra of lakefeed brings."""
+
+
+@dataclass(frozen=True)
+class CliCommand:
+    """A command of the command line.
+
+    Attributes:
+        target: ``module:function`` of the click command; imported when the command is used.
+        help: one line of ``lakefeed --help``.
+        section: where it stands there.
+    """
+
+    target: str
+    help: str
+    section: Section
+
+    def load(self) -> Any:
+        """Import the command's module, and return the click command.
+
+        Raises:
+            ConfigError: its package cannot be imported.
+        """
+        module, _, name = self.target.partition(":")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            what = f"the package of the command '{name}' cannot be imported: {error}"
+            raise ConfigError(what, hint=f"reinstall the package that has {module}") from error
+
+
+def installed(group: str) -> list[EntryPoint]:
+    """Return the entry points of a group by name; imports none of them."""
+    return sorted(entry_points(group=group), key=lambda each: each.name)
+
+
+def installed_commands() -> dict[str, CliCommand]:
+    """Return the commands of installed packages.
+
+    The value of an entry point of ``lakefeed.commands`` is a mapping of names to ``CliCommand``. Its module imports
+    nothing heavy: ``lakefeed --help`` reads all of them.
+    """
+    return dict(_commands())
+
+
+def _commands() -> Iterator[tuple[str, CliCommand]]:
+    for entry in installed(COMMANDS_GROUP):
+        try:
+            yield from entry.load().items()
+        except Exception as error:
+            # The help names the package and why; its use is an error, and the other commands work.
+            yield entry.name, CliCommand(f"{entry.module}:{entry.name}", f"Cannot be imported: {error}", "servers")
+
+
+def missing_command(name: str) -> MissingExtra | None:
+    """Return the error for a command of ours whose extra is not installed; None if no extra brings it."""
+    for extra, names in OF_EXTRAS.items():
+        if name in names:
+            return MissingExtra(f"the command {name} is not installed", hint=f"pip install 'lakefeed[{extra}]'")
+    return None

@@ -1,0 +1,51 @@
+"""Commands of installed packages: found, listed, and named when they are missing or broken."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed import plugins
+from lakefeed.cli.main import all_commands, main, root
+from lakefeed.errors import ConfigError
+from lakefeed.plugins import COMMANDS_GROUP, OF_EXTRAS
+
+
+def found(*entries: tuple[str, str]) -> list[EntryPoint]:
+    return [EntryPoint(name, value, COMMANDS_GROUP) for name, value in entries]
+
+
+def test_each_command_of_an_extra_is_brought_by_it() -> None:
+    assert {name for names in OF_EXTRAS.values() for name in names} <= set(all_commands())
+
+
+def test_a_command_whose_extra_is_missing_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plugins, "installed", lambda group: [])
+    with pytest.raises(SystemExit, match="2"):
+        main(["adopt", "p.yaml"])
+    assert "next:  pip install 'lakefeed[adopt]'" in capsys.readouterr().err
+
+
+def test_a_package_that_cannot_be_imported_is_named_and_stops_no_other_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "installed", lambda group: found(("broken", "no_such_package:COMMANDS")))
+    listed = CliRunner().invoke(root, ["--help"])
+    assert listed.exit_code == 0
+    assert "broken" in listed.output
+    assert "No module named 'no_such_package'" in listed.output
+    assert CliRunner().invoke(root, ["check", "--help"]).exit_code == 0
+    used = CliRunner().invoke(root, ["broken"])
+    assert isinstance(used.exception, ConfigError)
+    assert "the package of the command 'broken' cannot be imported" in str(used.exception)
+
+
+def test_no_package_replaces_a_command_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = all_commands()["run"]
+    monkeypatch.setattr(plugins, "installed", lambda group: found(("x", f"{__name__}:COMMANDS")))
+    assert all_commands()["run"] is run
+
+
+COMMANDS = {"run": plugins.CliCommand("nowhere:run", "Another run.", "run")}
