@@ -21,7 +21,7 @@ from lakefeed.config.base import OneOf
 from lakefeed.config.descriptions import descriptions
 from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, REFUSED_CONSUMER, Option
 from lakefeed.config.loading import shape
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import pipeline_model
 from lakefeed.config.schema import json_schema, written
 from lakefeed.operations.deploy.application import read_feed, read_producer
 from lakefeed.operations.deploy.operators import Operator
@@ -45,9 +45,9 @@ def pipeline_reference() -> str:
         "# Reference of pipeline.yaml\n",
         "How to write one, step by step: [pipeline-files.md](pipeline-files.md). A default of none means: may be left",
         "out. Every value can hold `${NAME}` or `${NAME:-default}` from the environment.\n",
-        *_table("The file", PipelineConfig, ()),
+        *_table("The file", pipeline_model(), ()),
     ]
-    for place, field in shape.walk(PipelineConfig):
+    for place, field in shape.walk(pipeline_model()):
         values = shape.free_form(field.annotation)
         model, here = shape.model_of(field.annotation), place
         if model is None and values is not None:

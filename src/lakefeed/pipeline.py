@@ -91,7 +91,7 @@ class Pipeline:
         *,
         overrides: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
-        without: Sequence[str] = (),
+        to_run: bool = True,
     ) -> Pipeline:
         """Read a pipeline file.
 
@@ -100,13 +100,14 @@ class Pipeline:
             overrides: settings that win over the file's, as ``source.kafka.start=latest``.
             environment: where ``${NAME}`` in the file and connections that it leaves out come from. Default:
                 this process's, with the endpoints of the local stack that is running where it names none.
-            without: blocks to leave out, such as ``dashboard``, whose variables then need no value.
+            to_run: False leaves out the blocks that only a run needs, such as ``dashboard``: their variables then need
+                no value.
 
         Raises:
             ConfigError: naming every mistake in the file with its line.
         """
         known = default_environment() if environment is None else environment
-        config = load(Path(path), overrides=overrides, environment=known, without=without)
+        config = load(Path(path), overrides=overrides, environment=known, to_run=to_run)
         return cls(config, environment=known, folder=Path(path).absolute().parent)
 
     def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:

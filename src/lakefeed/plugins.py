@@ -1,7 +1,7 @@
 """Find what installed packages add to lakefeed, by their entry points.
 
-The core imports no plug-in: it asks the groups below. It knows by name only which extra brings a command of ours, so
-that a command that is not installed gets an error that says how to install it.
+The core imports no plug-in: it asks the groups below. It knows by name only which extra brings a command or a key of
+ours, so that one that is not installed gets an error that says how to install it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ Section = Literal["begin", "run", "watch", "look", "repair", "tables", "deploy",
 """The sections of ``lakefeed --help``, in the order of work."""
 
 COMMANDS_GROUP = "lakefeed.commands"
+SETTINGS_GROUP = "lakefeed.settings"
+FOLLOWERS_GROUP = "lakefeed.followers"
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "export-offsets"),
 }
 """The commands that each extra of lakefeed brings."""
+KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {}
+"""The keys of a pipeline file that each extra brings."""
 
 
 @dataclass(frozen=True)
@@ -82,3 +86,8 @@ def missing_command(name: str) -> MissingExtra | None:
         if name in names:
             return MissingExtra(f"the command {name} is not installed", hint=f"pip install 'lakefeed[{extra}]'")
     return None
+
+
+def extra_of_key(name: str) -> str | None:
+    """Return the extra of ours that brings a key of the pipeline file; None if no extra does."""
+    return next((extra for extra, names in KEYS_OF_EXTRAS.items() if name in names), None)

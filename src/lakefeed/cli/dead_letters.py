@@ -14,7 +14,6 @@ import click
 import lakefeed
 from lakefeed.cli.options import (
     FILE,
-    LOOK,
     master_option,
     one_part_of,
     options_of,
@@ -61,7 +60,7 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any)
     """Show the dead letters of PIPELINE by reason, and one by one."""
     from lakefeed.sinks.dead_letters.store import kinds
 
-    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, without=LOOK)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     many = declared.config.has_many_tables and chosen["topic"] is None
     documents = []
     for part, letters in _find(declared, chosen):
@@ -90,7 +89,7 @@ def show(pipeline: Path, position: str, value_file: Path | None, topic: str | No
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
     from lakefeed.sinks.dead_letters.store import DeadLetterFilter, find_one
 
-    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, without=LOOK)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     choice = DeadLetterFilter.at(declared.config.name, position)
     choice = replace(choice, topic=topic or choice.topic)
     if declared.config.has_many_tables:
@@ -120,7 +119,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
 
     May run beside the feed. A replay that was cut off is ended by the next one.
     """
-    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, without=LOOK)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     many = declared.config.has_many_tables and chosen["topic"] is None
     if many:
         # One that has no letters has nothing to finish either.
@@ -152,7 +151,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
 @output_option
 def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | None, **chosen: Any) -> None:
     """Delete dead letters of PIPELINE for good."""
-    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, without=LOOK)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     found = [(part, len(letters)) for part, letters in _find(declared, chosen) if letters]
     count = sum(letters for _, letters in found)
     if count and not yes:

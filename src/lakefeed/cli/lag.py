@@ -11,7 +11,7 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
-from lakefeed.cli.options import FILE, LOOK, bootstrap_option, bootstrap_servers_of, output_option, parts_of
+from lakefeed.cli.options import FILE, bootstrap_option, bootstrap_servers_of, output_option, parts_of
 from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
 from lakefeed.errors import ResourceMissing
@@ -54,7 +54,7 @@ def lag(
     from lakefeed.config.sources import KafkaSource
     from lakefeed.operations.lag import feed_lag, group_lag, require_read
 
-    declared = lakefeed.Pipeline.from_file(pipeline, without=LOOK) if pipeline is not None else None
+    declared = lakefeed.Pipeline.from_file(pipeline, to_run=False) if pipeline is not None else None
     if declared is not None and group is None:
         require_read(declared.config.kafka, topics, feed=declared.config.name)
 

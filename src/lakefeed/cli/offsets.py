@@ -10,7 +10,6 @@ from click.exceptions import Exit
 
 import lakefeed
 from lakefeed.cli.options import (
-    LOOK,
     master_option,
     output_option,
     parts_of,
@@ -43,7 +42,7 @@ def show(pipeline: Path, topic: str | None) -> None:
 
     Exit status: 0 if a start would resume, 1 if it would be refused.
     """
-    declared = lakefeed.Pipeline.from_file(pipeline, without=LOOK)
+    declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
     log_file = log_path(f"{declared.config.name}-show")
     found = [part.status(log_file=log_file) for part in parts_of(declared, topic)]
     documents = [feed.as_dict() for feed in found]
@@ -86,7 +85,7 @@ def rewind(
     --to table leaves the feed where its table is and recreates the checkpoint. A driver that runs is stopped at its
     next commit. Whatever is cut off is completed by the next start, or by the same command once more.
     """
-    declared = lakefeed.Pipeline.from_file(pipeline, without=LOOK)
+    declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
     if declared.config.has_many_tables:
         if topic is None:
             raise click.UsageError("each topic has a table of its own: --topic says which one is moved")

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from lakefeed.config.connections import Registry
     from lakefeed.monitor.client import FeedServer
 
-LOOK = ("dashboard", "notify", "lineage", "metrics.otlp")
-"""Blocks for those who watch a run: a command that only looks at a feed, or moves it, needs none of their secrets."""
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 WITH_REGISTRY = ("avro", "protobuf", "json_schema")

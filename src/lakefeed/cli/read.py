@@ -16,7 +16,6 @@ import click
 
 import lakefeed
 from lakefeed.cli.options import (
-    LOOK,
     bootstrap_option,
     bootstrap_servers_of,
     decode_block_of,
@@ -135,7 +134,7 @@ class _Order(SimpleNamespace):
         }.items():
             if given is not None:
                 raise ConfigError(f"{option} is for a topic; the pipeline has it in its file", hint="--set KEY=VALUE")
-        declared = lakefeed.Pipeline.from_file(path, overrides=self.overrides, without=LOOK)
+        declared = lakefeed.Pipeline.from_file(path, overrides=self.overrides, to_run=False)
         declared = declared.of_topic(self.topic) if self.topic is not None else declared
         log_file = self.log_file or log_path(f"{declared.config.name}-read")
         return declared.batch_read(), partial(declared.session, master=self.master, log_file=log_file)

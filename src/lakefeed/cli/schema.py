@@ -14,7 +14,6 @@ import click
 import lakefeed
 from lakefeed.cli.options import (
     FILE,
-    LOOK,
     one_part_of,
     options_of,
     output_option,
@@ -168,7 +167,7 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
 
 
 def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[PipelineConfig, Connections]:
-    declared = one_part_of(lakefeed.Pipeline.from_file(pipeline, overrides=overrides, without=LOOK), topic)
+    declared = one_part_of(lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False), topic)
     return declared.config, declared.connections
 
 

@@ -16,7 +16,6 @@ from click.exceptions import Exit
 import lakefeed
 from lakefeed.cli.options import (
     FILE,
-    LOOK,
     output_option,
     parts_of,
     servers_of,
@@ -82,7 +81,7 @@ def status(
     from lakefeed.operations.control import pause_of_next_start
     from lakefeed.operations.live_status import identity_of, live_status
 
-    declared = lakefeed.Pipeline.from_file(pipeline, without=LOOK)
+    declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
 
     def look() -> Shown:
         identity = identity_of(declared.config)

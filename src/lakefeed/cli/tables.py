@@ -13,7 +13,7 @@ from click.exceptions import Exit
 from pydantic import ValidationError
 
 import lakefeed
-from lakefeed.cli.options import LOOK, master_option, options_of, output_option, parts_of, topic_option
+from lakefeed.cli.options import master_option, options_of, output_option, parts_of, topic_option
 from lakefeed.cli.output import echo, emit, is_json, size_text
 from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark.errors import translate
@@ -161,7 +161,7 @@ def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[li
     from lakefeed.feed.maintenance import tables_of
 
     if target.endswith((".yaml", ".yml", ".json")) or Path(target).is_file():
-        declared = lakefeed.Pipeline.from_file(target, without=LOOK)
+        declared = lakefeed.Pipeline.from_file(target, to_run=False)
         parts = parts_of(declared, topic)
         names = tables_of(*(part.config for part in parts))
         if not names:

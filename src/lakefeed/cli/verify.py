@@ -9,7 +9,7 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
-from lakefeed.cli.options import LOOK, output_option, parts_of, pipeline_argument, topic_option
+from lakefeed.cli.options import output_option, parts_of, pipeline_argument, topic_option
 from lakefeed.cli.output import echo, echo_columns, echo_first, emit, figure, span
 from lakefeed.messages.readable import counted
 
@@ -32,7 +32,7 @@ def verify(pipeline: Path, deep: bool, topic: str | None) -> None:
 
     Exit status: 0 if all is proven, 1 if there is a fault, 2 if it cannot be verified.
     """
-    declared = lakefeed.Pipeline.from_file(pipeline, without=LOOK)
+    declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
     all_done = [part.verify(deep=deep) for part in parts_of(declared, topic)]
     has_faults = any(done.faults for done in all_done)
     if topic is not None or not declared.config.has_many_tables:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -54,6 +54,8 @@ from lakefeed.config.values import (
     Trigger,
 )
 from lakefeed.errors import ConfigError
+
+AddedBlock = TypeVar("AddedBlock", bound="Block")
 
 OnFailure = Literal["pause", "stop", "fail"]
 FastPath = Literal["auto", "reader", "encoder", "off"]
@@ -206,6 +208,17 @@ class Tables(Model):
     """What is special to some, by the topic's name."""
 
 
+class Block(Model):
+    """A block that another package adds to the pipeline file: an entry point of ``lakefeed.settings`` names its key."""
+
+    only_for_runs: ClassVar[bool] = True
+    """Whether only a run needs it: commands that look at a feed, or move it, leave the block out with its secrets."""
+
+    def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
+        """Yield each mistake between this block and the rest of the file; without a key, it is about this block."""
+        return iter(())
+
+
 class PipelineBlocks(Model):
     """All blocks of a pipeline, each valid by itself."""
 
@@ -288,6 +301,16 @@ class PipelineBlocks(Model):
                 found.append(ConfigProblem(what, key=key, hint=hint))
         raise_problems(found)
         return settings
+
+    @property
+    def added_blocks(self) -> dict[str, Block]:
+        """The blocks of installed packages that the file has, by their keys."""
+        values = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+        return {key: value for key, value in values.items() if isinstance(value, Block)}
+
+    def block(self, model: type[AddedBlock]) -> AddedBlock | None:
+        """Return the block of an installed package; None if the file has none."""
+        return next((block for block in self.added_blocks.values() if isinstance(block, model)), None)
 
     @property
     def sink_blocks(self) -> list[tuple[str, SinkChoice]]:

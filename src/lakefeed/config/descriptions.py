@@ -26,6 +26,11 @@ def descriptions(model: type[BaseModel]) -> dict[str, str]:
     return {model.model_fields[name].alias or name: text for name, text in texts.items() if text}
 
 
+def summary(model: type[BaseModel]) -> str:
+    """Return the first paragraph of a model's docstring on one line."""
+    return (model.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
+
+
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """Return the docstring below each field that a class declares; empty where there is none."""
     body = _classes(model.__module__).get(model.__qualname__, [])

@@ -6,13 +6,18 @@ The reference in the documents and the JSON Schema for editors are generated fro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any, Self
 
-from pydantic import ValidationInfo, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationInfo, create_model, model_validator
 
 from lakefeed.config import upserts
+from lakefeed.config.added_blocks import added_models
 from lakefeed.config.addresses import servers_of
 from lakefeed.config.base import ConfigProblem, raise_problems
 from lakefeed.config.blocks import PipelineBlocks
+from lakefeed.config.descriptions import summary
 from lakefeed.config.places import shared_places
 from lakefeed.config.publish import EACH_BATCH
 from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
@@ -25,14 +30,36 @@ CROSS_BLOCK_ERRORS = "cross_block_errors"
 class PipelineConfig(PipelineBlocks):
     """A pipeline: topics in, one table out."""
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_added_blocks(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Any:
+        """Read a file with blocks of installed packages through the model that has fields for them."""
+        if cls is PipelineConfig and isinstance(data, dict) and any(key in data for key in added_models()):
+            return pipeline_model().model_validate(data, context=info.context)
+        return handler(data)
+
     @model_validator(mode="after")
     def _blocks_fit(self, info: ValidationInfo) -> PipelineConfig:
         found = [problem for rule in _RULES for problem in rule(self)]
+        for key, block in self.added_blocks.items():
+            found += [replace(problem, key=problem.key or key) for problem in block.problems(self)]
         if info.context is None or CROSS_BLOCK_ERRORS not in info.context:
             raise_problems(found)
         else:
             info.context[CROSS_BLOCK_ERRORS].extend(found)
         return self
+
+
+@cache
+def pipeline_model() -> type[PipelineConfig]:
+    """Return the model of a pipeline file: ``PipelineConfig`` with a field for each block that a package adds."""
+    fields: dict[str, Any] = {
+        f"{key}_block": (model | None, Field(None, alias=key, description=summary(model)))
+        for key, model in added_models().items()
+    }
+    if not fields:
+        return PipelineConfig
+    return create_model(PipelineConfig.__name__, __base__=PipelineConfig, __doc__=PipelineConfig.__doc__, **fields)
 
 
 def _dead_letters(config: PipelineBlocks) -> Iterator[ConfigProblem]:

@@ -10,16 +10,16 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from lakefeed.config.base import OneOf
 from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
-from lakefeed.config.descriptions import descriptions
+from lakefeed.config.descriptions import descriptions, summary
 from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
 from lakefeed.config.loading import shape
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import pipeline_model
 from lakefeed.config.sources import KafkaSource
 
 TITLE = "lakefeed pipeline"
@@ -29,15 +29,23 @@ _TYPES = {"int": "integer", "number": "number", "bool": "boolean", "text": "stri
 
 
 class _Described(GenerateJsonSchema):
-    """Adds the descriptions of fields that are docstrings."""
+    """Adds descriptions, and lets through what the models take beside the types."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         """Return the schema of a model."""
-        found = super().model_schema(schema)
-        for key, text in descriptions(schema["cls"]).items():
-            if key in found.get("properties", {}):
-                found["properties"][key]["description"] = text
-        return found
+        model, found = schema["cls"], super().model_schema(schema)
+        found["description"] = summary(model)
+        properties = found.get("properties", {})
+        for key, text in descriptions(model).items():
+            if key in properties:
+                properties[key]["description"] = text.replace("\n", " ")
+        for key, below in properties.items():
+            below.pop("title", None)
+            if below.get("additionalProperties") == {"type": "string"}:
+                below["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+            if "properties" not in below:
+                properties[key] = _or_reference(below)
+        return _one_of(model, found) if issubclass(model, OneOf) else found
 
 
 def json_schema() -> dict[str, Any]:
@@ -46,22 +54,10 @@ def json_schema() -> dict[str, Any]:
         "sink": (_with_installed(SinkChoice), ...),
         "sinks": (dict[str, _with_installed(SecondarySinkChoice)], Field(default_factory=dict)),  # type: ignore[misc]
     }
-    root = create_model(PipelineConfig.__name__, __base__=PipelineConfig, **sinks)
+    model = pipeline_model()
+    root = create_model(model.__name__, __base__=model, __doc__=model.__doc__, **sinks)
     schema = root.model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
     definitions: dict[str, Any] = schema["$defs"]
-    for model in _models(PipelineConfig):
-        definition = schema if model is PipelineConfig else definitions[model.__name__]
-        definition["description"] = (model.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
-        for name, below in definition.get("properties", {}).items():
-            below.pop("title", None)
-            if "description" in below:
-                below["description"] = below["description"].replace("\n", " ")
-            if below.get("additionalProperties") == {"type": "string"}:
-                below["additionalProperties"] = {"type": ["string", "number", "boolean"]}
-            if "properties" not in below:
-                definition["properties"][name] = _or_reference(below)
-        if issubclass(model, OneOf):
-            definitions[model.__name__] = _one_of(model, definition)
     definitions["Registry"] = _or(definitions["Registry"], {"type": "string", "description": "Its base URL."})
     kafka = definitions[KafkaSource.__name__]["properties"]
     kafka["topics"] = _or(kafka["topics"], {"type": "string", "description": "The topic."})
@@ -86,12 +82,6 @@ def written(schema: dict[str, Any]) -> str:
     return json.dumps(schema, indent=2) + "\n"
 
 
-def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
-    below = [shape.model_of(field.annotation) for _, field in shape.walk(model)]
-    below += [shape.model_of(shape.free_form(field.annotation)) for _, field in shape.walk(model)]
-    return list(dict.fromkeys([model, *(found for found in below if found is not None)]))
-
-
 def _or(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {key: schema.pop(key) for key in ("title", "description", "default") if key in schema}
     alternatives = schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]
@@ -100,7 +90,7 @@ def _or(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
     """Accept ``${NAME}`` where not all texts are accepted."""
-    if "$ref" in schema:
+    if "$ref" in schema or not schema.keys() & {"type", "anyOf", "enum", "const"}:
         return schema
     for kind in schema.get("anyOf", [schema]):
         is_text = kind.get("type") == "string" and "enum" not in kind and "const" not in kind

@@ -10,14 +10,14 @@ import pytest
 
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.load import read
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import pipeline_model
 from lakefeed.config.secrets import keeps_secrets
 from tests.support.pipeline_text import ENVIRONMENT, GOOD
 
 CANARY = "canary-3f81c2"
 SECRETS = sorted(
     place
-    for place, field in shape.walk(PipelineConfig)
+    for place, field in shape.walk(pipeline_model())
     if shape.is_secret(field.annotation) or keeps_secrets(shape.free_form(field.annotation))
 )
 
@@ -33,7 +33,7 @@ def test_the_walk_finds_them() -> None:
 @pytest.mark.parametrize("place", SECRETS, ids=".".join)
 def test_what_is_planted_is_known_and_never_shown(place: tuple[str, ...], tmp_path: Path) -> None:
     """In a file that lacks all else, so that each rule of the block has something to say."""
-    free = shape.free_form(shape.at(PipelineConfig, place)) is not None
+    free = shape.free_form(shape.at(pipeline_model(), place)) is not None
     values: Any = {"a.b": "${CANARY}", "c": ["${CANARY}"]} if free else "${CANARY}"
     for part in reversed(place):
         values = {"a" if part == "<name>" else part: values}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 import lakefeed
-from lakefeed.cli.options import LOOK, output_option, pipeline_argument, yes_option
+from lakefeed.cli.options import output_option, pipeline_argument, yes_option
 from lakefeed.cli.output import echo, echo_columns, emit
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def export_offsets(pipeline: Path, target: str, topic: str | None, stopped: bool
     """
     from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
 
-    declared = lakefeed.Pipeline.from_file(pipeline, without=LOOK)
+    declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
     if declared.config.has_many_tables:
         if topic is None:
             raise click.UsageError("each topic has a table of its own: --topic says whose position is exported")

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from lakefeed import plugins
 from lakefeed.config.base import ConfigProblem, ConfigProblems, OneOf, nearest
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.document import Document
 from lakefeed.config.loading.shape import Place, dotted
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import pipeline_model
 from lakefeed.config.problem import Problem
 from lakefeed.messages.redaction import redacted
 
@@ -84,7 +85,7 @@ class Detail:
 def _place_of(loc: tuple[int | str, ...]) -> Place:
     """Return the place of an error: pydantic's ``loc`` without the names of union members and without '[key]'."""
     place: Place = ()
-    annotation: Any = PipelineConfig
+    annotation: Any = pipeline_model()
     is_member_named = False
     for segment in loc:
         below = shape.step(annotation, segment)
@@ -105,7 +106,7 @@ def _place_below(place: Place, problem: ConfigProblem) -> Place:
 
 def type_at(place: Place) -> Any:
     """Return the type of the setting at a place; None if there is none."""
-    return shape.at(PipelineConfig, place)
+    return shape.at(pipeline_model(), place)
 
 
 def _names_at(place: Place) -> list[str]:
@@ -214,18 +215,21 @@ def _with_free_names(place: Place) -> Place:
 
 
 @cache
-def _all_settings() -> dict[str, list[str]]:
+def all_settings() -> dict[str, list[str]]:
     """Return the places of all settings by their last word."""
     places: dict[str, list[str]] = {}
-    for place, _ in shape.walk(PipelineConfig):
+    for place, _ in shape.walk(pipeline_model()):
         places.setdefault(place[-1], []).append(dotted(place))
     return places
 
 
 def _unknown_option(place: Place, document: Document) -> Problem:
     word, names = str(place[-1]), _names_at(place[:-1])
+    if len(place) == 1 and (extra := plugins.extra_of_key(word)) is not None:
+        what = f"the block '{word}' is for a part of lakefeed that is not installed"
+        return document.problem(place, what, f"pip install 'lakefeed[{extra}]'", key=True)
     near = nearest(word, names)
-    elsewhere = _all_settings()
+    elsewhere = all_settings()
     model = shape.model_of(type_at(place[:-1]))
     if model is not None and issubclass(model, OneOf) and (unknown := model.unknown_kind(word)) is not None:
         is_meant_otherwise = word == "<<" or "." in word or near or word in elsewhere

@@ -10,12 +10,13 @@ from pathlib import Path
 from yaml.nodes import Node
 
 from lakefeed.config import trust
+from lakefeed.config.added_blocks import keys_for_runs
 from lakefeed.config.checks import function_problems, missing_columns, missing_jars, plain_text_logins
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.loading.document import Document, Remote, convert
 from lakefeed.config.loading.mistakes import Mistakes, find_mistakes
 from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override, compose, leave_out, put_block
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import PipelineConfig, pipeline_model
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.config.spark_settings import misspelt_settings
 from lakefeed.errors import ConfigError
@@ -45,14 +46,14 @@ def load(
     *,
     overrides: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
-    without: Sequence[str] = (),
+    to_run: bool = True,
 ) -> PipelineConfig:
     """Read a pipeline as ``read`` does.
 
     Raises:
         ConfigError: with every mistake in the file, its line and what to do about it.
     """
-    reading = read(path, overrides=overrides, environment=environment, without=without)
+    reading = read(path, overrides=overrides, environment=environment, to_run=to_run)
     raise_first_error(reading.problems)
     assert reading.config is not None  # no errors: read() has built it
     return reading.config
@@ -65,7 +66,7 @@ def read(
     environment: Mapping[str, str] | None = os.environ,
     remote: Remote | None = None,
     tests: Path | None = None,
-    without: Sequence[str] = (),
+    to_run: bool = True,
 ) -> Reading:
     """Read a pipeline with its problems and the place of each setting.
 
@@ -76,7 +77,7 @@ def read(
         remote: the machine that the pipeline will run on, if it is another one; then ``environment`` is that machine's,
             as far as it is known.
         tests: a file with the block ``tests``, which replaces the pipeline file's own.
-        without: blocks that are left out, such as ``metrics.otlp``.
+        to_run: False leaves out the blocks that only a run needs, with their secrets.
     """
     name, folder = str(path), path.absolute().parent
     found: list[Problem] = []
@@ -86,14 +87,15 @@ def read(
             raise Unreadable(Problem(what="the file is empty", file=name, line=1, column=1, hint=_BEGIN))
         for override in overrides:
             try:
-                node = apply_override(node, override, root=PipelineConfig)
+                node = apply_override(node, override, root=pipeline_model())
             except Unreadable as unreadable:
                 found.append(unreadable.problem)
         if tests is not None:
-            node = put_block(node, "tests", _block_of(tests), root=PipelineConfig) or node
-        for block in without:
-            node = leave_out(node, block.split(".")) or node
-        document = convert(node, root=PipelineConfig, folder=folder, environment=environment, name=name, remote=remote)
+            node = put_block(node, "tests", _block_of(tests), root=pipeline_model()) or node
+        if not to_run:
+            node = leave_out(node, keys_for_runs())
+        root = pipeline_model()
+        document = convert(node, root=root, folder=folder, environment=environment, name=name, remote=remote)
     except Unreadable as unreadable:
         return Reading(config=None, mistakes=None, problems=[*found, unreadable.problem], document=Document())
     found += document.problems

@@ -20,7 +20,7 @@ from lakefeed.config.loading import shape
 from lakefeed.config.loading.document import Document
 from lakefeed.config.loading.explain import Detail, explain, locate_problems, type_at
 from lakefeed.config.loading.shape import Place
-from lakefeed.config.models import CROSS_BLOCK_ERRORS, PipelineConfig
+from lakefeed.config.models import CROSS_BLOCK_ERRORS, PipelineConfig, pipeline_model
 from lakefeed.config.problem import Problem
 
 # More than a file can have blocks below each other; each round replaces all that the round before has found.
@@ -101,7 +101,7 @@ def find_mistakes(document: Document) -> Mistakes:
 
 def _validate(values: Any, between: list[ConfigProblem]) -> tuple[PipelineConfig | None, list[Detail]]:
     try:
-        return PipelineConfig.model_validate(values, context={CROSS_BLOCK_ERRORS: between}), []
+        return pipeline_model().model_validate(values, context={CROSS_BLOCK_ERRORS: between}), []
     except ValidationError as error:
         details = [Detail.of(detail) for detail in error.errors(include_url=False)[:_MOST_PROBLEMS]]
         return None, [detail for detail in details if not detail.is_of_other_type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -137,16 +137,11 @@ def put_block(node: Node | None, key: str, block: Node, *, root: type) -> Node |
     return _put(node, [key], block, name=block.start_mark.name, annotation=root)
 
 
-def leave_out(node: Node | None, path: Sequence[str]) -> Node | None:
-    """Return a tree without the entry at a path; the given tree stays as it is."""
+def leave_out(node: Node, keys: Collection[str]) -> Node:
+    """Return a tree without these keys of the file; the given tree stays as it is."""
     if not isinstance(node, MappingNode):
         return node
-    entries: list[tuple[Node, Node | None]] = []
-    for key, value in node.value:
-        if key.value != path[0]:
-            entries.append((key, value))
-        elif path[1:]:
-            entries.append((key, leave_out(value, path[1:])))
+    entries = [(key, value) for key, value in node.value if key.value not in keys]
     return MappingNode(node.tag, entries, node.start_mark, node.end_mark, node.flow_style)
 
 

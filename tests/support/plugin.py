@@ -1,0 +1,46 @@
+"""Puts the package of a stranger on the path of this process: modules and entry points, as pip leaves them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from lakefeed.config.added_blocks import added_models
+from lakefeed.config.loading.explain import all_settings
+from lakefeed.config.models import pipeline_model
+
+CACHES: tuple[Callable[[], object], ...] = (
+    added_models.cache_clear,
+    pipeline_model.cache_clear,
+    all_settings.cache_clear,
+)
+
+
+def put_on_path(folder: Path, entry_points: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, **modules: str) -> None:
+    """Install a package for one test.
+
+    Args:
+        folder: where its files go.
+        entry_points: the text of the entry points of each group.
+        monkeypatch: of the test, at whose end the package is gone; the fixture ``fresh_blocks`` forgets its blocks.
+        modules: the source of each module.
+    """
+    for name, source in modules.items():
+        (folder / f"{name}.py").write_text(source)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    info = folder / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    text = "".join(f"[{group}]\n{lines}\n" for group, lines in entry_points.items())
+    (info / "entry_points.txt").write_text(text)
+    monkeypatch.syspath_prepend(folder)
+    forget_blocks()
+
+
+def forget_blocks() -> None:
+    """Forget the blocks of installed packages: the next file is read with those that are installed then."""
+    for clear in CACHES:
+        clear()
