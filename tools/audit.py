@@ -26,7 +26,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from lakefeed.clients.spark.jars import read_lock
-from lakefeed.operations.image.bill import Component, bill, bundled_jars, jars_of
+from lakefeed_deploy.image.bill import Component, bill, bundled_jars, jars_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SBOM = ROOT / "build" / "sbom.cdx.json"

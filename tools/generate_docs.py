@@ -23,9 +23,9 @@ from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, R
 from lakefeed.config.loading import shape
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.schema import json_schema, written
-from lakefeed.operations.deploy.application import read_feed, read_producer
-from lakefeed.operations.deploy.operators import Operator
-from lakefeed.operations.deploy.output import manifest
+from lakefeed_deploy.kubernetes.application import read_feed, read_producer
+from lakefeed_deploy.kubernetes.operators import Operator
+from lakefeed_deploy.kubernetes.output import manifest
 from tools.pictures import PICTURES
 from tools.python_reference import python_reference
 

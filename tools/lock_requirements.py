@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.markers import Marker
 
 ROOT = Path(__file__).resolve().parents[1]
-IMAGE = ROOT / "src" / "lakefeed" / "operations" / "image"
+IMAGE = ROOT / "packages" / "deploy" / "src" / "lakefeed_deploy" / "image"
 EXTRAS = ("spark", "read", "postgresql", "mariadb", "pandas", "otlp")
 TARGET = {
     "implementation_name": "cpython",
@@ -32,7 +32,7 @@ def requirements() -> str:
     """Return the packages of a lakefeed that runs, with their hashes."""
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
     command = [sys.executable, "-m", "uv", "export", "--frozen", "--offline", "--no-default-groups", *extras]
-    plain = ["--no-emit-project", "--no-annotate", "--no-header", "--quiet"]
+    plain = ["--no-emit-workspace", "--no-annotate", "--no-header", "--quiet"]
     text = subprocess.run([*command, *plain], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     kept = []
     for entry in re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]:

@@ -23,6 +23,7 @@ FOLLOWERS_GROUP = "lakefeed.followers"
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "export-offsets"),
+    "deploy": ("deploy",),
 }
 """The commands that each extra of lakefeed brings."""
 KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {}

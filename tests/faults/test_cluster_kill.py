@@ -77,7 +77,9 @@ def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster:
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     file = slow_file(feed, marks, spark=on_cluster(cluster))
     mode = ("--deploy-mode", "cluster", "--supervise", "--stage", stage)
-    sent = lakefeed("submit", file, "--master", cluster.master, *mode, "--output", "json", environment=environment)
+    sent = lakefeed(
+        "deploy", "submit", file, "--master", cluster.master, *mode, "--output", "json", environment=environment
+    )
     assert sent.returncode == 0, sent.stderr + cluster.logs()
     first = json.loads(sent.stdout)["driver"]
 
@@ -140,7 +142,7 @@ def test_a_supervised_driver_that_fails_is_started_again_ever_later(feed: Feed, 
     )
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     mode = ("--deploy-mode", "cluster", "--supervise", "--stage", stage)
-    sent = lakefeed("submit", file, "--master", cluster.master, *mode, environment=environment)
+    sent = lakefeed("deploy", "submit", file, "--master", cluster.master, *mode, environment=environment)
     assert sent.returncode == 0, sent.stderr + cluster.logs()
 
     cluster.wait_for(

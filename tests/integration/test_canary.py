@@ -223,7 +223,12 @@ def test_no_secret_gets_out(feed: Feed) -> None:
         done = lakefeed(*arguments, environment=environment)
         return f"{done.returncode}\n{done.stdout}{done.stderr}"
 
-    for command in (["conf", path], ["conf", path, "--format", "json"], ["verify", path], ["plan", path]):
+    for command in (
+        ["deploy", "conf", path],
+        ["deploy", "conf", path, "--format", "json"],
+        ["verify", path],
+        ["plan", path],
+    ):
         places[f"lakefeed {command[0]}"] = said(*command)
         assert places[f"lakefeed {command[0]}"].startswith("0\n"), places[f"lakefeed {command[0]}"]
     for name, settings in WRONG.items():

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.operations.submit.submit import spark_submit
+from lakefeed_deploy.spark_submit.submit import spark_submit
 from tests.support.cli import lakefeed
 from tests.support.cluster_feeds import TAXI_ROWS, pretend_version, rows_of, taxi_file
 from tests.support.feed import Feed
@@ -69,7 +69,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed
     stage.mkdir()
     sizes = {"spark.driver.memory": "700m", "spark.cores.max": "1", "spark.pyspark.python": str(cluster.python)}
     file = taxi_file(feed, "c", spark=on_cluster(**sizes))
-    submitted = ("submit", file, "--master", cluster.master, "--deploy-mode", "cluster", "--stage", stage)
+    submitted = ("deploy", "submit", file, "--master", cluster.master, "--deploy-mode", "cluster", "--stage", stage)
     shown = lakefeed(*submitted, "--print", "--", "--once", environment=environment)
     assert shown.returncode == 0, shown.stderr
     assert "--deploy-mode cluster" in shown.stdout
@@ -100,10 +100,10 @@ def test_an_application_jar_is_fetched_by_http(feed: Feed, cluster: Standalone) 
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     shared = feed.folder / "files"
     shared.mkdir()
-    written = lakefeed("package", file, "--to", shared / "trips.jar", environment=environment)
+    written = lakefeed("deploy", "package", file, "--to", shared / "trips.jar", environment=environment)
     assert written.returncode == 0, written.stderr
     with files_over_http(shared) as address:
-        submitted = ("submit", file, "--master", cluster.master, "--application", f"{address}/trips.jar")
+        submitted = ("deploy", "submit", file, "--master", cluster.master, "--application", f"{address}/trips.jar")
         # In cluster mode a worker fetches it, in client mode spark-submit here.
         mode = ("--deploy-mode", "cluster", "--output", "json", "--", "--once")
         ran = lakefeed(*submitted, *mode, environment=environment)
@@ -142,7 +142,7 @@ def test_the_application_of_the_docs_does_the_same(feed: Feed, cluster: Standalo
     ]
     (feed.folder / "app.py").write_text(program)
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
-    settings = lakefeed("conf", file, "--master", cluster.master, environment=environment)
+    settings = lakefeed("deploy", "conf", file, "--master", cluster.master, environment=environment)
     assert settings.returncode == 0, settings.stderr
     assert SECRET not in settings.stdout
     (feed.folder / "spark.conf").write_text(settings.stdout)
@@ -192,7 +192,7 @@ def test_executors_keep_state_and_their_requests_and_the_feeds_metrics_are_count
     # By spark-submit in client mode: the driver is here, out of the application jar.
     feed.send(hits(*range(30), 60), partition=0)
     options = ("--once", "--output", "json")
-    ran = lakefeed("submit", file, "--master", cluster.master, "--", *options, environment=environment)
+    ran = lakefeed("deploy", "submit", file, "--master", cluster.master, "--", *options, environment=environment)
     assert ran.returncode == 0, ran.stderr + cluster.logs()
     # spark-submit puts the driver's lines for people on stdout, too.
     summary = json.loads(ran.stdout[ran.stdout.index("\n{") :])

@@ -118,7 +118,7 @@ def test_each_entry_refuses_a_session_of_spark_connect(server: str, tmp_path: Pa
     }
     for name, (status, what, hint) in found.items():
         assert (status, "Spark Connect has no JVM of its own" in what) == ("2", True), (name, what)
-        assert "lakefeed submit" in hint, name
+        assert "lakefeed deploy submit" in hint, name
 
 
 def test_a_wish_for_spark_connect_is_no_obstacle() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakefeed.local import Stack
-from lakefeed.operations.image.wheel import write_wheel
+from lakefeed_deploy.image.wheel import write_wheels
 from tests.support.blocks import ROOT, blocks_of
 from tests.support.page_reader import Reader
 
@@ -22,7 +22,7 @@ TEST = "tests/integration/test_tutorial.py"
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the content of the wheel, as pip leaves it."""
     folder = tmp_path_factory.mktemp("installed")
-    with zipfile.ZipFile(write_wheel(folder)) as wheel:
+    with zipfile.ZipFile(write_wheels(folder)[0]) as wheel:
         wheel.extractall(folder / "site")
     return folder / "site"
 

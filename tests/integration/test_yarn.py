@@ -48,7 +48,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_yarn(feed: Feed, clu
 
     # The same by spark-submit, out of the application jar.
     file = taxi_file(feed, "c", spark=cluster.settings())
-    submitted = ("submit", file, "--master", "yarn")
+    submitted = ("deploy", "submit", file, "--master", "yarn")
     shown = lakefeed(*submitted, "--print", "--", "--once", environment=environment)
     assert shown.returncode == 0, shown.stderr
     ran = lakefeed(*submitted, "--", "--once", environment=environment)
@@ -110,7 +110,9 @@ def test_a_driver_in_cluster_mode_is_refused(feed: Feed, cluster: Yarn) -> None:
     feed.create_topic(partitions=1)
     stage = ("--deploy-mode", "cluster", "--stage", feed.folder)
     file = taxi_file(feed, "d", spark=cluster.settings())
-    done = lakefeed("submit", file, "--master", "yarn", *stage, environment={**feed.environment, **cluster.environment})
+    done = lakefeed(
+        "deploy", "submit", file, "--master", "yarn", *stage, environment={**feed.environment, **cluster.environment}
+    )
     assert done.returncode == 2
     assert "nothing carries the pipeline's variables to a driver in cluster mode" in done.stderr
     assert "on YARN use client mode" in done.stderr

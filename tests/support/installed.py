@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lakefeed.clients.spark.jars import cache_directory
-from lakefeed.operations.image.wheel import write_wheel
+from lakefeed_deploy.image.wheel import write_wheels
 
 
 @dataclass
@@ -65,12 +65,14 @@ def install(folder: Path, *, extras: str, variables: Mapping[str, str] | None = 
         extras: of the wheel, separated by commas.
         variables: further environment variables of the shell.
     """
-    wheel = write_wheel(folder)
+    core, *_ = write_wheels(folder)
     uv = Path(sys.executable).with_name("uv")
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "env"], check=True)
-    requirement = f"lakefeed[{extras}] @ {wheel.as_uri()}"
+    requirement = f"lakefeed[{extras}] @ {core.as_uri()}"
     python = folder / "env" / "bin" / "python"
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", python, requirement], check=True)
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--find-links", folder, "--python", python, requirement], check=True
+    )
     home, work = folder / "home", folder / "work"
     home.mkdir()
     work.mkdir()

@@ -271,7 +271,7 @@ class PipelineBlocks(Model):
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""
-    deploy: Deploy | None = Field(None, description="How lakefeed manifest deploys the feed. A run ignores it.")
+    deploy: Deploy | None = Field(None, description="How lakefeed deploy manifest deploys the feed. A run ignores it.")
     tests: PipelineTests | None = Field(None, description="Cases for lakefeed test. A run ignores them.")
     spark: dict[str, Scalar] = Field(default_factory=dict)
     """Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and plugins are added

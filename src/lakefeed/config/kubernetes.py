@@ -1,4 +1,4 @@
-"""The block of a pipeline file that says how the feed is deployed on Kubernetes: ``lakefeed manifest`` reads it."""
+"""The block of a pipeline file for ``lakefeed deploy manifest``: how the feed is deployed on Kubernetes."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Kubernetes(Model):
     """Place, size and connections of the feed's pods."""
 
     image: Annotated[str, checked(_require_image)]
-    """The image: lakefeed image writes a Dockerfile for it. Pin it by version or digest."""
+    """The image: lakefeed deploy image writes a Dockerfile for it. Pin it by version or digest."""
     namespace: DnsName
     """Namespace of all objects but those of Strimzi."""
     name: AppName | None = Field(None, description="Name of the objects. Default: the feed's, with - for _.")

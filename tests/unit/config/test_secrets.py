@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 from pydantic import SecretStr
 
-from lakefeed.cli.conf import conf
 from lakefeed.cli.output import fail
 from lakefeed.config.connections import Catalog, credentials_in, is_loopback
 from lakefeed.config.secrets import SecretText, hidden, is_secret, keys_of, pattern, shown, texts_of
 from lakefeed.errors import ConfigError
+from lakefeed_deploy.conf import conf
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
 
 SECRET = ENVIRONMENT["THE_SECRET"]

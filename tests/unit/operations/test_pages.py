@@ -21,8 +21,8 @@ from lakefeed.errors import LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.messages.pages import page_command
 from lakefeed.operations import page_html
 from lakefeed.operations.examples import copy_example, packaged_examples
-from lakefeed.operations.image.wheel import write_wheel
 from lakefeed.operations.pages import all_pages, find_page, indexed_pages, page_folder, with_commands
+from lakefeed_deploy.image.wheel import write_wheels
 
 PACKAGE = Path(page_html.__file__).parents[1]
 PAGES = all_pages(page_folder())
@@ -99,7 +99,7 @@ def test_the_changelog_beside_the_pages_is_opened_too(tmp_path: Path) -> None:
 
 
 def test_a_wheel_has_the_pages_where_the_package_looks_for_them(tmp_path: Path) -> None:
-    with zipfile.ZipFile(write_wheel(tmp_path)) as wheel:
+    with zipfile.ZipFile(write_wheels(tmp_path)[0]) as wheel:
         wheel.extractall(tmp_path / "installed")
     folder = tmp_path / "installed" / "lakefeed" / "docs"
     for page in all_pages(folder):

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from lakefeed.operations.image.bill import Component, bill, bundled_jars
+from lakefeed_deploy.image.bill import Component, bill, bundled_jars
 from tools import audit
 
 OLD = Component("maven", "org.lz4/lz4-java", "1.8.0", "0" * 64, "jars.lock: spark")

@@ -21,7 +21,7 @@ CLASSIC = {"spark.api.mode": "classic"}
 _WHAT = "a session of Spark Connect has no JVM of its own, in which lakefeed plans, decodes and commits"
 _HINT = (
     "leave spark out, or give the session of lakefeed.session(), in a Python process that does not use Spark Connect; "
-    "on a cluster: lakefeed submit pipeline.yaml --master …"
+    "on a cluster: lakefeed deploy submit pipeline.yaml --master …"
 )
 
 

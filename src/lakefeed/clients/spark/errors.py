@@ -62,7 +62,7 @@ KNOWN: dict[str, LakefeedError] = {
     r"(?:ClassNotFoundException|NoClassDefFoundError): io[./]lakefeed[./]": ConfigError(
         "Spark has the jar of another version of lakefeed, or none",
         hint="install lakefeed again (in a clone: make jvm); with spark-submit, pass the settings that "
-        "'lakefeed conf' prints",
+        "'lakefeed deploy conf' prints",
     ),
     r"software\.amazon\.msk\.auth\.iam\.\w+": ConfigError(
         "Spark has no jar for Amazon MSK's login by IAM",

@@ -1,6 +1,6 @@
 """The SparkSession: the only place that writes ``spark.*`` keys and adds jars.
 
-``settings`` says everything that is not secret, as ``lakefeed conf`` prints it. Secrets are set on the running
+``settings`` says everything that is not secret, as ``lakefeed deploy conf`` prints it. Secrets are set on the running
 session instead, because PySpark hands its configuration to the JVM on a command line that ``ps`` shows.
 """
 
@@ -148,7 +148,7 @@ def session(
     """Start a SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
     A session that already runs is used as it is, with the catalogs and credentials added to it; it must have
-    been started with the settings that ``lakefeed conf`` prints.
+    been started with the settings that ``lakefeed deploy conf`` prints.
 
     Args:
         name: application name.
@@ -413,5 +413,5 @@ def _require_jars(spark: SparkSession) -> None:
             "the Spark session that is running has not got lakefeed's jars",
             where=f"not on its class path: {', '.join(re.sub('[.]class$', '', name) for name in missing)}",
             hint="stop that session and call lakefeed.session(), or start Spark with the settings that "
-            "'lakefeed conf' prints",
+            "'lakefeed deploy conf' prints",
         )

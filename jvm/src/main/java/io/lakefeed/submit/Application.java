@@ -22,7 +22,7 @@ import org.apache.spark.util.MutableURLClassLoader;
 import org.apache.spark.util.SignalUtils;
 
 /**
- * Runs lakefeed's driver in Python out of the application jar that {@code lakefeed package} writes.
+ * Runs lakefeed's driver in Python out of the application jar that {@code lakefeed deploy package} writes.
  *
  * <p>spark-submit takes no Python file in cluster mode on a standalone cluster, and
  * copies nothing beside the application's jar to the driver's machine. So the jar brings all that the driver needs: Python packages, jars for driver and executors, and

@@ -1,0 +1,119 @@
+"""``lakefeed deploy image``: what a builder of container images needs, with the versions of the lakefeed that runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from lakefeed.clients.spark.jars import read_lock
+from lakefeed.config.values import is_image
+from lakefeed.errors import ConfigError, MissingExtra, ResourceMissing
+from lakefeed_deploy.image.bill import bill, bundled_jars, jars_of, requirements_of, without_replaced
+from lakefeed_deploy.image.wheel import write_wheels
+
+BASE_IMAGE = "debian:bookworm-slim"
+# The jars of a feed, of a Kinesis source and of a Glue catalog. Those of the embedded stack are servers.
+GROUPS = ("spark", "kinesis", "glue")
+_OWN_PACKAGES = """\
+COPY own-requirements.txt /src/
+RUN pip freeze | grep --invert-match ^lakefeed > /src/installed.txt && \\
+    pip install --no-cache-dir --requirement /src/own-requirements.txt --constraint /src/installed.txt
+"""
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """The files of an image, as they were written.
+
+    Attributes:
+        folder: the build context.
+        files: their names in it.
+        base_image: the image that the Dockerfile begins with.
+        spark: the version of Spark.
+    """
+
+    folder: Path
+    files: tuple[str, ...]
+    base_image: str
+    spark: str
+
+    @property
+    def is_pinned(self) -> bool:
+        """The base image is named by its digest."""
+        return "@sha256:" in self.base_image
+
+
+def write_image_files(
+    folder: Path, *, base_image: str = BASE_IMAGE, spark_image: str | None = None, requirements: Path | None = None
+) -> ImageFiles:
+    """Write Dockerfiles, what they copy, and the bill of materials.
+
+    Args:
+        folder: the build context; created if missing. Files of other names in it stay.
+        base_image: a Debian image, best by digest.
+        spark_image: the cluster's own image with Spark, for ``Dockerfile.spark``.
+        requirements: a file of pip's with what the transforms of pipelines import.
+
+    Raises:
+        ConfigError: a name is no reference of an image.
+        ResourceMissing: the file of requirements is missing.
+        MissingExtra: PySpark is not installed.
+    """
+    locked = _template("requirements.txt")
+    parts = list(requirements_of(locked))
+    spark = next(part.version for part in parts if part.name == "pyspark")
+    spark_image = spark_image or f"apache/spark:{spark}"
+    for option, image in (("--base-image", base_image), ("--spark-image", spark_image)):
+        if not is_image(image):
+            hint = f"write it as {BASE_IMAGE}@sha256:… with the 64 digits that the registry shows"
+            raise ConfigError(f"'{image}' is not the name of an image", where=option, hint=hint)
+    if find_spec("pyspark") is None:
+        raise MissingExtra.of("pyspark", "spark", "the bill of materials, which has the jars of Spark,")
+    own_packages = _read_own_packages(requirements)
+    folder.mkdir(parents=True, exist_ok=True)
+    wheels = [wheel.name for wheel in write_wheels(folder)]
+    values = {
+        "version": version("lakefeed"),
+        "spark": spark,
+        "spark_line": spark.rpartition(".")[0],
+        "base": base_image,
+        "spark_image": spark_image,
+        "wheels": " ".join(wheels),
+        "wheel_paths": " ".join(f"/src/{wheel}" for wheel in wheels),
+        "groups": "".join(f" --group {group}" for group in GROUPS),
+        "own_packages": "" if own_packages is None else _OWN_PACKAGES,
+    }
+    texts = {name: _template(name).format(**values) for name in ("Dockerfile", "Dockerfile.spark")}
+    texts |= {name: _template(name) for name in ("entrypoint.sh", "setuptools.txt")}
+    texts["app.py"] = (files("lakefeed") / "cli" / "__main__.py").read_text("utf-8")
+    texts["requirements.txt"] = locked
+    texts["requirements-without-spark.txt"] = re.sub(r"^(pyspark|py4j)==(.*\\\n)*.*\n", "", locked, flags=re.MULTILINE)
+    if own_packages is not None:
+        texts["own-requirements.txt"] = own_packages
+    jars = list(jars_of(read_lock().of(GROUPS)))
+    texts["sbom.cdx.json"] = bill({*parts, *jars, *without_replaced(bundled_jars(), jars)})
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "entrypoint.sh").chmod(0o755)
+    return ImageFiles(folder, (*texts, *wheels), base_image, spark)
+
+
+def _template(name: str) -> str:
+    return (files("lakefeed_deploy.image") / name).read_text("utf-8")
+
+
+def _read_own_packages(requirements: Path | None) -> str | None:
+    if requirements is None:
+        return None
+    try:
+        return requirements.read_text("utf-8")
+    except OSError as error:
+        raise ResourceMissing(
+            f"the file of requirements cannot be read: {error.strerror}",
+            where=str(requirements),
+            hint="name a file with a line for each package, as pip takes it",
+        ) from None

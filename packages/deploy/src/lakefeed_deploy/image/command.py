@@ -1,0 +1,59 @@
+"""``lakefeed deploy image``: Dockerfiles and a bill of materials."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from lakefeed.cli.options import FOLDER, output_option
+from lakefeed.cli.output import echo, emit
+from lakefeed_deploy.image import BASE_IMAGE, ImageFiles, write_image_files
+
+
+@click.command()
+@click.option("--to", type=FOLDER, default=Path("image"), show_default=True, help="The folder for the build.")
+@click.option(
+    "--base-image",
+    default=BASE_IMAGE,
+    show_default=True,
+    metavar="IMAGE[@DIGEST]",
+    help="A Debian image with Python from 3.11 on and Java 17 or 21.",
+)
+@click.option(
+    "--spark-image", metavar="IMAGE[@DIGEST]", help="The cluster's own image with Spark, for Dockerfile.spark."
+)
+@click.option(
+    "--requirements",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file of pip's with what your transforms import.",
+)
+@output_option
+def image(to: Path, base_image: str, spark_image: str | None, requirements: Path | None) -> None:
+    """Write a Dockerfile with the versions of this lakefeed, all that it copies, and a bill of materials.
+
+    Python packages are pinned by the hashes of a lock, jars by jars.lock, the base image by the digest that you
+    name. The image runs as user 185 with a read-only root, and takes what Spark's operators start.
+    Dockerfile.spark is for clusters that bring their own Spark.
+    """
+    written = write_image_files(to, base_image=base_image, spark_image=spark_image, requirements=requirements)
+    document = {
+        "folder": str(written.folder),
+        "files": list(written.files),
+        "base_image": written.base_image,
+        "pinned": written.is_pinned,
+        "spark": written.spark,
+    }
+    emit(document, lambda: _print(written))
+
+
+def _print(written: ImageFiles) -> None:
+    for name in written.files:
+        echo(f"  {written.folder / name}")
+    if not written.is_pinned:
+        tag = written.base_image
+        echo(f"\nThe base image {tag} has no digest, so another build may begin with another image. Its digest:")
+        echo(f"  docker buildx imagetools inspect {tag}")
+        echo(f"  lakefeed deploy image --base-image {tag}@sha256:…")
+    echo(f"\nBuild it: docker build --tag lakefeed {shlex.quote(str(written.folder))}")

@@ -1,0 +1,134 @@
+"""``lakefeed deploy manifest``: the Kubernetes objects of a feed, or of a producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from lakefeed.cli.options import FOLDER, options_of, pipeline_argument, set_option
+from lakefeed.cli.output import echo
+
+if TYPE_CHECKING:
+    from lakefeed_deploy.kubernetes.application import Application
+    from lakefeed_deploy.kubernetes.operators import Operator
+
+Style = Literal["yaml", "kustomize", "helm-values"]
+_FEED = "run"
+
+_manifest_options = options_of(
+    set_option,
+    click.option(
+        "--operator",
+        type=click.Choice(["apache", "kubeflow"]),
+        default="apache",
+        show_default=True,
+        help="Apache's operator (spark.apache.org/v1), or Kubeflow's (sparkoperator.k8s.io/v1beta2).",
+    ),
+    click.option(
+        "--output",
+        "style",
+        type=click.Choice(["yaml", "kustomize", "helm-values"]),
+        default="yaml",
+        show_default=True,
+        help="Objects for kubectl apply -f -; a Kustomize folder; or values for the operator's own chart.",
+    ),
+    click.option("--directory", type=FOLDER, help="With kustomize: the folder to write. Overlays in it are kept."),
+)
+
+
+class _FeedByDefault(click.Group):
+    """Takes ``lakefeed deploy manifest FILE`` for ``lakefeed deploy manifest run FILE``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = [_FEED, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_FeedByDefault)
+def manifest() -> None:
+    """Print the Kubernetes objects of a pipeline, as its block deploy.kubernetes describes them.
+
+    The command run is the default: lakefeed deploy manifest pipeline.yaml. It asks neither a cluster nor a broker.
+    The file is read with the variables that the pod will have, not with those of this machine. Secrets are
+    referred to by name; a file that has one written out is refused.
+    """
+
+
+@manifest.command(_FEED)
+@pipeline_argument
+@_manifest_options
+def feed(pipeline: Path, overrides: tuple[str, ...], operator: Operator, style: Style, directory: Path | None) -> None:
+    """Print the objects of a driver that runs PIPELINE, and is started again when it fails."""
+    from lakefeed_deploy.kubernetes.application import read_feed
+
+    _print(lambda: read_feed(pipeline, overrides=overrides), operator, style, directory)
+
+
+@manifest.command()
+@pipeline_argument
+@_manifest_options
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def produce(
+    pipeline: Path,
+    overrides: tuple[str, ...],
+    operator: Operator,
+    style: Style,
+    directory: Path | None,
+    arguments: tuple[str, ...],
+) -> None:
+    """Print the objects of a driver that runs lakefeed produce, deployed as PIPELINE's block says.
+
+    ARGUMENTS are those of lakefeed produce; write -- before them:
+
+    lakefeed deploy manifest produce pipeline.yaml -- TOPIC --file s3a://bucket/trips.csv
+    """
+    from lakefeed.cli.produce import parsed
+    from lakefeed_deploy.kubernetes.application import read_producer
+
+    given = parsed(arguments)
+    _refuse_local_files(given)
+
+    def read() -> Application:
+        return read_producer(
+            pipeline, overrides=overrides, arguments=arguments, topic=given["topic"], is_stream=given["stream"]
+        )
+
+    _print(read, operator, style, directory)
+
+
+def _refuse_local_files(given: dict[str, Any]) -> None:
+    from lakefeed.errors import ConfigError
+
+    path = given["path"]
+    if path is not None and "://" not in path:
+        raise ConfigError("the pods have no such file", where=f"--file {path}", hint="s3a://bucket/path")
+    for option in ("schema_file", "log_file", "master"):
+        if given[option] is not None:
+            name = f"--{option.replace('_', '-')}"
+            hint = "register the schema, and leave it out" if option == "schema_file" else "leave it out"
+            raise ConfigError(f"{name} is for this machine, and not for the pods", where="produce", hint=hint)
+
+
+def _print(read: Callable[[], Application], operator: Operator, style: Style, directory: Path | None) -> None:
+    from lakefeed_deploy.kubernetes import output
+
+    if (style == "kustomize") != (directory is not None):
+        raise click.UsageError("--output kustomize and --directory belong together: it writes several files")
+    app = read()
+    _show(app.notes)
+    if directory is not None:
+        for path in output.write_folder(output.kustomize(app, operator), directory):
+            echo(str(directory / path))
+    elif style == "helm-values":
+        click.echo(output.helm_values(app, operator), nl=False)
+    else:
+        click.echo(output.manifest(app, operator), nl=False)
+
+
+def _show(notes: Sequence[str]) -> None:
+    for note in notes:
+        echo(note, err=True)

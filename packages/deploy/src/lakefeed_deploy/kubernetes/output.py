@@ -1,0 +1,148 @@
+"""Objects as text: one stream of YAML, a Kustomize folder, or values for the chart of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lakefeed.errors import ConfigError, WorldError
+from lakefeed_deploy.kubernetes.application import Application
+from lakefeed_deploy.kubernetes.objects import feed_objects, kafka_objects
+from lakefeed_deploy.kubernetes.operators import Operator
+from lakefeed_deploy.kubernetes.pods import Object
+
+_OVERLAYS = "overlays"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, and no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def yaml_text(*documents: Any) -> str:
+    """Return documents as one stream of YAML."""
+    return "---\n".join(
+        yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120) for document in documents
+    )
+
+
+def manifest(app: Application, operator: Operator) -> str:
+    """Return all objects, for kubectl apply -f -."""
+    return yaml_text(*kafka_objects(app), *feed_objects(app, operator))
+
+
+def kustomize(app: Application, operator: Operator) -> dict[str, str]:
+    """Return the files of a Kustomize folder: a base, the topics apart from it, and two overlays to begin with.
+
+    Strimzi's objects stand in Kafka's namespace, which an overlay of the feed's namespace must not change.
+    """
+    files: dict[str, str] = {}
+    for folder, objects in (("base", feed_objects(app, operator)), ("kafka", kafka_objects(app))):
+        if objects:
+            names = [f"{item['kind'].lower()}-{item['metadata']['name']}.yaml" for item in objects]
+            files |= {f"{folder}/{name}": yaml_text(item) for name, item in zip(names, objects, strict=True)}
+            files[f"{folder}/kustomization.yaml"] = _kustomization(resources=names)
+    executors = app.settings.executor.instances
+    for name, instances in (("production", executors), ("staging", min(executors, 1))):
+        files[f"{_OVERLAYS}/{name}/kustomization.yaml"] = _kustomization(
+            resources=["../../base"],
+            patches=[
+                {
+                    "target": {"kind": "SparkApplication", "name": app.name},
+                    "patch": yaml_text(_overlay(app, operator, instances)),
+                }
+            ],
+        )
+    return files
+
+
+def helm_values(app: Application, operator: Operator) -> str:
+    """Return values for the operator's own chart: it watches the namespace, and leaves accounts and roles to us."""
+    namespaces = [app.settings.namespace]
+    if operator == "kubeflow":
+        values: Object = {
+            "spark": {
+                "jobNamespaces": namespaces,
+                "serviceAccount": {"create": False, "name": app.service_account},
+                "rbac": {"create": False},
+            }
+        }
+    else:
+        values = {
+            "workloadResources": {
+                "namespaces": {"create": False, "overrideWatchedNamespaces": True, "data": namespaces},
+                "serviceAccount": {"create": False, "name": app.service_account},
+                "role": {"create": False},
+                "clusterRole": {"create": False},
+                "roleBinding": {"create": False},
+            }
+        }
+    return yaml_text(values)
+
+
+def write_folder(files: Mapping[str, str], folder: Path) -> list[str]:
+    """Write the files, and return their paths; overlays that are there are the user's own and stay.
+
+    Raises:
+        ConfigError: the folder has files that this command does not write.
+        WorldError: it cannot be written.
+    """
+    generated = [path for path in files if not path.startswith(_OVERLAYS)]
+    _require_ours(folder, {Path(path).parts[0] for path in generated}, files)
+    written = []
+    try:
+        for part in {Path(path).parts[0] for path in generated}:
+            for old in (folder / part).glob("*.yaml"):
+                old.unlink()
+        for path, text in files.items():
+            target = folder / path
+            if path.startswith(_OVERLAYS) and target.exists():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, "utf-8")
+            written.append(path)
+    except OSError as error:
+        raise WorldError(f"the folder cannot be written: {error.strerror}", where=str(error.filename)) from None
+    return written
+
+
+def _require_ours(folder: Path, parts: set[str], files: Mapping[str, str]) -> None:
+    """Refuse a folder whose parts were not made by this command: their files would be deleted."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError("this is no folder", where=str(folder), hint="--directory takes a folder to write to")
+    for part in sorted(parts):
+        place = folder / part
+        if place.exists() and not (place / "kustomization.yaml").is_file() and any(place.iterdir()):
+            hint = "choose an empty folder with --directory"
+            raise ConfigError(
+                "the folder has files that lakefeed deploy manifest did not write", where=str(place), hint=hint
+            )
+
+
+def _overlay(app: Application, operator: Operator, instances: int) -> Sequence[Object]:
+    """Return the patch of an overlay: image and number of executors, which differ most between environments."""
+    if operator == "kubeflow":
+        places: dict[str, Any] = {"/spec/image": app.settings.image, "/spec/executor/instances": instances}
+    else:
+        conf = "/spec/sparkConf"
+        places = {
+            f"{conf}/spark.kubernetes.container.image": app.settings.image,
+            f"{conf}/spark.executor.instances": str(instances),
+        }
+    return [{"op": "replace", "path": path, "value": value} for path, value in places.items()]
+
+
+def _kustomization(**settings: Any) -> str:
+    return yaml_text({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", **settings})

@@ -1,0 +1,203 @@
+"""Hands a pipeline to spark-submit: the command, its properties, and the variables that the driver needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakefeed.clients.spark import cluster
+from lakefeed.config import secrets
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import ConfigError, JobFailed
+from lakefeed_deploy.spark_submit.application import MAIN_CLASS
+
+# How Spark's processes find the secret of their cluster without a setting.
+_SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105 (a name)
+_DRIVER_ID = re.compile(r"\bdriver-\d{14}-\d+\b")
+_DRIVER_STATE = re.compile(r"State of driver-\S+ is (\w+)")
+# Frames of Java's stack, and a warning that each start has.
+_NOISE = re.compile(r"^\s+(at |\.\.\. )|WARN NativeCodeLoader")
+_MASTER = re.compile(r"(spark|k8s)://.+|yarn|local(\[.*\])?")
+
+
+class Variables(Mapping[str, str]):
+    """The environment, remembering which variables a pipeline has asked for."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.used: set[str] = {name for name in environment if name.startswith("AWS_")}
+
+    def __getitem__(self, name: str) -> str:
+        value = self._environment[name]
+        self.used.add(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environment)
+
+    def __len__(self) -> int:
+        return len(self._environment)
+
+    def found(self) -> dict[str, str]:
+        """Return the variables that were used."""
+        return {name: self._environment[name] for name in sorted(self.used) if name in self._environment}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """One call of spark-submit.
+
+    Attributes:
+        arguments: what follows ``--properties-file FILE``.
+        properties: Spark settings, none of them secret.
+        variables: the driver's variables, with their values.
+        master: of the cluster.
+        is_cluster_mode: the driver runs on the cluster, and gets these variables alone.
+    """
+
+    arguments: tuple[str, ...]
+    properties: Mapping[str, str]
+    variables: Mapping[str, str]
+    master: str
+    is_cluster_mode: bool
+
+    def command(self, properties_file: str) -> list[str]:
+        """Return the command line; it has no secret."""
+        return [str(spark_submit()), "--properties-file", properties_file, *self.arguments]
+
+    def run(self) -> str | None:
+        """Run spark-submit to its end; in cluster mode return the id of the driver, which then runs.
+
+        Raises:
+            JobFailed: spark-submit or the driver has failed, with the last lines of its log.
+        """
+        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # For its owner alone.
+            file.writelines(f"{key} {_escaped(value)}\n" for key, value in self.properties.items())
+            file.flush()
+            done = subprocess.run(
+                self.command(file.name),
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE if self.is_cluster_mode else None,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        if not self.is_cluster_mode:
+            if done.returncode:
+                raise SystemExit(done.returncode)  # The driver has reported why.
+            return None
+        driver, state = _DRIVER_ID.search(done.stderr), _DRIVER_STATE.search(done.stderr)
+        if done.returncode or (state and state[1] in ("ERROR", "FAILED", "KILLED")):
+            lines = [line for line in done.stderr.splitlines() if line.strip() and not _NOISE.search(line)]
+            what = "the cluster has not started the driver:" + "".join(f"\n  | {line}" for line in lines[-6:])
+            hint = "the log of the driver is on its worker, in work/driver-…/stderr"
+            raise JobFailed(what, where=self.master, hint=hint)
+        # A log4j configuration may leave the line out.
+        return driver[0] if driver else "the driver"
+
+    def _environment(self) -> dict[str, str]:
+        if not self.is_cluster_mode:
+            return {**os.environ, **self.variables}
+        # Spark sends the whole environment to the worker: no other variable of this machine may go there.
+        java = f"{home}/bin:" if (home := os.environ.get("JAVA_HOME")) else ""
+        return {"PATH": f"{java}{os.environ.get('PATH', os.defpath)}", **self.variables}
+
+
+def submission(
+    config: PipelineConfig,
+    variables: Variables,
+    *,
+    master: str,
+    application: str,
+    cluster_mode: bool = False,
+    supervise: bool = False,
+    arguments: Sequence[str] = (),
+) -> Submission:
+    """Return the call of spark-submit for an application jar.
+
+    Args:
+        config: the pipeline's settings.
+        variables: the environment that they were read with.
+        master: of the cluster.
+        application: the jar: a path, or in cluster mode a URL that each worker reads.
+        cluster_mode: run the driver on the cluster.
+        supervise: let the cluster start a driver again that has failed.
+        arguments: of ``lakefeed run``.
+
+    Raises:
+        ConfigError: this master cannot do that, or the secret of the cluster is missing.
+    """
+    _require_possible(config, master, cluster_mode=cluster_mode, supervise=supervise)
+    cluster.require_hadoop_configuration(master)
+    own = {key: _text(value) for key, value in config.spark.items()}
+    whole = cluster.require_secret({"spark.master": master, **cluster.secured(master), **own})
+    properties = {key: value for key, value in secrets.shown(whole).items() if key != "spark.master"}
+    # Spark's pages and logs hide secrets by their names, as those of a session do.
+    properties.setdefault("spark.redaction.regex", secrets.pattern(secrets.keys_of(config)))
+    if not cluster_mode:
+        # The packages of the application jar are this Python's; spark.pyspark.python is that of the workers.
+        properties.setdefault("spark.pyspark.driver.python", sys.executable)
+    if master == "yarn":
+        # The main class is Java's, so that Spark would not bring PySpark to the executors.
+        properties.setdefault("spark.yarn.isPython", "true")
+        # Left out above, since their names are those of secrets.
+        properties |= cluster.NO_KEYS_ON_NODES
+    sent = variables.found()
+    if secret := whole.get(cluster.AUTHENTICATION_SECRET):
+        sent[_SECRET_VARIABLE] = secret
+    mode = "cluster" if cluster_mode else "client"
+    options = ["--master", master, "--deploy-mode", mode, "--name", config.name, "--class", MAIN_CLASS]
+    return Submission(
+        arguments=(*options, *(["--supervise"] if supervise else []), application, *arguments),
+        properties=properties,
+        variables=sent,
+        master=master,
+        is_cluster_mode=cluster_mode,
+    )
+
+
+def _require_possible(config: PipelineConfig, master: str, *, cluster_mode: bool, supervise: bool) -> None:
+    if not _MASTER.fullmatch(master):
+        hint = "write spark://HOST:PORT, k8s://URL or yarn"
+        raise ConfigError(f"'{master}' is no master of Spark", where="--master", hint=hint)
+    is_standalone = master.startswith("spark://")
+    if supervise and not (is_standalone and cluster_mode):
+        hint = "on Kubernetes and YARN the restart policy and spark.yarn.maxAppAttempts do the same"
+        raise ConfigError(
+            "a driver is supervised on a standalone cluster in cluster mode", where="--supervise", hint=hint
+        )
+    if cluster_mode and not is_standalone:
+        what = f"on {master} nothing carries the pipeline's variables to a driver in cluster mode without showing them"
+        hint = "on Kubernetes: lakefeed deploy manifest, with secrets by reference; on YARN: client mode"
+        raise ConfigError(what, where="--deploy-mode cluster", hint=hint)
+
+
+def spark_submit() -> Path:
+    """Return the program: of ``SPARK_HOME``, else of the installed PySpark."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    path = Path(_find_spark_home()) / "bin" / "spark-submit"  # type: ignore[no-untyped-call]
+    if shutil.which(path) is None:
+        raise ConfigError(
+            "there is no spark-submit", where=str(path), hint="set SPARK_HOME to an installation of Spark"
+        )
+    return path
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else str(value)
+
+
+def _escaped(value: str) -> str:
+    """Write a value as java.util.Properties reads it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

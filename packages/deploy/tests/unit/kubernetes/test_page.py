@@ -1,0 +1,40 @@
+"""docs/deploy-on-kubernetes.md: its commands are run, and print what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[5]
+PAGE = ROOT / "docs" / "deploy-on-kubernetes.md"
+
+
+def sessions() -> list[tuple[str, str]]:
+    """Returns each command of the page that has an answer, with the answer."""
+    blocks = re.findall(r"^( *)```console\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    found = [textwrap.dedent(block).partition("\n") for _, block in blocks]
+    return [(command.removeprefix("$ "), answer) for command, _, answer in found]
+
+
+@pytest.mark.parametrize(("command", "answer"), sessions())
+def test_a_command_of_the_page_prints_what_the_page_says(command: str, answer: str) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", command],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == answer
+
+
+def test_the_page_has_commands_with_answers() -> None:
+    assert len(sessions()) == 3
