@@ -6,9 +6,12 @@ ours, so that one that is not installed gets an error that says how to install i
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
@@ -20,6 +23,7 @@ Section = Literal["begin", "run", "watch", "look", "repair", "tables", "deploy",
 COMMANDS_GROUP = "lakefeed.commands"
 SETTINGS_GROUP = "lakefeed.settings"
 FOLLOWERS_GROUP = "lakefeed.followers"
+SINKS_GROUP = "lakefeed.sinks"
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "export-offsets"),
@@ -28,6 +32,8 @@ OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
 """The commands that each extra of lakefeed brings."""
 KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {}
 """The keys of a pipeline file that each extra brings."""
+SINKS_OF_EXTRAS = ("elasticsearch", "jdbc")
+"""The sinks that an extra of the same name brings."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,31 @@ def _commands() -> Iterator[tuple[str, CliCommand]]:
         except Exception as error:
             # The help names the package and why; its use is an error, and the other commands work.
             yield entry.name, CliCommand(f"{entry.module}:{entry.name}", f"Cannot be imported: {error}", "servers")
+
+
+def installed_sinks() -> dict[str, EntryPoint]:
+    """Return the sinks of installed packages by name; imports none of them."""
+    return _sinks(tuple(sys.path))
+
+
+@cache
+def _sinks(path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in installed(SINKS_GROUP)}
+
+
+def missing_sink(name: str) -> str | None:
+    """Return the command that installs a sink of ours, also one with a name like this; None if no extra brings it."""
+    near = difflib.get_close_matches(name, [each for each in SINKS_OF_EXTRAS if each not in installed_sinks()], n=1)
+    return f"pip install 'lakefeed[{near[0]}]'" if near else None
+
+
+def page_of_sink(key: str) -> str | None:
+    """Return the page that the package of a sink names in ``PAGE``, for a setting such as ``sink.jdbc.url``."""
+    parts = key.split(".")
+    name = next(iter(parts[2:] if parts[0] == "sinks" else parts[1:]), "") if parts[0] in ("sink", "sinks") else ""
+    entry = installed_sinks().get(name)
+    package = None if entry is None else sys.modules.get(entry.module.partition(".")[0])
+    return getattr(package, "PAGE", None)
 
 
 def missing_command(name: str) -> MissingExtra | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.local import Endpoints
-from tests.support.databases import server_of
+from packages.jdbc.tests.databases import server_of
 from tools.examples import Runner, surroundings
 from tools.expected import EXAMPLES, Example
 

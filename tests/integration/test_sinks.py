@@ -14,7 +14,7 @@ from lakefeed.feed.progress import BatchProgress
 from lakefeed.local import Endpoints
 from lakefeed.sinks.definition import Sink
 from lakefeed.sinks.iceberg.table import IcebergTable
-from tests.support.databases import DATABASES, server_of
+from packages.jdbc.tests.databases import DATABASES, server_of
 from tests.support.feed import Feed
 from tests.support.sink_cases import (
     CASES,

@@ -36,13 +36,6 @@ TELLING = {
     "test_of_those_who_take_the_lease_together_one_has_it",
     "test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused",
 }
-# Of feeds into PostgreSQL; MariaDB, which has more traps, shows everything.
-TELLING_OF_POSTGRESQL = {
-    "test_batches_land_once_and_the_ledger_says_what_of",
-    "test_only_the_driver_that_took_the_fence_last_can_commit",
-    "test_every_type_comes_back_as_it_was",
-    "test_the_newest_change_of_each_key_wins_and_deletes_delete",
-}
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql", "rest", pytest.param("hive", marks=pytest.mark.slow)])
@@ -75,9 +68,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.own_markers = [mark for mark in item.own_markers if mark.name != "quick"]
                 if item.originalname not in TELLING:
                     item.add_marker(pytest.mark.slow)
-            into = item.callspec.params.get("shop", "mariadb")
-            if into == "postgresql" and item.originalname not in TELLING_OF_POSTGRESQL:
-                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

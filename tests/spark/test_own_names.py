@@ -14,7 +14,7 @@ from lakefeed.ledger.outcomes import RECORD
 from lakefeed.records.decode import Json, RecordPolicy, classify, decoded
 from lakefeed.records.decode.changes import OP, OWN_KEY, TS_MS, DeleteRule
 from lakefeed.records.schema.fit import StorableRows
-from lakefeed.sinks.iceberg import changes
+from lakefeed.sinks import changes
 from tests.spark.test_debezium import found, frame
 
 if TYPE_CHECKING:

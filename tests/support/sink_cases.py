@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import Topics
-from tests.support.databases import DATABASES
+from packages.jdbc.tests.databases import DATABASES
+from packages.jdbc.tests.jdbc_feed import TABLE, Server, sink_of
 from tests.support.feed import Feed
-from tests.support.jdbc_feed import TABLE, Server, sink_of
 from tests.support.servers.search import SearchServer
 
 if TYPE_CHECKING:

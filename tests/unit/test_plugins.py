@@ -9,8 +9,9 @@ from click.testing import CliRunner
 
 from lakefeed import plugins
 from lakefeed.cli.main import all_commands, main, root
+from lakefeed.config.blocks import SinkChoice
 from lakefeed.errors import ConfigError
-from lakefeed.plugins import COMMANDS_GROUP, OF_EXTRAS
+from lakefeed.plugins import COMMANDS_GROUP, OF_EXTRAS, SINKS_OF_EXTRAS
 
 
 def found(*entries: tuple[str, str]) -> list[EntryPoint]:
@@ -49,3 +50,11 @@ def test_no_package_replaces_a_command_of_the_core(monkeypatch: pytest.MonkeyPat
 
 
 COMMANDS = {"run": plugins.CliCommand("nowhere:run", "Another run.", "run")}
+
+
+@pytest.mark.parametrize("name", ["jdbc", "jbdc"])
+def test_a_sink_whose_extra_is_missing_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(SINKS_OF_EXTRAS) <= set(plugins.installed_sinks())
+    monkeypatch.setattr(plugins, "installed_sinks", dict)
+    assert SinkChoice.unknown_kind(name) == (f"no such sink is installed: '{name}'", "pip install 'lakefeed[jdbc]'")
+    assert plugins.missing_sink("clickhouse") is None

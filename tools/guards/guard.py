@@ -39,6 +39,11 @@ def java(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
     return Guard(name, f"jvm/src/main/java/io/lakefeed/{file}.java", code, instead, tests)
 
 
+def plugin(part: str, name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
+    """A guard in the Python package of a plug-in."""
+    return Guard(name, f"packages/{part}/src/lakefeed_{part}/{file}.py", code, instead, tests)
+
+
 def python(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
     """A guard in the Python package."""
     return Guard(name, f"src/lakefeed/{file}.py", code, instead, tests)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tools.guards.guard import python
+from tools.guards.guard import plugin, python
 
-JDBC = "tests/spark/test_jdbc.py::test_"
+JDBC = "packages/jdbc/tests/spark/test_jdbc.py::test_"
 CONTINUITY = "tests/unit/ledger/test_continuity.py::test_"
-FAULTS = "tests/faults/test_jdbc.py::test_"
+FAULTS = "packages/jdbc/tests/faults/test_jdbc.py::test_"
 
 IN_A_DATABASE = (
     python(
@@ -44,16 +44,18 @@ IN_A_DATABASE = (
         "if False:",
         f"{JDBC}the_same_commit_tried_again_is_done_already",
     ),
-    python(
+    plugin(
+        "jdbc",
         "jdbc: staged rows that a killed server has lost",
-        "sinks/jdbc/table",
+        "table",
         "if expected and merge.staged() != expected:",
         "if False:",
         f"{JDBC}staged_rows_that_the_server_has_lost_are_staged_again",
     ),
-    python(
+    plugin(
+        "jdbc",
         "jdbc: only attempts that count",
-        "sinks/jdbc/merge",
+        "merge",
         'f"s._lakefeed_task IN (',
         'f"0 NOT IN (',
         f"{JDBC}rows_of_attempts_that_failed_do_not_count",

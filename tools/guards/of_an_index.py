@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tools.guards.guard import java, python
+from tools.guards.guard import java, plugin, python
 
-SEARCH = "tests/spark/test_elasticsearch.py::test_"
-IDS = "tests/spark/test_document_ids.py::test_"
+SEARCH = "packages/elasticsearch/tests/spark/test_elasticsearch.py::test_"
+IDS = "packages/elasticsearch/tests/spark/test_document_ids.py::test_"
 
 IN_AN_INDEX = (
     python(
@@ -29,16 +29,18 @@ IN_AN_INDEX = (
         "if False:",
         f"{SEARCH}a_commit_whose_answer_is_lost_has_landed_once",
     ),
-    python(
+    plugin(
+        "elasticsearch",
         "elasticsearch: the ledger by compare-and-set",
-        "sinks/elasticsearch/ledger",
+        "ledger",
         "f\"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}\"",
         '"refresh=false"',
         f"{SEARCH}a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land",
     ),
-    python(
+    plugin(
+        "elasticsearch",
         "elasticsearch: versions that rise with each fence",
-        "sinks/elasticsearch/ledger",
+        "ledger",
         '"number": int(document["number"]) + 1,',
         '"number": int(document["number"]),',
         f"{SEARCH}what_an_older_driver_still_writes_does_not_come_over_what_is_newer",
@@ -71,37 +73,42 @@ IN_AN_INDEX = (
         "",
         f"{SEARCH}only_what_the_server_had_no_room_for_is_sent_again",
     ),
-    python(
+    plugin(
+        "elasticsearch",
         "elasticsearch: one document for each key",
-        "sinks/elasticsearch/documents",
+        "documents",
         'for each in ("\\\\", "/"):',
         "for each in ():",
         f"{IDS}an_id_shows_its_key",
     ),
-    python(
+    plugin(
+        "elasticsearch",
         "elasticsearch: rows of one record each",
-        "sinks/elasticsearch/documents",
+        "documents",
         "if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):",
         "if False:",
         f"{SEARCH}rows_without_a_record_of_their_own_are_refused",
     ),
-    python(
+    plugin(
+        "elasticsearch",
         "elasticsearch: another topic of the same name",
-        "sinks/elasticsearch/index",
+        "index",
         "self.ledger.require_same_topics(standing, commit)",
         "pass",
         f"{SEARCH}a_topic_that_was_recreated_would_take_the_ids_of_the_one_before",
     ),
-    python(
+    plugin(
+        "elasticsearch",
         "elasticsearch: an index that was removed meanwhile",
-        "sinks/elasticsearch/index",
+        "index",
         "self._layout.require()",
         "pass",
         f"{SEARCH}an_index_that_is_removed_is_not_begun_again_in_silence",
     ),
-    python(
+    plugin(
+        "elasticsearch",
         "elasticsearch: documents that are acknowledged before they are on disk",
-        "sinks/elasticsearch/layout",
+        "layout",
         'if translog.get("durability") == "async":',
         "if False:",
         f"{SEARCH}what_an_index_has_to_be",

@@ -65,6 +65,13 @@ def over_http(key: str, urls: Iterable[str]) -> Iterator[PlainTextLogin]:
             yield PlainTextLogin(key, url, why, "use https://")
 
 
+def without_required_tls(key: str, url: str, host: str | None, *, parameter: str) -> Iterator[PlainTextLogin]:
+    """Yield the login to a database on another machine, whose URL lacks this parameter."""
+    if not is_loopback(host):
+        why = "may go over the network as plain text, since the URL does not require TLS"
+        yield PlainTextLogin(key, url, why, f"add the parameter {parameter}=verify-full to the URL")
+
+
 def servers_of(brokers: str) -> frozenset[str]:
     """Return the addresses of brokers in one spelling."""
     return frozenset(server.strip().casefold() for server in brokers.split(",") if server.strip())

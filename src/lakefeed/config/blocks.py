@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from lakefeed import plugins
 from lakefeed.config import sinks, sources
 from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems, spelled
 from lakefeed.config.capabilities import Operation, Refusal
@@ -93,7 +94,7 @@ class SinkChoice(OneOf):
 
     @classmethod
     def kinds(cls) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([*cls.__kinds__, *sinks.installed_sinks()]))
+        return tuple(dict.fromkeys([*cls.__kinds__, *plugins.installed_sinks()]))
 
     @classmethod
     def installed_kind(cls, name: str) -> type[sinks.SinkConfig] | None:
@@ -102,7 +103,9 @@ class SinkChoice(OneOf):
 
     @classmethod
     def unknown_kind(cls, name: str) -> tuple[str, str] | None:
-        """Name the sinks that exist."""
+        """Name the extra that brings the sink, or the sinks that exist."""
+        if (command := plugins.missing_sink(name)) is not None:
+            return f"no such sink is installed: '{name}'", command
         hint = f"installed: {', '.join(cls.kinds())}; a sink of another package is used after pip install"
         return f"no such sink: '{name}'", hint
 

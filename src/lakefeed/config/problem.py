@@ -9,6 +9,7 @@ from typing import Any, Literal
 from lakefeed.errors import ConfigError, LakefeedError, UserError, WorldError
 from lakefeed.messages.pages import page_of_setting
 from lakefeed.messages.printable import shortened
+from lakefeed.plugins import page_of_sink
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +89,16 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
     if len(errors) == 1:
         only = errors[0]
         where = f"{only.where} ({only.key})" if only.key and only.key != only.where else only.where
-        page = page_of_setting(only.key) or only.page
-        raise only.error(only.what, where=only.about or where, hint=only.hint, page=page)
+        raise only.error(only.what, where=only.about or where, hint=only.hint, page=_page_of(only))
     lines = "\n".join(f"  {line}" for problem in errors for line in str(problem).splitlines())
     shared = _shared_class({problem.error for problem in errors})
-    pages = {page_of_setting(problem.key) or problem.page for problem in errors}
+    pages = {_page_of(problem) for problem in errors}
     page = pages.pop() if len(pages) == 1 else None
     raise shared(f"{len(errors)} problems in the pipeline:\n{lines}", page=page or "pipeline-files")
+
+
+def _page_of(problem: Problem) -> str | None:
+    return page_of_sink(problem.key) or page_of_setting(problem.key) or problem.page
 
 
 def _shared_class(classes: set[type[LakefeedError]]) -> type[LakefeedError]:

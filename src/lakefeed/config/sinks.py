@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -20,6 +17,7 @@ from lakefeed.config.storage import FORMS, storage_path
 from lakefeed.config.transform import FUNCTION, OutputMode
 from lakefeed.config.values import Count, Identifier, catalog_of
 from lakefeed.messages.pages import page_command
+from lakefeed.plugins import installed_sinks
 
 FileFormat = Literal["parquet", "orc", "avro", "json", "csv"]
 EVERY_MODE: tuple[OutputMode, ...] = ("append", "update", "complete")
@@ -324,16 +322,6 @@ class FilesSinkConfig(PathSinkConfig):
 
 
 # Sinks of other packages. An entry point has the sink's name in a pipeline file, and its subclass of ``SinkConfig``.
-
-
-def installed_sinks() -> dict[str, EntryPoint]:
-    """Return the sinks of installed packages by name; imports none of them."""
-    return _installed_sinks(tuple(sys.path))
-
-
-@cache
-def _installed_sinks(path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    return {each.name: each for each in sorted(entry_points(group="lakefeed.sinks"), key=lambda each: each.name)}
 
 
 def installed_settings(name: str) -> type[SinkConfig] | None:

@@ -1,41 +1,23 @@
-"""Translate the TLS parameters of a JDBC URL for Python's drivers, or refuse those that only Java's has.
+"""Translate the TLS parameters of PostgreSQL's JDBC URLs for libpq, or refuse those that only Java's driver has.
 
-PostgreSQL: pgjdbc's ``ssl``, ``sslmode`` and files, https://jdbc.postgresql.org/documentation/use/. MariaDB and MySQL,
-both reached by MariaDB's driver: ``sslMode`` and ``serverSslCert``, https://mariadb.com/docs/connectors.
+pgjdbc's ``ssl``, ``sslmode`` and files: https://jdbc.postgresql.org/documentation/use/.
 """
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from lakefeed.config import trust
-from lakefeed.config.addresses import PlainTextLogin
-from lakefeed.config.connections import is_loopback
+from lakefeed.config.addresses import PlainTextLogin, without_required_tls
 from lakefeed.errors import ConfigError
 
 # Parameters that mean the same to Java's driver and to libpq.
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation")
 _JAVA_ONLY = ("sslfactory", "sslfactoryarg", "sslhostnameverifier", "sslpasswordcallback", "socketfactory")
-_POSTGRESQL_REQUIRES = ("require", "verify-ca", "verify-full")
-_POSTGRESQL_MODES = ("disable", "allow", "prefer", *_POSTGRESQL_REQUIRES)
-# What MariaDB's driver takes for sslMode, without signs and in small letters; MySQL's words among them.
-_MODES = {
-    **dict.fromkeys(("disable", "disabled", "0", "false"), "disable"),
-    **dict.fromkeys(("trust", "required"), "trust"),
-    "verifyca": "verify-ca",
-    **dict.fromkeys(("verifyfull", "verifyidentity", "1", "true"), "verify-full"),
-}
-_JAVA_STORES = ("truststore", "keystore", "truststoretype", "keystoretype", "tlssockettype", "serversslcertpath")
-# Of MySQL's own driver or of older ones: MariaDB's ignores them, and would connect as plain text.
-_MEANINGLESS = [
-    "ssl",
-    "requiressl",
-    "verifyservercertificate",
-    "clientcertificatekeystoreurl",
-    "trustcertificatekeystoreurl",
-]
+_REQUIRES = ("require", "verify-ca", "verify-full")
+MODES = ("disable", "allow", "prefer", *_REQUIRES)
+"""The values of sslmode."""
 
 
 class JavaOnly(ConfigError):
@@ -49,63 +31,27 @@ class JavaOnly(ConfigError):
         return cls(f"{what} would be over another connection than the feed's", where=where, hint=hint)
 
 
-def check(kind: str, options: Mapping[str, str]) -> None:
-    """Refuse parameters of a URL that ask for TLS in a way that the JVM's driver would ignore."""
-    lower = {key.lower(): value for key, value in options.items()}
-    if kind == "postgresql":
-        if lower.get("sslmode", "disable").lower() not in _POSTGRESQL_MODES:
-            hint = f"sslmode is one of {', '.join(_POSTGRESQL_MODES)}"
-            raise ConfigError(f"'{lower['sslmode']}' is no sslmode", hint=hint)
-        return
-    for name in _MEANINGLESS:
-        if name in lower:
-            what = f"'{name}' means nothing to the database's driver, which would connect as plain text"
-            raise ConfigError(what, hint="write sslMode=verify-full")
-    _mode(lower)
-
-
-def is_required(kind: str, options: Mapping[str, str]) -> bool:
+def is_required(options: Mapping[str, str]) -> bool:
     """Return whether the JVM's driver connects with TLS or not at all.
 
-    PostgreSQL's ``allow`` and ``prefer``, the default, connect as plain text where the server has no TLS, or where
-    an attacker between the two says so.
+    ``allow`` and ``prefer``, the default, connect as plain text where the server has no TLS, or where an attacker
+    between the two says so.
     """
     lower = {key.lower(): value for key, value in options.items()}
-    if kind != "postgresql":
-        return _mode(lower) != "disable"
     mode = lower.get("sslmode", "").lower()
-    return mode in _POSTGRESQL_REQUIRES if mode else _ssl_is_on(lower)
+    return mode in _REQUIRES if mode else _ssl_is_on(lower)
 
 
 def plain_text_logins(key: str, url: str) -> Iterator[PlainTextLogin]:
     """Yield the login to a database on another machine whose URL does not require TLS; ``key`` is the URL's setting."""
     parts = urlsplit(url.removeprefix("jdbc:"))
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if not is_loopback(parts.hostname) and not is_required(parts.scheme, options):
-        mode = "sslmode" if parts.scheme == "postgresql" else "sslMode"
-        why = "may go over the network as plain text, since the URL does not require TLS"
-        yield PlainTextLogin(key, url, why, f"add the parameter {mode}=verify-full to the URL")
+    if not is_required(dict(parse_qsl(parts.query, keep_blank_values=True))):
+        yield from without_required_tls(key, url, parts.hostname, parameter="sslmode")
 
 
 def _ssl_is_on(lower: Mapping[str, str]) -> bool:
     # ?ssl without a value is true for pgjdbc.
     return lower.get("ssl", "false").lower() in ("true", "")
-
-
-def _mode(lower: Mapping[str, str]) -> str:
-    """Return how MariaDB's driver uses TLS: disable, trust, verify-ca or verify-full."""
-    if (given := lower.get("sslmode")) is not None:
-        if mode := _MODES.get(given.lower().replace("-", "").replace("_", "")):
-            return mode
-        hint = "sslMode is disable, trust, verify-ca or verify-full"
-        raise ConfigError(f"'{given}' is no sslMode that the database's driver knows", hint=hint)
-    if lower.get("usessl", "false").lower() in ("false", "0"):
-        return "disable"
-    if lower.get("trustservercertificate", "false").lower() in ("", "1", "true"):
-        return "trust"
-    if lower.get("disablesslhostnameverification", "false").lower() in ("", "1", "true"):
-        return "verify-ca"
-    return "verify-full"
 
 
 def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
@@ -136,25 +82,3 @@ def pgjdbc_properties(options: Mapping[str, str]) -> dict[str, str]:
         return {}
     # By itself it reads ~/.postgresql/root.crt, and no other file.
     return {"sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"}
-
-
-def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext | None:
-    """Build the TLS context for MariaDB or MySQL; None where Java's driver uses no TLS."""
-    lower = {key.lower(): value for key, value in options.items()}
-    mode = _mode(lower)
-    if mode == "disable":
-        return None
-    for name in _JAVA_STORES:
-        if name in lower:
-            raise JavaOnly.of(name, where, "serverSslCert=/path/ca.pem")
-    authority = lower.get("serversslcert", "")
-    text, file = (authority, None) if "-----BEGIN" in authority else (None, authority.removeprefix("file:") or None)
-    try:
-        context = ssl.create_default_context(cafile=file, cadata=text) if authority else trust.client_context()
-    except (OSError, ssl.SSLError) as error:
-        what = f"the certificates cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise ConfigError(what, where=f"{where}, serverSslCert", hint="give a file in PEM") from None
-    context.check_hostname = mode == "verify-full"
-    if mode == "trust":
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any, Literal
 
-from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.iceberg.sql import quoted, quoted_table
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.clients.spark.statements import run
@@ -21,7 +21,6 @@ from lakefeed.lazy import DataFrame, SparkSession, sf, t
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
 from lakefeed.sinks.base import LedgerlessSink
-from lakefeed.sinks.iceberg.layout import quoted_table
 from lakefeed.sinks.iceberg.table import IcebergTable
 
 FileFormat = Literal["parquet", "csv", "json"]

@@ -20,11 +20,9 @@ from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.clients.s3 import require_bucket
 from lakefeed.clients.spark import jars
 from lakefeed.config.connections import S3, Catalog
-from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import ConfigError, DownloadError, LakefeedError, Unreachable
 from lakefeed.records.decode import registry as registry_api
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.sinks.elasticsearch import server
 from tests.support.misbehaving import Manner, misbehaving
 from tests.support.registry_in_a_thread import RegistryInAThread
 
@@ -81,7 +79,6 @@ def test_an_answer_of_the_size_that_is_allowed() -> None:
 @pytest.mark.parametrize("manner", ["silent", "drip", "huge"])
 def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(registry_api, "TIMEOUT_SECONDS", 0.4)
-    monkeypatch.setattr(server, "TIMEOUT_SECONDS", 0.4)
     monkeypatch.setitem(http_client.ask.__kwdefaults__ or {}, "timeout", 0.4)
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path))
     monkeypatch.setattr(jars, "_TIMEOUT_SECONDS", 0.4)
@@ -90,11 +87,9 @@ def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.
     with misbehaving(manner) as address:
         url = f"http://{address}"
         catalog = Catalog(type="rest", uri=url, token=SecretStr("t"))
-        sink = ElasticsearchSinkConfig(url=url, index="i")
         artifact = jars.Artifact(coordinate="a:jar:1", groups=(), sha256=hashlib.sha256().hexdigest(), size=10**9)
         cases: dict[str, Callable[[], Any]] = {
             "registry": SchemaRegistry(url).subjects,
-            "search server": lambda: server.Server(sink).ask("GET", "/"),
             "store": lambda: require_bucket("b", s3=S3(endpoint=url), keys=None, timeout=0.4),
             "catalog": lambda: ask_rest_catalog(catalog),
         }

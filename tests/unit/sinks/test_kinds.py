@@ -61,7 +61,7 @@ def asked(tree: ast.AST, names: set[str]) -> Iterator[str]:
         "if config.sink.iceberg is not None: pass",
         "table = each.sink.chosen.jdbc",
         "if isinstance(sink, IcebergTable): pass",
-        "from lakefeed.config.jdbc import JdbcSinkConfig",
+        "from lakefeed_jdbc.settings import JdbcSinkConfig",
         "if config.sink.kind == 'jdbc': pass",
         "if config.sink.kind in OTHERS: pass",
     ],

@@ -17,7 +17,7 @@ def in_branch(table: str, branch: str | None) -> str:
 
 def set_properties(table: str, properties: Mapping[str, str]) -> Statement:
     """Return the statement that sets table properties."""
-    return with_properties(f"ALTER TABLE {quoted(tuple(table.split('.')))} SET", properties)
+    return with_properties(f"ALTER TABLE {quoted_table(table)} SET", properties)
 
 
 def with_properties(sql: str, properties: Mapping[str, str]) -> Statement:
@@ -26,6 +26,11 @@ def with_properties(sql: str, properties: Mapping[str, str]) -> Statement:
     names = {f"key{at}": key for at, key in enumerate(properties)}
     values = {f"value{at}": value for at, value in enumerate(properties.values())}
     return Statement.of(f"{sql} TBLPROPERTIES ({listed})", {**names, **values})
+
+
+def quoted_table(identifier: str) -> str:
+    """Quote each part of a name such as catalog.namespace.table."""
+    return quoted(tuple(identifier.split(".")))
 
 
 def quoted(path: Path) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.sql import quoted, set_properties, with_properties
+from lakefeed.clients.iceberg.sql import quoted_table, set_properties, with_properties
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import FORMAT_VERSION, IcebergSinkConfig
 from lakefeed.config.values import PartitionTransform, SortColumn
@@ -175,10 +175,6 @@ def carry_out(spark: SparkSession, change: TableChange) -> None:
         statements = statements[2:]
     for statement in statements:
         run(spark, statement)
-
-
-def quoted_table(identifier: str) -> str:
-    return quoted(tuple(identifier.split(".")))
 
 
 def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) -> None:

@@ -35,8 +35,7 @@ from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry, renames
 from lakefeed.records.schema.fit import align_columns, find_field
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.definition import Changes
-from lakefeed.sinks.iceberg.changes import (
+from lakefeed.sinks.changes import (
     KEY_MOVED,
     OFFSET,
     PARTITION,
@@ -58,6 +57,7 @@ from lakefeed.sinks.iceberg.changes import (
     update_sql,
     upsert_sql,
 )
+from lakefeed.sinks.definition import Changes
 from lakefeed.sinks.iceberg.table import ADAPTIVE, IcebergTable, write_modes
 from lakefeed.sinks.kept_values import KeptValues
 

@@ -1,0 +1,126 @@
+"""Makes documents of rows: the id and the JSON of each.
+
+A document's id is made of the row's keys, or of the record that the row comes from. It is the same whenever the row is
+written, in any session, so that a batch that is written twice leaves the same documents.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.spark import jvm
+from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows, keys_in_rows
+from lakefeed.errors import ConfigError
+from lakefeed.lazy import Column, DataFrame, DataType, StructType, sf, t
+from lakefeed.records.encode.encode import json_of
+from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
+
+ID, BODY = "id", "body"
+LONGEST_ID = 512
+"""Bytes that a server takes; a longer id is replaced by its SHA-256."""
+NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
+"""What no escaped text can be."""
+
+
+class IndexDocuments:
+    """How a sink's rows become documents; ``groups`` as in ``SinkContext``."""
+
+    def __init__(self, sink: ElasticsearchSinkConfig, *, groups: bool) -> None:
+        self._sink = sink
+        self.has_changes = sink.mode == "upsert" and not groups
+        self._removes = self.has_changes and sink.on_delete == "remove"
+
+    def require(self, rows: StructType) -> None:
+        """Refuse rows without a column that a document's id needs."""
+        if self.has_changes:
+            in_rows(self._sink, rows)
+        keys_in_rows(self._sink, rows)
+        for key in self._sink.keys:
+            type_ = next(each.dataType for each in rows.fields if each.name.lower() == key.lower())
+            if isinstance(type_, t.DecimalType) and type_.scale > 0:
+                raise ConfigError(
+                    f"the column {key} is {type_.simpleString()}, whose text is another one when its scale is",
+                    where=self._sink.where,
+                    hint="cast it in transform.sql to a string, or to a whole number",
+                )
+        have = {each.lower() for each in rows.names}
+        if self._sink.mode == "append" and (missing := [each for each in POSITION_COLUMNS if each not in have]):
+            raise ConfigError(
+                f"the rows lack {missing[0]}: a document that is appended is known by the record that it comes from",
+                where=f"{self._sink.where}, columns {', '.join(rows.names)}",
+                hint=f"decode.metadata: [topic, partition, offset], and SELECT {', '.join(POSITION_COLUMNS)}, …; or "
+                "mode: upsert with keys",
+            )
+
+    def require_records(self, rows: DataFrame, *, stateful: bool) -> None:
+        """Refuse rows that are not one for each record, where the record makes the id; computes nothing."""
+        if self._sink.mode != "append":
+            return
+        if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):
+            raise ConfigError(
+                "a document that is appended is known by the record that it comes from, and this transform makes rows "
+                "of several records, or several of one",
+                where=self._sink.where,
+                hint="mode: upsert with keys that tell the rows apart; for groups also transform.output_mode: update",
+            )
+
+    def keys(self, rows: DataFrame) -> list[str]:
+        """Return the sink's keys as the rows spell them."""
+        spelt = {each.lower(): each for each in rows.columns}
+        return [spelt[key.lower()] for key in self._sink.keys]
+
+    def count_rows(self, rows: DataFrame) -> tuple[int, int]:
+        """Count the rows, and those without the record that makes an id."""
+        unknown = sf.lit(False)
+        if self._sink.mode == "append":
+            unknown = reduce(or_, (sf.col(each).isNull() for each in POSITION_COLUMNS))
+        [row] = rows.agg(sf.count(sf.lit(1)).alias("rows"), sf.count_if(unknown).alias("unknown")).collect()
+        return int(row["rows"]), int(row["unknown"])
+
+    def columns(self, rows: StructType) -> StructType:
+        """Return the columns that documents have: all but those in the id."""
+        in_the_id = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
+        return t.StructType([each for each in rows.fields if each.name.lower() not in in_the_id])
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """Return id and JSON of each row; no JSON where the document is to be removed."""
+        names = self.columns(rows.schema).names
+        # A document without a field is one, too; Spark has no JSON of a struct without any.
+        body = json_of(sf.struct(*(sf.col(quoted((each,))) for each in names))) if names else sf.lit("{}")
+        if self._removes:
+            body = sf.when(~sf.col(DELETED), body)
+        if self._sink.mode == "append":
+            id_ = sf.concat_ws("/", *POSITION_COLUMNS)
+        else:
+            id_ = id_of([(sf.col(quoted((key,))), rows.schema[key].dataType) for key in self.keys(rows)])
+        return rows.select(id_.alias(ID), body.alias(BODY))
+
+
+def id_of(keys: list[tuple[Column, DataType]]) -> Column:
+    r"""Make one text for one key, and another for each other key of the same columns.
+
+    Values are joined by ``/``; within them ``\`` is ``\\`` and ``/`` is ``\/``; null is ``\N``, an empty text ``\E``.
+    What is longer than 512 bytes is ``\#`` and its SHA-256.
+    """
+
+    def escaped(key: Column, type_: DataType) -> Column:
+        text = _text(key, type_)
+        for each in ("\\", "/"):
+            text = sf.replace(text, sf.lit(each), sf.lit(f"\\{each}"))
+        return sf.when(text == "", EMPTY).otherwise(sf.coalesce(text, sf.lit(NULL)))
+
+    whole = sf.concat_ws("/", *(escaped(key, type_) for key, type_ in keys))
+    hashed = sf.concat(sf.lit(LONG), sf.sha2(whole.cast("binary"), 256))
+    return sf.when(sf.octet_length(whole) > LONGEST_ID, hashed).otherwise(whole)
+
+
+def _text(key: Column, type_: DataType) -> Column:
+    # The same in each time zone of a session.
+    if isinstance(type_, t.BinaryType):
+        return sf.lower(sf.hex(key))
+    if isinstance(type_, t.TimestampType):
+        start = sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+        return sf.timestamp_add("MICROSECOND", sf.unix_micros(key), start).cast("string")
+    return key.cast("string")

@@ -1,0 +1,128 @@
+"""Derives the mapping of an index from the rows' columns, and refuses an index that cannot serve.
+
+Whole numbers are ``long`` and fractions ``double``, so that a wider type later needs no other field, which a server
+does not change; the document keeps each digit. Texts can be searched and sorted, as the server's own mapping has it,
+but none is taken for a date because the first one looked like one. Maps are kept and not indexed: each new key would be
+a field more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.lazy import DataType, StructType, t
+from lakefeed_elasticsearch.server import Server, path_of, refusal
+from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
+
+MADE_BY = {"made_by": "lakefeed"}
+"""What is in ``_meta`` of an index that is ours to change."""
+_TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
+
+
+def fields(rows: StructType) -> dict[str, Any]:
+    """Return ``properties`` of a mapping for rows; types that the server finds out by itself are left out."""
+    return {each.name: found for each in rows.fields if (found := _field(each.dataType)) is not None}
+
+
+def _field(type_: DataType) -> dict[str, Any] | None:
+    match type_:
+        case t.ArrayType():
+            # A field has one value or many; there is no type for many.
+            return _field(type_.elementType)
+        case t.StructType():
+            return {"properties": fields(type_)}
+        case t.MapType():
+            return {"type": "object", "enabled": False}
+        case t.BooleanType():
+            return {"type": "boolean"}
+        case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():
+            return {"type": "long"}
+        case t.FloatType() | t.DoubleType() | t.DecimalType():
+            return {"type": "double"}
+        case t.DateType() | t.TimestampType() | t.TimestampNTZType():
+            return {"type": "date"}
+        case t.BinaryType():
+            return {"type": "binary"}
+        case t.StringType():
+            return dict(_TEXT)
+    return None
+
+
+class IndexLayout:
+    """Compares the index of a sink with the rows' columns, and changes it."""
+
+    def __init__(self, server: Server, sink: ElasticsearchSinkConfig) -> None:
+        self._server = server
+        self._sink = sink
+
+    def describe(self) -> Mapping[str, Any] | None:
+        """Return mapping and settings; None if there is no such index. Refuses one that cannot serve."""
+        answer = self._server.ask("GET", path_of(self._sink.index))
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise refusal(answer, where=self._sink.where)
+        if len(answer.document) != 1:
+            raise ConfigError(
+                f"{self._sink.index} stands for {len(answer.document)} indexes: a document's newer version would not "
+                "find the older one",
+                where=self._sink.where,
+                hint="name one index, or an alias of one",
+            )
+        [found] = answer.document.values()
+        if "data_stream" in found:
+            raise ConfigError(
+                "this is a data stream, whose documents cannot be written again after a crash",
+                where=self._sink.where,
+                hint="name an index, or an alias of one",
+            )
+        translog = found.get("settings", {}).get("index", {}).get("translog", {})
+        if translog.get("durability") == "async":
+            raise ConfigError(
+                "this index acknowledges documents before they are on disk (index.translog.durability: async): a crash "
+                "of the server would lose what the ledger has as landed",
+                where=self._sink.where,
+                hint=f'PUT /{self._sink.index}/_settings {{"index.translog.durability": "request"}}',
+            )
+        return dict(found)
+
+    def require(self) -> None:
+        """Refuse an index that was removed: a write would make an empty one."""
+        if self._server.ask("HEAD", path_of(self._sink.index)).status == 404:
+            raise ResourceMissing(
+                "the index was removed while the feed runs",
+                where=self._sink.where,
+                hint="restore it with lakefeed_feeds; or start over with another checkpoint location",
+            )
+
+    def changes(self, rows: StructType, *, evolves: bool) -> list[tuple[str, str, dict[str, Any]]]:
+        """Return the requests that make the index ready for rows: method, path and document."""
+        requested, path = fields(rows), path_of(self._sink.index)
+        found = self.describe()
+        if found is None:
+            document = {"mappings": {"_meta": MADE_BY, "properties": requested}}
+            return [("PUT", path, {"settings": self._sink.settings, **document} if self._sink.settings else document)]
+        mapping = found.get("mappings", {})
+        ours = all(mapping.get("_meta", {}).get(key) == text for key, text in MADE_BY.items())
+        if not (ours and evolves):
+            return []
+        missing = _missing(requested, mapping.get("properties", {}))
+        return [("PUT", f"{path}/_mapping", {"properties": missing})] if missing else []
+
+    def change(self, method: str, path: str, document: Mapping[str, Any]) -> None:
+        answer = self._server.ask(method, path, document)
+        if answer.status >= 300 and "resource_already_exists" not in answer.reason:
+            raise refusal(answer, where=self._sink.where)
+
+
+def _missing(requested: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:
+    # Within objects too.
+    found: dict[str, Any] = {}
+    for name, field in requested.items():
+        if name not in have:
+            found[name] = field
+        elif "properties" in field and (inner := _missing(field["properties"], have[name].get("properties", {}))):
+            found[name] = {"properties": inner}
+    return found

@@ -1,0 +1,203 @@
+"""The ledger of a feed in a search server: one document for each feed and index, in ``lakefeed_feeds``.
+
+It is changed by compare-and-set alone (``if_seq_no``, ``if_primary_term``), so that of two drivers one learns that it
+is late. Its ``number`` rises with each fence and each commit: it is the version that the documents of the batch at hand
+get, and what an older driver still writes has an older one, which the server refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakefeed.clients.spark.errors import ONE_PLACE
+from lakefeed.errors import CheckpointMismatch, ConfigError, TableBusy
+from lakefeed.ledger.continuity import ServerLedger, StoredCommit, next_fence, recreated_topic
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.outcomes import counts_by_partition
+from lakefeed.ledger.protocol import CommitCheck
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
+from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.sinks.base import FeedEntry
+from lakefeed_elasticsearch.layout import IndexLayout
+from lakefeed_elasticsearch.server import Server, path_of, refusal
+from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
+
+FEEDS = "lakefeed_feeds"
+TRIES = 20
+INDEX = {
+    "settings": {"number_of_shards": 1, "auto_expand_replicas": "0-1"},
+    "mappings": {
+        "dynamic": False,
+        "properties": {
+            "feed": {"type": "keyword"},
+            "target": {"type": "keyword"},
+            "number": {"type": "long"},
+        },
+    },
+}
+
+
+@dataclass(frozen=True)
+class LedgerDocument(FeedEntry):
+    """The feed's document as it was read; ``seen`` is the condition that it has not changed since."""
+
+    document: Mapping[str, Any]
+    seen: str
+
+    @property
+    def number(self) -> int:
+        """The version of the documents of the batch at hand."""
+        return int(self.document["number"])
+
+    @property
+    def last(self) -> StoredCommit | None:
+        if (found := self.document.get("commit")) is None:
+            return None
+        commit = Commit(
+            feed=self.document["feed"],
+            batch_id=int(found["batch_id"]),
+            ranges=OffsetRanges.from_json(found["ranges"]),
+            fence=found["fence"],
+            snapshot_id=int(found["number"]),
+            rows=int(found["rows"]),
+            counts=counts_by_partition(found["counts"]),
+            committed_at=float(found["committed_at"]),
+            move=None if found["moved"] is None else PositionReset.from_json(found["moved"]),
+        )
+        return StoredCommit(commit, str(found["commit_id"]))
+
+
+class ElasticsearchLedger(ServerLedger):
+    """The newest commit of one feed into one index."""
+
+    def __init__(self, server: Server, sink: ElasticsearchSinkConfig, feed: str) -> None:
+        super().__init__(feed, where=sink.where)
+        self._server = server
+        self._layout = IndexLayout(server, sink)
+        self._target = sink.index
+        self.path = path_of(FEEDS, "_doc", f"{sink.index}:{feed}")
+
+    def ensure(self) -> None:
+        """Create the ledger's index and the feed's document, if they are missing."""
+        if self._server.ask("HEAD", path_of(FEEDS)).status == 404:
+            self._layout.change("PUT", path_of(FEEDS), INDEX)
+        if self.standing() is None:
+            # As a clock has it: above all versions of documents whose ledger was lost.
+            first = {"feed": self.feed, "target": self._target, "number": int(time.time() * 1000)}
+            self._put(first, "op_type=create")
+
+    def standing(self) -> LedgerDocument | None:
+        """Return the feed's document; None if it has none."""
+        answer = self._server.ask("GET", self.path)
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise refusal(answer, where=self.where)
+        found, document = answer.document, answer.document["_source"]
+        return LedgerDocument(
+            fence=document.get("fence"),
+            reader=document.get("reader"),
+            keyed=document.get("keyed"),
+            topics=json.loads(document.get("topics") or "{}"),
+            document=document,
+            seen=f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}",
+        )
+
+    def note(self, **entries: str | None) -> None:
+        self._change(lambda document: entries)
+
+    def forget(self) -> None:
+        """Remove the entries about an index that was removed."""
+        self.note(commit=None, reader=None, keyed=None, topics=None)
+
+    def take_fence(self) -> str:
+        """Take the next fence: a driver that had the one before can commit nothing, and its documents are late."""
+        taken = self._change(
+            lambda document: {"number": int(document["number"]) + 1, "fence": next_fence(document.get("fence"))}
+        )
+        return str(taken["fence"])
+
+    def fence_taken(self) -> str | None:
+        standing = self.standing()
+        return standing.fence if standing else None
+
+    def position(self) -> Position | None:
+        """Return where the feed stands; None if there is no index, or no commit of the feed."""
+        standing = self.standing() if self._layout.describe() is not None else None
+        return None if standing is None or (last := standing.last) is None else last.position
+
+    def commits(self) -> Iterator[Commit]:
+        """Return the feed's newest commit; earlier ones are not kept."""
+        standing = self.standing()
+        if standing is not None and (last := standing.last) is not None:
+            yield last.commit
+
+    def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        if delete_where is not None:
+            raise ConfigError("documents are not deleted with a move", where=self.where)
+        while (standing := self.begin(commit, commit_id=commit_id)) is not None:
+            if self.write(standing, commit, commit_id=commit_id):
+                return
+
+    def begin(self, commit: Commit, *, commit_id: str) -> LedgerDocument | None:
+        """Return the document that a commit changes; None if it is committed already. Raises as ``admit`` does."""
+        standing = self.standing()
+        if standing is None:
+            raise self.removed(FEEDS)
+        admitted = self.admit(commit, commit_id=commit_id, last=standing.last, fence=standing.fence)
+        return standing if admitted is CommitCheck.NEW else None
+
+    def require_same_topics(self, standing: LedgerDocument, commit: Commit) -> None:
+        """Refuse records of a recreated topic: their documents would take the ids of older ones."""
+        if (topic := recreated_topic(standing.topics, commit.ranges)) is not None:
+            raise CheckpointMismatch(
+                f"topic {topic} was recreated: its documents would take the ids, and the place, of those of the topic "
+                "before",
+                where=self.where,
+                hint="land it in a new index, under another checkpoint location",
+            )
+
+    def write(self, standing: LedgerDocument, commit: Commit, *, commit_id: str, counts: str = "{}") -> bool:
+        """Write a commit; False if the document has changed since ``begin``, so that it has to begin again."""
+        written = {
+            "batch_id": commit.batch_id,
+            "commit_id": commit_id,
+            "number": standing.number,
+            "fence": commit.fence,
+            "ranges": commit.ranges.to_json(),
+            "counts": counts,
+            "rows": commit.rows,
+            "moved": None if commit.move is None else commit.move.to_json(commit.ranges),
+            "committed_at": time.time(),
+        }
+        # Not what it has moved to, where it has no document yet.
+        topics = {**(commit.ranges.topic_ids if commit.move is None else {}), **standing.topics}
+        document = {
+            **standing.document,
+            "number": standing.number + 1,
+            "topics": json.dumps(topics, separators=(",", ":")),
+            "commit": written,
+        }
+        return self._put(document, standing.seen)
+
+    def _change(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Mapping[str, Any]:
+        for _ in range(TRIES):
+            standing = self.standing()
+            assert standing is not None  # ensure() comes first.
+            changed = {**standing.document, **change(standing.document)}
+            if self._put(changed, standing.seen):
+                return changed
+        raise TableBusy("others keep changing the ledger of the feed", where=self.where, hint=ONE_PLACE)
+
+    def _put(self, document: Mapping[str, Any], condition: str) -> bool:
+        """Write the document; False if the condition does not hold."""
+        answer = self._server.ask("PUT", f"{self.path}?{condition}", document)
+        if answer.status == 409:
+            return False
+        if answer.status >= 300:
+            raise refusal(answer, where=self.where)
+        return True

@@ -1,0 +1,66 @@
+"""A feed into a search server, without Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakefeed_elasticsearch.index import ElasticsearchIndex
+from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
+from tests.support.ledger_feed import LedgerFeed
+from tests.support.servers.search import Gate, SearchServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class SearchFeed(LedgerFeed):
+    """One test's feed into one index.
+
+    Attributes:
+        server: where it is.
+        gate: through which it goes.
+        settings: of the sink, beside where it is.
+    """
+
+    server: SearchServer
+    gate: Gate
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    index: str = field(default_factory=lambda: f"shop_{uuid.uuid4().hex[:8]}", kw_only=True)
+
+    @property
+    def sink(self) -> ElasticsearchSinkConfig:
+        login = {"username": self.gate.username, "password": self.gate.password}
+        return ElasticsearchSinkConfig.model_validate(
+            {"url": self.gate.url, "index": self.index, **login, **self.settings},
+        )
+
+    def driver(self, *, groups: bool = False, evolves: bool = True, **settings: Any) -> ElasticsearchIndex:
+        """Return the index as one driver sees it."""
+        self.settings = {**self.settings, **settings}
+        return ElasticsearchIndex(self.spark, self.sink, self.context(groups=groups, evolves=evolves))
+
+    def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> ElasticsearchIndex:
+        """A driver that has begun, as a run of the feed does."""
+        index = self.driver(groups=groups, **settings)
+        frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
+        index.apply_schema(frame.schema)
+        self.fence = index.take_fence()
+        return index
+
+    def rows(self, count: int, *, start: int = 0) -> DataFrame:
+        """Of one record each."""
+        position = ("'topic' AS kafka_topic", "0 AS kafka_partition", "id AS kafka_offset")
+        return self.spark.range(start, start + count).selectExpr("id", "concat('v', id) AS v", *position)
+
+    def documents(self) -> dict[str, dict[str, Any]]:
+        """Return the documents that a reader sees."""
+        return self.server.documents(self.index)
+
+    def ledger(self) -> dict[str, Any]:
+        """The feed's document there."""
+        found: dict[str, Any] = self.server.ask("GET", f"/lakefeed_feeds/_doc/{self.index}:{self.name}")["_source"]
+        return found

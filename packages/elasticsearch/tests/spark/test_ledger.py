@@ -1,0 +1,25 @@
+"""The ledger in a search server does what every ledger does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed_elasticsearch.ledger import ElasticsearchLedger
+from lakefeed_elasticsearch.server import Server
+from packages.elasticsearch.tests.search_feed import SearchFeed
+from tests.support.ledger_contract import *  # noqa: F403
+from tests.support.ledger_contract import Case, of_feed
+from tests.support.servers.search import SearchServer, gate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def case(spark: SparkSession, search: SearchServer) -> Iterator[Case]:
+    with gate(search) as opened:
+        feed = SearchFeed(spark, search, opened)
+        yield of_feed(feed, lambda: ElasticsearchLedger(Server(feed.sink), feed.sink, feed.name).position())

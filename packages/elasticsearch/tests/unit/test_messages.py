@@ -1,0 +1,15 @@
+"""What search servers say loses the values of records that it quotes."""
+
+from __future__ import annotations
+
+from lakefeed_elasticsearch.server import Answer, refusal
+
+CANARY = 'J. Doe\'s "card"\n4111'
+
+
+def test_messages_of_search_servers() -> None:
+    reason = f"failed to parse field [n] of type [long] in document with id '7'. Preview of field's value: '{CANARY}'"
+    answer = Answer(400, {"error": {"type": "mapper_parsing_exception", "reason": reason}})
+    message = str(refusal(answer, where="index trips"))
+    assert "failed to parse field [n] of type [long]" in message
+    assert "Doe" not in message

@@ -1,0 +1,74 @@
+"""What may stand in ``sink.elasticsearch``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from lakefeed_elasticsearch.server import authorization
+from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
+from tests.support.pipeline_text import GOOD, Reader
+
+BLOCK: dict[str, Any] = {"url": "http://search:9200/", "index": "hits"}
+LOGIN = {"username": "feeder", "password": "s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"url": "search:9200"}, "no address of a server"),
+        ({"url": ["http://one:9200", "ftp://two"]}, "'ftp://two' is no address"),
+        ({"url": []}, "at least 1 item"),
+        ({"url": "https://me:s3cret@search"}, "credentials do not belong in a URL"),
+        ({"index": "Hits"}, "can be no index's name"),
+        ({"index": "a,b"}, "can be no index's name"),
+        ({"index": "_hits"}, "can be no index's name"),
+        ({"index": "lakefeed_feeds"}, "the ledger's"),
+        ({"username": "feeder"}, "belong together"),
+        ({"api_key": "s3cret", **LOGIN}, "two logins"),
+        ({"mode": "upsert"}, "requires keys"),
+        ({"keys": ["id"]}, "is for mode: upsert"),
+        ({"mode": "upsert", "keys": ["kafka_offset"]}, "cannot be a key"),
+        ({"mode": "overwrite"}, "Input should be 'append' or 'upsert'"),
+        ({"indx": "hits"}, "Extra inputs"),
+    ],
+)
+def test_what_cannot_be_meant(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message) as raised:
+        ElasticsearchSinkConfig.model_validate({**BLOCK, **change})
+    assert "s3cret" not in str(raised.value)
+
+
+def test_how_it_logs_in() -> None:
+    assert authorization(ElasticsearchSinkConfig.model_validate(BLOCK)) is None
+    named = ElasticsearchSinkConfig.model_validate({**BLOCK, **LOGIN})
+    assert authorization(named) == "Basic ZmVlZGVyOnMzY3JldA=="
+    assert "s3cret" not in repr(named)
+    assert authorization(ElasticsearchSinkConfig.model_validate({**BLOCK, "api_key": "abc"})) == "ApiKey abc"
+    assert named.urls == ("http://search:9200",)
+
+
+SINK = "  iceberg:\n    table: lake.nyc.trips\n"
+
+
+@pytest.mark.parametrize(
+    ("block", "output", "message"),
+    [
+        ("{url: http://s:9200, indx: hits}", "append", "did you mean 'index'?"),
+        ("{url: http://s:9200, index: hits}", "update", "update requires mode: upsert"),
+        ("{url: http://s:9200, index: hits, mode: upsert, keys: [id]}", "complete", "replaces all documents at once"),
+    ],
+)
+def test_what_a_file_says_of_it(reading: Reader, block: str, output: str, message: str) -> None:
+    text = GOOD.replace(SINK, f"  elasticsearch: {block}\n")
+    text += f"transform: {{sql: SELECT * FROM taxi, output_mode: {output}}}\n"
+    _, problems = reading(text)
+    assert any(message in f"{each.what} {each.hint}" for each in problems), problems
+
+
+def test_what_comes_without_offsets_has_no_ids_to_append_by(reading: Reader) -> None:
+    text = "name: t\nsource: {rate: {rows_per_second: 1}}\ncheckpoint: s3a://lake/t\nsink: "
+    _, problems = reading(text + "{elasticsearch: {url: http://s:9200, index: hits}}\n")
+    assert "rows of rate have none" in problems[0].what

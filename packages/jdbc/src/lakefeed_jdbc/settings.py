@@ -1,0 +1,154 @@
+"""``sink.jdbc``: a table of a PostgreSQL, MariaDB or MySQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import Field, SecretStr, StringConstraints
+
+from lakefeed.config.addresses import Place, PlainTextLogin
+from lakefeed.config.base import ConfigProblem, checked
+from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
+from lakefeed.config.connections import refuse_credentials
+from lakefeed.config.dataset_names import DatasetName
+from lakefeed.config.keyed import Deletes, keyed_problems
+from lakefeed.config.sinks import SinkConfig
+from lakefeed.errors import ConfigError
+from lakefeed_jdbc import tls
+
+_PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
+_LONGEST_NAME = 63
+"""PostgreSQL cuts longer names off, MariaDB allows one letter more."""
+
+
+def _require_known_url(url: str) -> None:
+    refuse_credentials(url, instead="user and password")
+    try:
+        address = Address.of(url)
+        tls.check(address.kind, address.options)
+    except ConfigError as error:
+        raise ValueError(f"{error.what}: {error.hint}") from None
+
+
+def _require_known_to_both(table: str) -> None:
+    if any(len(part) > _LONGEST_NAME for part in table.split(".")):
+        raise ValueError(f"a table's name has {_LONGEST_NAME} letters at most")
+    if table.rpartition(".")[2].lower().startswith("lakefeed_"):
+        raise ValueError("names that start with lakefeed_ are the ledger's")
+
+
+_DEFAULT_SCHEMAS = {"postgresql": "public"}
+_SYSTEMS = {"postgresql": "postgres"}
+"""Names of systems in OpenLineage, where they are not the JDBC driver's."""
+
+
+class JdbcSinkConfig(SinkConfig):
+    """A table of a database, created from the rows' schema if it is missing; PostgreSQL, MariaDB or MySQL."""
+
+    guarantee: ClassVar[str] = "exactly-once"
+    other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
+    definition: ClassVar[str] = "lakefeed_jdbc.definition:JdbcDefinition"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        rewind=Refusal(
+            "a JDBC feed cannot be rewound: older changes would be landed over newer rows, or beside them",
+            "after a restore of the database, remove the checkpoint: the feed resumes where the database is; to "
+            "read the source again, name another table and another checkpoint location",
+        ),
+        verify=None,
+        lag=None,
+        no_checkpoint=None,
+    )
+    stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a database")
+
+    url: Annotated[str, checked(_require_known_url)] = Field(examples=["jdbc:postgresql://host/database"])
+    """jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."""
+    user: str = Field(min_length=1, description="Who logs in.", examples=["feeder"])
+    password: SecretStr = Field(
+        description="The user's password; give it as ${NAME}.", examples=["${DATABASE_PASSWORD}"]
+    )
+    table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$"), checked(_require_known_to_both)] = (
+        Field(examples=["orders"])
+    )
+    """table or schema.table; the ledger's tables lakefeed_feeds and lakefeed_commits are beside it."""
+    mode: Literal["append", "upsert", "overwrite"] = "append"
+    """One row for each record; the newest row for each key; or, with output_mode: complete, the rows of the newest
+    batch in place of all others."""
+    keys: list[str] = Field(default_factory=list)
+    """With upsert: the columns that a row is known by; a unique key of the table."""
+    order_by: list[str] = Field(default_factory=list)
+    """With upsert: columns that say which change of a key is newer, as in iceberg."""
+    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
+    on_delete: Literal["remove", "mark"] = "remove"
+    """With upsert: remove the row, or keep it with lakefeed_deleted = true."""
+
+    def _contradictions(self) -> Iterator[ConfigProblem]:
+        return keyed_problems(self)
+
+    @property
+    def keyed(self) -> JdbcSinkConfig | None:
+        return self if self.mode == "upsert" else None
+
+    def places(self, *, brokers: str) -> Iterator[Place]:
+        at = Address.of(self.url)
+        schema, _, table = self.table.rpartition(".")
+        is_default = schema == ("public" if at.kind == "postgresql" else at.database)
+        name = ".".join(part for part in (at.database, "" if is_default else schema, table) if part)
+        yield Place("table", "table", name, servers=frozenset({f"{at.host}:{at.port}".casefold()}))
+
+    def plain_text_logins(self, *, brokers: str) -> Iterator[PlainTextLogin]:
+        at = Address.of(self.url)
+        return tls.plain_text_logins(self.url, at.kind, at.host, at.options)
+
+    @property
+    def target(self) -> str:
+        return f"{Address.of(self.url).database} {self.table}"
+
+    def dataset(self, *, feed: str, brokers: str) -> DatasetName:
+        """Name the table as OpenLineage does: by server, database and schema."""
+        address = Address.of(self.url)
+        schema, _, table = self.table.rpartition(".")
+        schema = schema or _DEFAULT_SCHEMAS.get(address.kind, "")
+        databases = (schema,) if schema == address.database else (address.database, schema)
+        namespace = f"{_SYSTEMS.get(address.kind, address.kind)}://{address.host}:{address.port}"
+        return DatasetName(namespace, ".".join(part for part in (*databases, table) if part))
+
+    @property
+    def table_name(self) -> str:
+        """The table, without the database."""
+        return self.table
+
+    @property
+    def where(self) -> str:
+        return f"table {self.table} in {Address.of(self.url)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """The address of a database; ``kind`` is postgresql, mariadb or mysql, ``options`` the URL's parameters."""
+
+    kind: str
+    host: str
+    port: int
+    database: str
+    options: dict[str, str]
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Parse a JDBC URL."""
+        parts = urlsplit(url.removeprefix("jdbc:"))
+        try:
+            host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)
+        except ValueError:
+            host, port = None, 0
+        database = unquote(parts.path.removeprefix("/"))
+        if not url.startswith("jdbc:") or parts.scheme not in _PORTS or not host or not database or "/" in database:
+            hint = "write jdbc:postgresql://host:port/database, or jdbc:mariadb:, jdbc:mysql:"
+            raise ConfigError("this is no address of a database that rows can go to", where=url, hint=hint)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        return cls(kind=parts.scheme, host=host, port=port, database=database, options=options)
+
+    def __str__(self) -> str:
+        return f"{self.kind}://{self.host}:{self.port}/{self.database}"

@@ -1,0 +1,260 @@
+"""JDBC sink: writes a micro-batch's rows and their offset ranges in one transaction.
+
+Guarantee: exactly-once. The tasks write the rows into a staging table of the attempt. One transaction of the driver
+locks the feed's row, checks fence and continuity, moves the rows into the table and adds the commit to the ledger;
+nothing of a batch is visible before, and all of it after. Staging tables of failed attempts are dropped at the next
+start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.retry import retry_until
+from lakefeed.clients.spark.jvm import spark_setting
+from lakefeed.config.keyed import DELETED, in_rows, keyed
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
+from lakefeed.lazy import DataFrame, StructType, sf, t
+from lakefeed.ledger.continuity import recreated_topic
+from lakefeed.ledger.outcomes import check_outcomes
+from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
+from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.sinks.base import ServerSink
+from lakefeed.sinks.changes import (
+    deleting,
+    key_moved,
+    latest_per_key,
+    partitions_for,
+    shuffle_by_key,
+    summarize_changes,
+    topic_recreated,
+)
+from lakefeed.sinks.definition import Changes, TableChange
+from lakefeed.sinks.kept_values import KEPT, KeptValues
+from lakefeed_jdbc.layout import JdbcLayout, is_nested
+from lakefeed_jdbc.ledger import JdbcLedger, rows_changed
+from lakefeed_jdbc.merge import JdbcMerge
+from lakefeed_jdbc.session import JvmDatabase, Session, StatementRefusal
+from lakefeed_jdbc.settings import JdbcSinkConfig
+
+STAGE = "lakefeed_stage_"
+# Spark returns timestamps as they are; its default shifts those from before 1582 by days.
+EXACT_TIMES = ("spark.sql.datetime.java8API.enabled", "true")
+
+
+class JdbcTable(ServerSink[JdbcSinkConfig]):
+    """One feed's table in a database."""
+
+    ledger: JdbcLedger
+
+    def _open(self) -> None:
+        self._has_changes = self._sink.mode == "upsert" and not self._context.groups
+        self._database = JvmDatabase(self._spark, self._sink)
+        self.ledger = JdbcLedger(self._database, self._sink, self._context.feed)
+        self._columns: list[str] = []
+        self._kept: dict[str, list[int]] = {}
+
+    def stored_schema(self) -> StoredSchema | None:
+        with self.ledger.session() as session:
+            standing = self.ledger.standing(session) if self.ledger.has_table(session) else None
+        return None if standing is None or standing.reader is None else StoredSchema.of_json(standing.reader)
+
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        kept = self._stored_columns(rows)
+        with self.ledger.session() as session:
+            self.ledger.ensure(session)
+            if not self.ledger.has_table(session):
+                if self._followed:
+                    raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
+                # The start has found that the feed starts over.
+                self.ledger.forget(session)
+                session.commit()
+            layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
+            for statement in layout.statements(kept):
+                session.update(statement)
+            session.commit()
+            self.ledger.note(session, keyed=keyed(self._sink), reader=stored.to_json() if stored else None)
+            session.commit()
+            have = layout.have()
+            self._columns = [have[name.lower()].name for name in kept.names]
+        self._followed = True
+
+    def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
+        kept = self._stored_columns(rows)
+        with self.ledger.session() as session:
+            layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
+            is_new = not self.ledger.has_table(session)
+            statements = (*self.ledger.creation(session), *layout.statements(kept))
+        return (TableChange(table=self._sink.table, is_new=is_new, statements=statements),)
+
+    def _stored_columns(self, rows: StructType) -> StructType:
+        refuse_same_but_for_case(rows, where="the rows")
+        if self._has_changes:
+            in_rows(self._sink, rows)
+        have = {name.lower() for name in rows.names}
+        if missing := [key for key in self._sink.keys if key.lower() not in have]:
+            raise ConfigError(
+                f"the rows do not have the key {missing[0]}",
+                where=f"{self._sink.where}, columns {', '.join(rows.names)}",
+            )
+        return t.StructType(
+            [each for each in rows.fields if carries_data(each.dataType) and not self._is_only_staged(each.name)]
+        )
+
+    def take_fence(self) -> str:
+        """Make this driver the only one that can commit, and drop staging tables of failed attempts."""
+        fence = self.ledger.take_fence()
+        select = "SELECT table_name FROM information_schema.tables WHERE table_schema = {schema} AND table_name LIKE ?"
+        with self.ledger.session() as session:
+            left_behind = self.ledger.look_up(session, select, f"{STAGE}{self._mark}%")
+        for (name,) in left_behind:
+            self._drop(self.ledger.name(str(name)))
+        return fence
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Land the rows of one micro-batch in one transaction; retry while the database is unavailable."""
+        if not isinstance(commit, Commit):
+            raise ConfigError("a JDBC feed takes batches only", where=self._sink.where)
+        if not self._has_changes:
+            return self._patiently(lambda: self._attempt(rows, commit, commit_id))
+        changes = deleting(rows)
+        changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions_for(changes, commit))
+        batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by)
+        # Before mistakes in the rows: their schema may still have to be merged.
+        check_outcomes(self._spark, commit_id)
+        batch.check(keys=self._keys, table=self._sink.table)
+        latest, changed = self._latest(changes), replace(commit, upserts=batch.upserts)
+        return self._patiently(lambda: self._attempt(latest, changed, commit_id))
+
+    def try_rows(self, rows: DataFrame, commit: Commit) -> None:
+        """Write some of a batch's rows in a transaction that is rolled back."""
+        if self._has_changes:
+            rows = self._latest(deleting(rows))
+        self._patiently(lambda: self._attempt(rows, commit, commit_id=None))
+
+    def _latest(self, changes: DataFrame) -> DataFrame:
+        kept = KeptValues.of(self._context.unavailable, changes.schema, keys=self._keys)
+        self._kept = {} if kept is None else kept.of_columns()
+        return latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)
+
+    def _attempt(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
+        """Write the rows into a staging table, and from there into the feed's; without ``commit_id`` roll back."""
+        name = f"{STAGE}{self._mark}_{uuid.uuid4().hex[:10]}"
+        stage, dialect = self.ledger.name(name), self._database.dialect
+        target = self.ledger.name(self.ledger.table)
+        stored, only_staged = self._columns, {DELETED: "boolean"} if self._is_only_staged(DELETED) else {}
+        only_staged |= {KEPT: "text"} if self._kept else {}
+        with self.ledger.session() as session:
+            session.update(dialect.staging(stage, target, stored, more=only_staged))
+            session.commit()
+        try:
+            columns = [*map(dialect.name, (*stored, *only_staged)), "_lakefeed_task"]
+            insert = f"INSERT INTO {stage} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+            with spark_setting(rows.sparkSession, *EXACT_TIMES):
+                attempts = self._database.stage(_as_staged(rows, [*stored, *only_staged]), insert)
+            counts = "" if commit_id is None else check_outcomes(self._spark, commit_id)
+            with self.ledger.session() as session:
+                if commit_id is not None and not self.ledger.begin(session, commit, commit_id=commit_id):
+                    return rows_changed(next(self.ledger.commits(session, most=1)))
+                merge = JdbcMerge(
+                    dialect=dialect,
+                    target=target,
+                    stage=stage,
+                    sink=self._sink,
+                    columns=stored,
+                    groups=self._context.groups,
+                    session=session,
+                    attempts=attempts,
+                    kept=self._kept,
+                )
+                done = self._merge_staged(merge, commit)
+                if commit_id is None:
+                    return 0
+                self.ledger.write(session, done, commit_id=commit_id, counts=counts)
+                session.commit()
+                return rows_changed(done)
+        finally:
+            self._drop(stage)
+
+    def _merge_staged(self, merge: JdbcMerge, commit: Commit) -> Commit:
+        """Move the staged rows into the table, and return the commit with their numbers."""
+        expected = sum(count for _, count in merge.attempts)
+        if expected and merge.staged() != expected:
+            # A server that was killed may forget what it had said to have: an unlogged table is empty then.
+            raise Unreachable("the database has lost staged rows: it was restarted", where=self._sink.where)
+        if self._sink.mode == "append":
+            return replace(commit, rows=merge.append())
+        if self._sink.mode == "overwrite":
+            return replace(commit, rows=merge.replace())
+        if merge.groups and (repeated := merge.repeated_key()) is not None:
+            raise ConfigError(
+                f"the batch has more than one row of the key {repeated}",
+                where=self._sink.where,
+                hint="keys have to be the columns that the query groups by",
+            )
+        if self._has_changes and not self._sink.order_by:
+            self._note_topics(merge.session, commit)
+            if (moved := merge.moved_key()) is not None:
+                raise key_moved(self._sink.table, moved)
+        inserted, updated, deleted = merge.merge() if merge.attempts else (0, 0, 0)
+        before = commit.upserts or Upserts(expected, expected)
+        upserts = Upserts(before.changes, before.keys, before.deletes, inserted, updated, deleted)
+        return replace(commit, rows=upserts.landed, upserts=upserts)
+
+    def _patiently(self, attempt: Callable[[], int]) -> int:
+        def passes(error: Exception) -> bool:
+            refusal = StatementRefusal.of(error)
+            return isinstance(error, Unreachable) or (refusal is not None and refusal.passes)
+
+        with StatementRefusal.translated(self._sink.where):
+            return retry_until(attempt, is_transient=passes, seconds=self._context.patience)
+
+    def _note_topics(self, session: Session, commit: Commit) -> None:
+        """Refuse offsets of a recreated topic: they do not show which change is newer."""
+        standing = self.ledger.standing(session)
+        known = dict(standing.topics) if standing else {}
+        if (topic := recreated_topic(known, commit.ranges)) is not None:
+            undo = "UPDATE lakefeed_feeds SET topics = NULL for this feed"
+            raise topic_recreated(topic, where=self._sink.where, undo=undo)
+        known |= commit.ranges.topic_ids
+        self.ledger.note(session, topics=json.dumps(known, separators=(",", ":")))
+
+    @property
+    def _keys(self) -> list[str]:
+        spelt = {column.lower(): column for column in self._columns}
+        return [spelt[key.lower()] for key in self._sink.keys]
+
+    def _is_only_staged(self, column: str) -> bool:
+        return self._has_changes and self._sink.on_delete == "remove" and column.lower() == DELETED
+
+    @property
+    def _mark(self) -> str:
+        """Return what the names of the feed's staging tables have in common."""
+        return hashlib.sha256(f"{self.ledger.feed}/{self._sink.table}".encode()).hexdigest()[:10]
+
+    def _drop(self, stage: str) -> None:
+        # A table that tasks still write into is dropped at the next start.
+        with suppress(LakefeedError), self.ledger.session() as session:
+            session.update(self._database.dialect.hurry)
+            session.update(f"DROP TABLE IF EXISTS {stage}")
+            session.commit()
+
+
+def _as_staged(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return these columns in their order; nested ones as JSON."""
+    fields = {field.name.lower(): field for field in rows.schema.fields}
+    staged = []
+    for name in columns:
+        field = fields[name.lower()]
+        column = sf.col(quoted((field.name,)))
+        as_json = sf.to_json(column, {"ignoreNullFields": "false"}) if is_nested(field.dataType) else column
+        staged.append(as_json.alias(name))
+    return rows.select(*staged)

@@ -1,0 +1,290 @@
+"""Databases and drivers that die in mid-batch: no part of a batch is ever seen, and every record lands once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.local import Endpoints
+from lakefeed.operations.preflight.connect import preflight
+from lakefeed.pipeline import Pipeline
+from packages.jdbc.tests.databases import EACH_DATABASE, server_of
+from packages.jdbc.tests.jdbc_feed import (
+    TABLE,
+    Server,
+    environment_of,
+    ids,
+    is_committing,
+    pipeline_of,
+    sink_of,
+    sleeping_ledger,
+    staging_tables,
+    wait_for,
+    watched,
+)
+from tests.support.faults.drivers import SHORT_LIVED, Driver, driver
+from tests.support.feed import Feed
+from tests.support.lake import spark_on
+from tests.support.servers.postgresql import PostgreSQL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCH = 300
+
+
+@pytest.fixture(params=EACH_DATABASE)
+def server(request: pytest.FixtureRequest) -> Server:
+    return server_of(request.param, request.getfixturevalue)
+
+
+@pytest.fixture(scope="module")
+def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A driver in this process."""
+    with spark_on(stack, name="jdbc-faults", folder=tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+def send(feed: Feed, count: int, *, start: int = 0) -> None:
+    feed.send(feed.avro({"id": number, "zone": f"z{number}"} for number in range(start, start + count)))
+
+
+def small_batches(feed: Feed, server: Server, *, size: int = BATCH) -> Pipeline:
+    source = {
+        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+        "topics": [feed.topic],
+        "max_records_per_batch": size,
+    }
+    return pipeline_of(feed, server, source={"kafka": source})
+
+
+@contextmanager
+def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[list[Any]]:
+    """The feed runs beside the test; its summary, or what it died of, when the block has ended."""
+    ended: list[Any] = []
+
+    def run() -> None:
+        try:
+            ended.append(pipeline.run(spark=spark, once=True))
+        except Exception as error:
+            ended.append(error)
+
+    runs = threading.Thread(target=run, daemon=True)
+    runs.start()
+    yield ended
+    runs.join(300)
+    assert not runs.is_alive()
+
+
+def test_a_database_that_is_killed_in_mid_batch(feed: Feed, server: Server, here: SparkSession) -> None:
+    feed.create_topic(partitions=2)
+    send(feed, 100)
+    pipeline = small_batches(feed, server)
+    pipeline.run(spark=here, once=True)
+    send(feed, 3 * BATCH, start=100)
+    process = server.process
+    assert process is not None
+    with watched(server) as seen, running(pipeline, here) as ended:
+        # While the tasks write, or just behind.
+        wait_for(lambda: staging_tables(server))
+        process.kill()
+        process.start_again()
+        with sleeping_ledger(server, 3):
+            # All rows are in the table, and the commit is not.
+            wait_for(lambda: is_committing(server))
+            process.kill()
+            process.start_again()
+    assert ended[0].rows == 3 * BATCH
+    assert all(rows == counted for rows, counted in seen)
+    whole = accumulate(count for (count,) in server.execute("SELECT landed FROM lakefeed_commits ORDER BY number"))
+    assert {rows for rows, _ in seen} <= {0, *whole}
+    assert ids(server) == list(range(100 + 3 * BATCH))
+    assert pipeline.verify(deep=True).findings == ()
+    pipeline.run(spark=here, once=True)
+    assert staging_tables(server) == []
+
+
+@pytest.mark.parametrize("server", ["mariadb", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
+def test_a_database_that_is_away_holds_up_no_other_sink(feed: Feed, server: Server, here: SparkSession) -> None:
+    def pipeline(**sinks: Any) -> Pipeline:
+        return Pipeline.from_file(feed.write_file(sinks=sinks), environment=environment_of(feed, server))
+
+    feed.create_topic(partitions=2)
+    send(feed, 100)
+    pipeline().run(spark=here, once=True)
+    # Named beside a feed that has run before, it begins with the next batch.
+    both = pipeline(copy={**sink_of(server), "on_failure": "pause"})
+    send(feed, 50, start=100)
+    both.run(spark=here, once=True)
+    assert ids(server) == list(range(100, 150))
+
+    process = server.process
+    assert process is not None
+    process.kill()
+    send(feed, 50, start=150)
+    try:
+        found = preflight(both.config, connections=both.connections)
+        assert [(each.key, each.severity) for each in found] == [("sinks.copy.jdbc.url", "warning")]
+        notes: list[str] = []
+        summary = both.run(spark=here, once=True, on_note=notes.append)
+    finally:
+        process.start_again()
+    assert list(summary.paused) == ["copy"]
+    assert any("'copy' waits" in each for each in notes)
+    assert len(feed.rows()) == 200
+    assert ids(server) == list(range(100, 150))
+
+    assert both.run(spark=here, once=True).paused == {}
+    assert ids(server) == list(range(100, 200))
+
+
+@contextmanager
+def another_driver(feed: Feed, server: Server, folder: Path) -> Iterator[Driver]:
+    """A driver in a process of its own, which may be killed."""
+    environment = {**environment_of(feed, server), **SHORT_LIVED}
+    with driver("tests.support.faults.driver_child", environment=environment, log=folder / "driver.log") as running:
+        yield running
+
+
+@contextmanager
+def transaction(server: Server, statement: str) -> Iterator[None]:
+    """A statement of another client in a transaction that stays open."""
+    connected: Any
+    if isinstance(server, PostgreSQL):
+        import psycopg
+
+        connected = psycopg.connect(
+            host=server.host, port=server.port, user=server.user, password=server.password, dbname=server.database
+        )
+    else:
+        import pymysql
+
+        connected = pymysql.connect(
+            host=server.host, port=server.port, user=server.user, password=server.password, database=server.database
+        )
+    with closing(connected), connected.cursor() as cursor:
+        cursor.execute(statement)
+        cursor.fetchall()
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_driver_that_is_killed_before_and_after_the_transaction(
+    feed: Feed, server: Server, here: SparkSession, when: str, tmp_path: Path
+) -> None:
+    feed.create_topic(partitions=2)
+    send(feed, 100)
+    pipeline = small_batches(feed, server)
+    pipeline.run(spark=here, once=True)
+    send(feed, BATCH, start=100)
+    with another_driver(feed, server, tmp_path) as dies:
+        dies.prepare(tmp_path / f"{feed.name}.yaml")
+        if when == "before":
+            # Not before the fence is taken, which needs the same row.
+            fence = server.execute("SELECT fence FROM lakefeed_feeds")
+            dies.tell("0")
+            wait_for(lambda: server.execute("SELECT fence FROM lakefeed_feeds") != fence)
+            with transaction(server, "SELECT * FROM lakefeed_feeds FOR UPDATE"):
+                wait_for(lambda: staged(server) == BATCH)
+                dies.process.kill()
+                dies.process.wait(30)
+            assert ids(server) == list(range(100))
+        else:
+            dies.tell("0")
+            [stage] = wait_for(lambda: staging_tables(server))
+            with transaction(server, f"SELECT * FROM {stage} LIMIT 1"):
+                # It has committed, and cannot remove its table.
+                wait_for(lambda: len(ids(server)) == 100 + BATCH)
+                wait_for(lambda: is_dropping(server))
+                dies.process.kill()
+                dies.process.wait(30)
+                # A server that has the statement does not notice the end of its client at once (MySQL looks each second
+                # while it waits for a lock), and drops the table if it gets the lock first.
+                wait_for(lambda: not is_dropping(server))
+    assert staging_tables(server)
+    send(feed, 10, start=100 + BATCH)
+    pipeline.run(spark=here, once=True)
+    assert ids(server) == list(range(110 + BATCH))
+    assert staging_tables(server) == []
+    assert pipeline.verify(deep=True).findings == ()
+
+
+@pytest.mark.slow
+def test_a_driver_that_wakes_up_when_another_has_taken_over(
+    feed: Feed, server: Server, here: SparkSession, tmp_path: Path
+) -> None:
+    feed.create_topic(partitions=2)
+    send(feed, 100)
+    pipeline = small_batches(feed, server)
+    pipeline.run(spark=here, once=True)
+    send(feed, BATCH, start=100)
+    with another_driver(feed, server, tmp_path) as sleeps:
+        sleeps.prepare(tmp_path / f"{feed.name}.yaml")
+        fence = server.execute("SELECT fence FROM lakefeed_feeds")
+        sleeps.tell("0")
+        wait_for(lambda: server.execute("SELECT fence FROM lakefeed_feeds") != fence)
+        with transaction(server, "SELECT * FROM lakefeed_feeds FOR UPDATE"):
+            wait_for(lambda: staged(server) == BATCH)
+            jvms = [sleeps.process.pid, *children(sleeps.process.pid)]
+            for each in jvms:
+                os.kill(each, signal.SIGSTOP)
+        if isinstance(server, PostgreSQL):
+            # Its lock is granted while it sleeps: the server cuts it off after a while, here at once.
+            server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'")
+        else:
+            for (number,) in server.execute(
+                "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx "
+                "WHERE trx_mysql_thread_id <> CONNECTION_ID()"
+            ):
+                server.execute(f"KILL {number}")
+        pipeline.run(spark=here, once=True)
+        for each in jvms:
+            os.kill(each, signal.SIGCONT)
+        assert sleeps.ended() is not None
+    assert ids(server) == list(range(100 + BATCH))
+    assert pipeline.verify(deep=True).findings == ()
+
+
+def staged(server: Server) -> int:
+    return sum(server.execute(f"SELECT COUNT(*) FROM {stage}")[0][0] for stage in staging_tables(server))
+
+
+def is_dropping(server: Server) -> bool:
+    """Check that the server has a driver's DROP TABLE at work."""
+    if isinstance(server, PostgreSQL):
+        asked = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DROP TABLE%'"
+    else:
+        asked = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'DROP TABLE%'"
+    return bool(server.execute(asked))
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for child in map(int, found) for each in (child, *children(child))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_million_rows(feed: Feed, server: Server, here: SparkSession, mode: str) -> None:
+    feed.create_topic(partitions=4)
+    count = 1_000_000
+    send(feed, count)
+    sink = {} if mode == "append" else {"mode": "upsert", "keys": ["id"]}
+    pipeline = pipeline_of(feed, server, sink=sink)
+    with watched(server) as seen:
+        summary = pipeline.run(spark=here, once=True)
+    print(f"\n{server.jdbc_url} {mode}: {count / summary.seconds:,.0f} rows/s in {summary.batches} batches")
+    assert all(rows == counted for rows, counted in seen)
+    assert server.execute(f"SELECT COUNT(*), COUNT(DISTINCT id), SUM(id) FROM {TABLE}") == [
+        (count, count, count * (count - 1) // 2)
+    ]
+    assert pipeline.verify(deep=True).findings == ()

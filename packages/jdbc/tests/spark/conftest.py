@@ -1,0 +1,23 @@
+"""Which tests of a database ``make test-full`` runs."""
+
+from __future__ import annotations
+
+import pytest
+
+# Of feeds into PostgreSQL; MariaDB, which has more traps, shows everything.
+TELLING_OF_POSTGRESQL = {
+    "test_batches_land_once_and_the_ledger_says_what_of",
+    "test_only_the_driver_that_took_the_fence_last_can_commit",
+    "test_every_type_comes_back_as_it_was",
+    "test_the_newest_change_of_each_key_wins_and_deletes_delete",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave most tests of PostgreSQL to ``make test-all``."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            into = item.callspec.params.get("shop", "mariadb")
+            if into == "postgresql" and item.originalname not in TELLING_OF_POSTGRESQL:
+                item.add_marker(pytest.mark.slow)

@@ -1,0 +1,283 @@
+"""Finds the newest change of each key in a micro-batch, checks all of them, and writes the MERGE that lands them.
+
+A batch is shuffled by its keys once (``shuffle_by_key``). All that reads it afterwards, such as the MERGE, reads the
+files of that shuffle: no record is decoded twice, no row is copied into a cache, and a join by the keys needs no other
+shuffle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, Literal
+
+from lakefeed.clients.iceberg.sql import quoted, quoted_table
+from lakefeed.clients.spark.jvm import java, kept_rows
+from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
+from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.lazy import Column, DataFrame, DataType, SparkSession, sf, t
+from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties, Upserts
+from lakefeed.sinks.kept_values import KeptValues
+
+TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
+KEY_MOVED = "lakefeed: a key has changes in more than one partition"
+"""Spark's error where offsets do not show which change is newer."""
+
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_RANK, _OF_KEY = "_lakefeed_rank", "_lakefeed_of_key"
+
+ROWS_A_TASK, BYTES_A_TASK, STORED_ROWS_A_TASK = 20_000, 32 << 20, 500_000
+"""A batch is split over idle cores until a task has ``ROWS_A_TASK`` changes; then each task gets ``BYTES_A_TASK`` of
+changes, and ``STORED_ROWS_A_TASK`` rows of the table, at most."""
+
+
+def deleting(changes: DataFrame) -> DataFrame:
+    """Replace null in the column that marks deletes: a transform may compute it from nullable columns."""
+    return changes.withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
+
+
+def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: str) -> int:
+    """Count the rows of a batch of groups, and refuse two of one key; ``kind`` is the sink's in the pipeline file."""
+    of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).agg(sf.count(sf.lit(1)).alias(_OF_KEY))
+    [row] = of_key.agg(sf.coalesce(sf.sum(_OF_KEY), sf.lit(0)).alias("rows"), sf.max(_OF_KEY).alias("most")).collect()
+    if (row["most"] or 0) > 1:
+        raise ConfigError(
+            f"a batch has {row['most']} rows of one key: {', '.join(keys)} are not all that the transform groups by",
+            where=where,
+            hint=f"sink.{kind}.keys: all columns of the GROUP BY",
+        )
+    return int(row["rows"])
+
+
+def shuffle_by_key(changes: DataFrame, *, keys: Sequence[str], partitions: int) -> DataFrame:
+    """Return the changes with those of a key in one partition."""
+    return kept_rows(changes.repartition(partitions, *(sf.col(name(key)) for key in keys)))
+
+
+def partitions_for(changes: DataFrame, commit: SnapshotProperties) -> int:
+    """Return into how many partitions a batch is shuffled: for its records, and the bytes that Spark takes them for."""
+    own: Any = changes
+    most = shuffle_limit(changes.sparkSession)
+    if not isinstance(commit, Commit | Backfill):
+        return most
+    records, row_bytes = commit.ranges.records, int(own._jdf.schema().defaultSize())
+    busy = min(changes.sparkSession.sparkContext.defaultParallelism, -(-records // ROWS_A_TASK))
+    return max(1, min(most, max(busy, -(-records * row_bytes // BYTES_A_TASK))))
+
+
+def shuffle_limit(session: SparkSession) -> int:
+    """Return into how many partitions Spark shuffles in this session."""
+    return int(str(session.conf.get(SHUFFLE_PARTITIONS)))
+
+
+def latest_per_key(
+    changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], kept: KeptValues | None = None
+) -> DataFrame:
+    """Return the newest change of each key, with the values that it lacks itself and an older one has, and ``KEPT``."""
+    from pyspark.sql import Window
+
+    of_key = Window.partitionBy(*(sf.col(name(key)) for key in keys))
+    newest_first = of_key.orderBy(*(sf.col(name(each)).desc_nulls_last() for each in _order(order_by)))
+    values = kept.newest(newest_first) if kept else {}
+    ranked = changes.withColumns({_RANK: sf.row_number().over(newest_first), **values})
+    latest = ranked.filter(sf.col(_RANK) == 1).drop(_RANK)
+    return kept.folded(latest) if kept else latest
+
+
+def _order(order_by: Sequence[str]) -> Sequence[str]:
+    # With the position it is a total order: the result must not depend on the order of arrival.
+    return (*order_by, *POSITION_COLUMNS) if order_by else (OFFSET,)
+
+
+@dataclass(frozen=True)
+class ChangeSummary:
+    """A batch's changes before any is written."""
+
+    upserts: Upserts
+    bounds: Any
+    """The ``KeyBounds`` of the JVM module."""
+    without_key: str | None
+    """The place of a change without a key."""
+    moved: str | None
+    """The place of a key whose changes offsets cannot order."""
+
+    def check(self, *, keys: Sequence[str], table: str, orders: bool = True) -> None:
+        """Refuse a change without a key, and a key whose changes offsets cannot order.
+
+        ``orders`` says whether the sink takes ``order_by``.
+        """
+        if self.without_key is not None:
+            raise ConfigError(
+                f"a change has no key: {' or '.join(keys)} is null",
+                where=f"table {table}; {self.without_key}",
+                hint=f"for values without a key, expect: {{has_key: {{rule: {keys[0]} IS NOT NULL, on_violation: "
+                "dead_letter}}; for tombstones, decode.key has to say how the record's key is read",
+            )
+        if self.moved is not None:
+            raise key_moved(table, self.moved, orders=orders)
+
+
+def summarize_changes(
+    changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], bounded: Sequence[str] = ()
+) -> ChangeSummary:
+    """Count the changes that ``shuffle_by_key`` returned, and find the bounds of the ``bounded`` keys, in one pass."""
+    own = [sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys)]
+    order = [sf.col(name(each)) for each in _order(order_by)]
+    # A number, which Spark aggregates without sorting the rows.
+    place = sf.xxhash64(TOPIC, PARTITION)
+    of_key = changes.groupBy(*own).agg(
+        sf.count(sf.lit(1)).alias("changes"),
+        sf.max_by(DELETED, order[0] if len(order) == 1 else sf.struct(*order)).alias("deleted"),
+        (sf.min(place) != sf.max(place)).alias("moved"),
+    )
+    counts = sf.struct(
+        sf.coalesce(sf.sum("changes"), sf.lit(0)).alias("changes"),
+        sf.count(sf.lit(1)).alias("keys"),
+        sf.count_if("deleted").alias("deletes"),
+        sf.count_if(_any_null([f"key_{at}" for at in range(len(keys))])).alias("without_key"),
+        sf.count_if("moved").alias("moved"),
+    )
+    types = {key: changes.schema[key].dataType for key in bounded}
+    ends = [end for key in bounded for end in _ends(f"key_{keys.index(key)}", types[key])]
+    one_row: Any = of_key.agg(sf.to_json(counts), *ends)
+    bounds = java(changes.sparkSession).query.KeyBounds.of(one_row._jdf, list(bounded))
+    found = json.loads(str(bounds.text()))
+    upserts = Upserts(found["changes"], found["keys"], found["deletes"])
+    without_key = _first_place(changes.filter(_any_null(map(name, keys)))) if found["without_key"] else None
+    moved = _first_moved(changes, keys) if found["moved"] and not order_by else None
+    return ChangeSummary(upserts, bounds, without_key, moved)
+
+
+def _any_null(columns: Iterable[str]) -> Column:
+    return reduce(or_, (sf.col(column).isNull() for column in columns))
+
+
+def _first_moved(changes: DataFrame, keys: Sequence[str]) -> str | None:
+    """Return the place of the first change of a key that has changes in more than one partition."""
+    partition = sf.struct(TOPIC, PARTITION)
+    of_key = changes.groupBy(*(sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys))).agg(
+        (sf.min(partition) != sf.max(partition)).alias("moved"), sf.min(sf.struct(*POSITION_COLUMNS)).alias("first")
+    )
+    return _first_place(of_key.filter("moved").select("first.*"))
+
+
+def _first_place(changes: DataFrame) -> str | None:
+    [[place]] = changes.agg(sf.min(sf.struct(*POSITION_COLUMNS))).collect()
+    return None if place is None else f"topic {place[TOPIC]}, partition {place[PARTITION]}, offset {place[OFFSET]}"
+
+
+def key_moved(table: str, message: str | None = None, *, orders: bool = True) -> ConfigError:
+    """Return the error for a key whose changes offsets cannot order."""
+    return ConfigError(
+        KEY_MOVED.removeprefix("lakefeed: ") + ", so offsets do not tell which of them is newer",
+        where=f"table {table}{f'; {message}' if message else ''}",
+        hint="producers have to send all changes of a key to one partition, and new partitions break that: "
+        + (
+            "name a column that orders them, order_by: [kafka_timestamp] or one of the rows', with on_delete: mark"
+            if orders
+            else "land them in a new index, or in a table, which can order them by a column"
+        ),
+    )
+
+
+def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
+    """Return the error for offsets of a recreated topic; ``undo`` is the statement that forgets the one before."""
+    what = "its offsets do not show whether a change is newer than a row of the topic before"
+    return CheckpointMismatch(
+        f"topic {topic} was recreated: {what}",
+        where=where,
+        hint=f"set {OFFSET} to NULL in all rows, which makes them older than what comes now; then {undo}",
+    )
+
+
+def has_bounds(type_: DataType, stored: str) -> bool:
+    """Return whether Iceberg orders a column, of its own type ``stored``, as Spark does, where a UUID is a string."""
+    whole = t.ByteType, t.ShortType, t.IntegerType, t.LongType
+    ordered = (*whole, t.DecimalType, t.DateType, t.TimestampType, t.TimestampNTZType, t.StringType)
+    return isinstance(type_, ordered) and stored != "uuid"
+
+
+def _ends(key: str, type_: DataType) -> tuple[Column, Column]:
+    """Return the smallest and greatest value; null for texts beyond ASCII.
+
+    Iceberg decodes the bounds of its files: where one is no UTF-8, only ASCII compares with it as with the bytes.
+    """
+    is_ascii = sf.is_valid_utf8(key) & (sf.octet_length(key) == sf.char_length(key))
+    known = sf.bool_and(is_ascii) if isinstance(type_, t.StringType) else sf.lit(True)
+    return sf.when(known, sf.min(key)), sf.when(known, sf.max(key))
+
+
+def upsert_sql(
+    table: str,
+    source: str,
+    *,
+    columns: Sequence[str],
+    keys: Sequence[str],
+    order_by: Sequence[str] = (),
+    on_delete: Literal["remove", "mark"] = "remove",
+    kept: KeptValues | None = None,
+) -> str:
+    """Return the MERGE that lands the newest change of each key; it changes nothing if it is run a second time.
+
+    ``source`` is a view with the table's columns and ``lakefeed_deleted``, one row for each key. ``order_by`` names the
+    columns that say what is newer; none for the offset.
+    """
+    where = [f"t.{name(key)} = s.{name(key)}" for key in keys]
+    newer, removes = _newer(order_by), on_delete == "remove"
+    deletes = [f"WHEN MATCHED AND s.{DELETED} AND {newer} THEN DELETE"] if removes else []
+    updates = f"WHEN MATCHED AND {newer} THEN {update_sql(columns, kept, marks=not removes)}"
+    inserts = f"AND NOT s.{DELETED} " if removes else ""
+    return merge_sql(table, source, *deletes, updates, on=where, columns=columns, inserts=inserts)
+
+
+def _newer(order_by: Sequence[str]) -> str:
+    """Return the condition that a change is newer than the row; one without a position is older."""
+    if order_by:
+        order = _order(order_by)
+        return f"{_struct('s', order)} > {_struct('t', order)}"
+    return (
+        f"(t.{OFFSET} IS NULL OR CASE WHEN s.{TOPIC} = t.{TOPIC} AND s.{PARTITION} = t.{PARTITION} "
+        f"THEN s.{OFFSET} > t.{OFFSET} ELSE CAST(raise_error(format_string('{KEY_MOVED}: topic %s, "
+        f"partition %d, offset %d', s.{TOPIC}, s.{PARTITION}, s.{OFFSET})) AS BOOLEAN) END)"
+    )
+
+
+def merge_sql(
+    table: str, source: str, *matched: str, on: Sequence[str], columns: Sequence[str], inserts: str = ""
+) -> str:
+    """Return the MERGE of a view ``s`` into a table ``t``, which inserts rows without a match.
+
+    ``matched`` are the clauses for rows with one, ``on`` is what makes a match, ``inserts`` a condition.
+    """
+    listed = ", ".join(map(name, columns))
+    values = ", ".join(f"s.{name(column)}" for column in columns)
+    lines = (
+        f"MERGE INTO {quoted_table(table)} t USING {name(source)} s",
+        f"ON {' AND '.join(on)}",
+        *matched,
+        f"WHEN NOT MATCHED {inserts}THEN INSERT ({listed}) VALUES ({values})",  # noqa: S608
+    )
+    return "\n".join(lines)
+
+
+def update_sql(columns: Sequence[str], kept: KeptValues | None = None, *, marks: bool = False) -> str:
+    values = {column: kept.value_of(column, marks=marks) if kept else f"s.{name(column)}" for column in columns}
+    return f"UPDATE SET {', '.join(f't.{name(column)} = {value}' for column, value in values.items())}"
+
+
+def same_sql(columns: Sequence[str]) -> list[str]:
+    """Return the conditions that these columns are the same, or both null."""
+    return [f"t.{name(column)} <=> s.{name(column)}" for column in columns]
+
+
+def name(column: str) -> str:
+    """Quote the name of a column or view."""
+    return quoted((column,))
+
+
+def _struct(alias: str, columns: Sequence[str]) -> str:
+    fields = (f"'{index}', {alias}.{name(column)}" for index, column in enumerate(columns))
+    return f"named_struct({', '.join(fields)})"

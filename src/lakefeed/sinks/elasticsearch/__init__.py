@@ -1,1 +1,0 @@
-"""Indexes of Elasticsearch or OpenSearch, with a ledger beside them."""

@@ -1,1 +1,0 @@
-"""Tables of PostgreSQL, MariaDB or MySQL: one transaction a batch, with its offset ranges."""

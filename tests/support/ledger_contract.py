@@ -1,0 +1,144 @@
+"""Tests that every ledger passes: a suite imports them, and has a fixture ``case``."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.protocol import CommitCheck, Ledger
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A ledger, and a way to land batches through its sink.
+
+    Attributes:
+        ledger: of one feed.
+        feed: its name.
+        land: commits the rows of a batch.
+        read: reads the position without Spark.
+    """
+
+    ledger: Ledger
+    feed: str
+    land: Callable[[Commit], None]
+    read: Callable[[], Position | None]
+
+    def batch(self, number: int, start: int, end: int, fence: str | None, topic_id: str = "id-one") -> Commit:
+        ranges = OffsetRanges((OffsetRange("topic", 0, start, end),), {"topic": topic_id})
+        return Commit(self.feed, number, ranges, fence=fence)
+
+
+class Landing(Protocol):
+    """A sink that lands rows, and its ledger."""
+
+    ledger: Any
+
+    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> int | None: ...
+
+
+class ServerFeed(Protocol):
+    """A feed into a server."""
+
+    @property
+    def name(self) -> str: ...
+
+    def started(self) -> Landing: ...
+
+    def rows(self, count: int, *, start: int = 0) -> DataFrame: ...
+
+
+def of_feed(feed: ServerFeed, read: Callable[[], Position | None]) -> Case:
+    """Return the case of a sink in a server; ``read`` reads the position without Spark."""
+    sink = feed.started()
+
+    def land(commit: Commit) -> None:
+        [span] = commit.ranges.ranges
+        sink.land(feed.rows(span.records, start=span.start), commit, commit_id=uuid.uuid4().hex)
+
+    return Case(ledger=sink.ledger, feed=feed.name, land=land, read=read)
+
+
+@pytest.mark.quick
+def test_a_ledger_accepts_the_next_batch_skips_the_last_one_and_refuses_all_others(case: Case) -> None:
+    ledger = case.ledger
+    fence = ledger.take_fence()
+    first, second = case.batch(0, 0, 3, fence), case.batch(1, 3, 5, fence)
+    assert ledger.position() is None
+    assert list(ledger.commits()) == []
+    assert ledger.check(first) is CommitCheck.NEW
+    case.land(first)
+    # A checkpoint that was lost counts its batches from 0 again: only the ranges count.
+    assert ledger.check(case.batch(7, 0, 3, fence)) is CommitCheck.ALREADY_COMMITTED
+    assert ledger.check(second) is CommitCheck.NEW
+    case.land(second)
+    for start, end in ((0, 3), (4, 6), (6, 8), (3, 6)):
+        with pytest.raises(CheckpointMismatch, match=f"topic-0 begins at {start}, the table ends at 5"):
+            ledger.check(case.batch(2, start, end, fence))
+    with pytest.raises(CheckpointMismatch, match="topic topic was recreated"):
+        ledger.check(case.batch(2, 5, 6, fence, topic_id="id-two"))
+
+
+@pytest.mark.quick
+def test_a_position_is_the_same_with_spark_and_without(case: Case) -> None:
+    assert case.read() is None
+    fence = case.ledger.take_fence()
+    case.land(case.batch(0, 10, 13, fence))
+    landed = case.ledger.position()
+    assert landed is not None
+    assert landed.ranges == case.batch(0, 10, 13, fence).ranges
+    assert case.read() == landed
+
+
+def test_a_replaced_driver_can_commit_neither_batches_nor_moves(case: Case) -> None:
+    old, new = case.ledger.take_fence(), case.ledger.take_fence()
+    if old is None:
+        assert new is None
+        return
+    assert old != new
+    case.land(case.batch(0, 0, 3, new))
+    move = PositionReset("accepted-loss", {("topic", 0): (3, 9)})
+    attempts: tuple[Callable[[], None], ...] = (
+        lambda: case.land(case.batch(1, 3, 5, old)),
+        lambda: case.ledger.record_move(moved(case, 9, old, move), commit_id=uuid.uuid4().hex),
+    )
+    for attempt in attempts:
+        with pytest.raises(Exception, match="another driver has taken over"):
+            attempt()
+    [commit] = case.ledger.commits()
+    assert (commit.batch_id, commit.fence) == (0, new)
+
+
+def test_a_move_begins_where_the_last_commit_ended_and_the_next_batch_where_the_move_ends(case: Case) -> None:
+    ledger, fence = case.ledger, case.ledger.take_fence()
+    case.land(case.batch(0, 0, 3, fence))
+    forward = moved(case, 9, fence, PositionReset("accepted-loss", {("topic", 0): (3, 9)}))
+    if fence is None:
+        with pytest.raises(ConfigError, match="cannot be moved"):
+            ledger.record_move(forward, commit_id=uuid.uuid4().hex)
+        return
+    elsewhere = moved(case, 9, fence, PositionReset("accepted-loss", {("topic", 0): (2, 9)}))
+    with pytest.raises(Exception, match="topic-0 is to be moved from 2, the table ends at 3"):
+        ledger.record_move(elsewhere, commit_id=uuid.uuid4().hex)
+    ledger.record_move(forward, commit_id=uuid.uuid4().hex)
+    position = case.read()
+    assert position is not None
+    assert position.is_move
+    assert ledger.check(case.batch(1, 9, 10, fence)) is CommitCheck.NEW
+    with pytest.raises(CheckpointMismatch, match="topic-0 begins at 3, the table ends at 9"):
+        ledger.check(case.batch(1, 3, 10, fence))
+
+
+def moved(case: Case, to: int, fence: str | None, move: PositionReset) -> Commit:
+    return Commit(case.feed, 0, case.batch(0, to, to, fence).ranges, fence, move=move)

@@ -1,0 +1,50 @@
+"""The MERGE as text: what it names, and that nothing of a name can end it."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakefeed.ledger.snapshot_summary import Upserts
+from lakefeed.sinks.changes import upsert_sql
+
+COLUMNS = ("id", "v", "kafka_topic", "kafka_partition", "kafka_offset")
+
+
+def test_deletes_remove_or_are_marked() -> None:
+    removing = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"])
+    assert "MERGE INTO `lake`.`a`.`b` t USING `changes` s" in removing
+    assert "THEN DELETE" in removing
+    assert "WHEN NOT MATCHED AND NOT s.lakefeed_deleted THEN INSERT" in removing
+    marking = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"], on_delete="mark")
+    assert "THEN DELETE" not in marking
+    assert "WHEN NOT MATCHED THEN INSERT" in marking
+
+
+def test_the_offset_orders_one_partition_and_columns_order_all() -> None:
+    by_offset = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"])
+    assert "s.kafka_offset > t.kafka_offset ELSE CAST(raise_error(" in by_offset
+    assert "partition %d, offset %d', s.kafka_topic, s.kafka_partition, s.kafka_offset)" in by_offset
+    statement = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"], order_by=["v"], on_delete="mark")
+    assert "raise_error" not in statement
+    assert "named_struct('0', s.`v`, '1', s.`kafka_topic`" in statement
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5, unique=True))
+def test_a_column_may_have_any_name(columns: list[str]) -> None:
+    statement = upsert_sql("lake.a.b", "changes", columns=columns, keys=columns[:1])
+    for column in columns:
+        assert f"t.`{column.replace('`', '``')}` = s.`" in statement
+
+
+counts = st.integers(0, 10**12)
+
+
+@settings(deadline=None)
+@given(counts, counts, counts)
+def test_counts_go_through_a_summary(changes: int, keys: int, deletes: int) -> None:
+    upserts = Upserts(changes, keys, deletes)
+    assert Upserts.of({"lakefeed.upserted": upserts.to_json()}) == upserts
+    assert Upserts.of({}) is None
+    assert Upserts.sum([upserts, None, upserts]) == Upserts(2 * changes, 2 * keys, 2 * deletes)
