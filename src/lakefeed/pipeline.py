@@ -42,7 +42,7 @@ from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
-from lakefeed.operations.followers import following, reporting_failed_start
+from lakefeed.operations.followers import FollowedRun, following, reporting_failed_start
 from lakefeed.operations.plan.plan import Plans, plan_run
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.operations.read import BatchRead
@@ -223,7 +223,7 @@ class Pipeline:
         """
         monitor = monitor or FeedMonitor(self.config.name)
         if (spark := classic(spark)) is None:
-            with reporting_failed_start(self.config, monitor):
+            with reporting_failed_start(self.config, monitor, self.connections):
                 spark = self.session()
         if self._served is not None:
             self._served.use_session(spark)
@@ -245,8 +245,8 @@ class Pipeline:
             say=on_note or (lambda message: None),
         )
         self._offer_replay(spark, monitor)
-        followed = following(self.config, monitor, connections=self.connections, once=once, spark=spark)
-        with followed, monitor.until_end(), translating():
+        run = FollowedRun(config=self.config, monitor=monitor, connections=self.connections, once=once, spark=spark)
+        with following(run), monitor.until_end(), translating():
             if self.config.has_many_tables:
                 return run_multi_table(self.feed, spark, options)
             if self.config.checkpoint:

@@ -28,9 +28,12 @@ SINKS_GROUP = "lakefeed.sinks"
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "export-offsets"),
     "deploy": ("deploy",),
+    "observe": ("notify", "runs"),
 }
 """The commands that each extra of lakefeed brings."""
-KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {}
+KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "observe": ("lineage", "notify", "otlp", "runs"),
+}
 """The keys of a pipeline file that each extra brings."""
 SINKS_OF_EXTRAS = ("elasticsearch", "jdbc")
 """The sinks that an extra of the same name brings."""

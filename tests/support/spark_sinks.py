@@ -23,7 +23,7 @@ name: taxi
 source: {{files: {{path: "file:{folder}/coming", format: json, schema_ddl: "zip STRING"}}}}
 sink: {{memory: {{view: seen}}}}
 trigger: 1 second
-metrics: {{otlp: {{endpoint: "http://127.0.0.1:{collector}", every: 1 second}}}}
+otlp: {{endpoint: "http://127.0.0.1:{collector}", every: 1 second}}
 """
 
 

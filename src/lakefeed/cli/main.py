@@ -41,8 +41,6 @@ COMMANDS: dict[str, CliCommand] = {
     "status": _core("status:status", "Show whether feeds run, since when, by which driver.", "watch"),
     "top": _core("top:top", "Show all feeds that can be found on one live screen.", "watch"),
     "lag": _core("lag:lag", "Show how far a feed or a consumer group is behind.", "watch"),
-    "runs": _core("runs:runs", "Show what the runs of a feed did.", "watch"),
-    "notify": _core("notify:notify", "Try the webhooks, mailboxes and commands of a feed.", "watch"),
     "metrics": _core("metrics:metrics", "List the metrics; write a Grafana dashboard and alerts.", "watch"),
     "dashboard": _core("dashboard:dashboard", "Show many feeds in a browser.", "watch"),
     "verify": _core("verify:verify", "Prove that each record has landed once.", "look"),

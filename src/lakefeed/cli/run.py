@@ -126,7 +126,7 @@ def run(
     from lakefeed.monitor.control import ACTIONS
     from lakefeed.monitor.feed_monitor import FeedMonitor
     from lakefeed.monitor.terminal.view import RunView
-    from lakefeed.operations.followers import following, reporting_failed_start
+    from lakefeed.operations.followers import FollowedRun, following, reporting_failed_start
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     name = declared.config.name
@@ -147,13 +147,14 @@ def run(
             view.note(f"the dashboard is at {served.dashboard_url}")
         # What spark-submit starts writes its log where that says.
         view.note("starting" if is_submitted() else f"starting; Spark's log is {log_file}")
-        with reporting_failed_start(declared.config, monitor):
+        with reporting_failed_start(declared.config, monitor, declared.connections):
             spark = declared.session(master=master, log_file=log_file)
         monitor.show_path_by(view.note)
         if batch:
             begin_work()
+            config, connections = declared.config, declared.connections
             with (
-                following(declared.config, monitor, connections=declared.connections, once=True),
+                following(FollowedRun(config=config, monitor=monitor, connections=connections, once=True)),
                 monitor.until_end(),
                 monitor.batch(0),
             ):

@@ -31,10 +31,7 @@ from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kubernetes import Deploy
-from lakefeed.config.lineage import Lineage
 from lakefeed.config.metrics import Metrics
-from lakefeed.config.notify import Notify
-from lakefeed.config.runs import Runs
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
 from lakefeed.config.spark_ui import SparkUi
 from lakefeed.config.storage import storage_path
@@ -263,10 +260,7 @@ class PipelineBlocks(Model):
     upkeep: Upkeep | None = None
     """Look after the tables while the feed runs. Default: lakefeed tables maintain does it."""
     metrics: Metrics = Field(default_factory=Metrics)
-    """Metrics and health of the feed: /metrics, /health, Spark's sinks, OTLP."""
-    lineage: Lineage | None = Field(None, description="Where OpenLineage events of the runs go. Default: nowhere.")
-    notify: Notify | None = Field(None, description="Who gets a message when something happens to the feed.")
-    runs: Runs = Field(default_factory=Runs, description="Where the traces of runs are kept: see lakefeed runs.")
+    """Metrics and health of the feed: /metrics, /health, Spark's sinks."""
     dashboard: Dashboard | None = None
     """Show the feed in a browser while it runs, and let operators steer it. Default: only with run --dashboard."""
     spark_ui: SparkUi | None = Field(None, description="true, or an address: Spark's own pages. Default: none.")
@@ -352,13 +346,6 @@ class PipelineBlocks(Model):
     def table_rules(self) -> Tables:
         """The block ``tables``, or its defaults."""
         return self.tables or Tables()
-
-    @property
-    def notified(self) -> Notify | None:
-        """The block ``notify``, whose messages link to the dashboard where the file says nothing else."""
-        if self.notify is None or self.notify.link is not None or self.dashboard is None:
-            return self.notify
-        return self.notify.model_copy(update={"link": self.dashboard.public_url})
 
     @property
     def has_fast_reader(self) -> bool:

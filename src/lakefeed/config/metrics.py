@@ -1,79 +1,24 @@
-"""The block of a pipeline file that says which metrics of a feed leave its driver, and where to."""
+"""The block of a pipeline file that says how the metrics of a feed are counted."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
+from pydantic import Field
 
-from pydantic import AfterValidator, Field, field_validator
-
-from lakefeed.config.base import ConfigProblem, Model, raise_problems
-from lakefeed.config.connections import refuse_credentials
-from lakefeed.config.secrets import Text
+from lakefeed.config.base import Model
 from lakefeed.config.values import Period, seconds_of, trigger_seconds
 
 NO_COMMIT_SECONDS = 900
 """The default of ``no_commit_for``; three times the trigger if that is longer."""
 
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
-
-def _collector(url: str) -> str:
-    if not re.match(r"https?://[^/]", url):
-        raise ValueError("a collector is a URL: http://host:4318 or https://host")
-    refuse_credentials(url, instead="headers")
-    return url.rstrip("/")
-
-
-class Otlp(Model):
-    """Sends the metrics to a collector by OTLP over HTTP: requires lakefeed[otlp]."""
-
-    endpoint: Annotated[str, AfterValidator(_collector)]
-    """The collector: http://host:4318. /v1/metrics is added where the URL has no path."""
-    headers: dict[str, Text] = Field(default_factory=dict)
-    """Further headers, such as Authorization: Bearer ${OTLP_TOKEN}."""
-    every: Period = Field("30 seconds", description="How often the metrics are sent.")
-    timeout: Period = Field("10 seconds", description="So long is waited for an answer; nothing waits for that.")
-    attributes: dict[str, str] = Field(default_factory=dict)
-    """Attributes of the resource, such as deployment.environment.name: production."""
-
-    @field_validator("headers")
-    @classmethod
-    def _header_lines(cls, headers: dict[str, Any]) -> dict[str, Any]:
-        raise_problems(
-            ConfigProblem("it cannot be sent: a header has one line, and a name of letters, digits and '-'", key=name)
-            for name, value in headers.items()
-            if not _HEADER.fullmatch(name) or not str(value).isprintable() or not str(value).isascii()
-        )
-        return headers
-
-    @property
-    def url(self) -> str:
-        """The URL that the metrics are sent to."""
-        has_path = "/" in self.endpoint.split("://", 1)[1]
-        return self.endpoint if has_path else f"{self.endpoint}/v1/metrics"
-
-    @property
-    def every_seconds(self) -> float:
-        """``every``."""
-        return seconds_of(self.every)
-
-    @property
-    def timeout_seconds(self) -> float:
-        """``timeout``."""
-        return seconds_of(self.timeout)
-
 
 class Metrics(Model):
-    """Metrics and health of the feed: /metrics, /health, Spark's sinks, OTLP."""
+    """Metrics and health of the feed: /metrics, /health, Spark's sinks."""
 
     partitions: int = Field(200, ge=0, le=100_000)
     """So many partitions have series of their own; sum and maximum are over all."""
     no_commit_for: Period | None = None
     """/health fails when records wait and no commit came for so long. Default: 15 minutes, or three times the trigger
     if that is longer."""
-    otlp: Otlp | None = None
-    """Send the metrics to a collector by OTLP over HTTP: requires lakefeed[otlp]. Default: no collector."""
 
     def no_commit_seconds(self, trigger: str) -> float:
         """Return ``no_commit_for``, or its default for a trigger."""

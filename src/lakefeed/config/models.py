@@ -232,9 +232,6 @@ def _checkpoint(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     elif source.kinesis is not None and source.kinesis.start != "earliest":
         why = "until the first batch is committed, only that knows where start: latest was"
     else:
-        if config.runs.keep == "checkpoint":
-            what = "runs.keep: checkpoint keeps traces beside the checkpoint, and there is none"
-            yield ConfigProblem(what, hint="keep: local")
         return
     yield ConfigProblem(f"a pipeline needs a checkpoint: {why}", hint=CHECKPOINT_HINT)
 

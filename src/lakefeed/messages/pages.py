@@ -40,11 +40,12 @@ def page_of_setting(key: str) -> str | None:
 def page_of_module(module: str) -> str | None:
     """Return the page about the work of a module; None for one with work of many kinds.
 
-    A plug-in names the page of its modules in ``PAGE`` of its package.
+    A plug-in names the page of its modules in ``PAGE`` of their package, or of one around it.
     """
     package, *parts = module.split(".")
     if package != "lakefeed":
-        return getattr(sys.modules.get(package), "PAGE", None)
+        packages = (".".join([package, *parts[:length]]) for length in range(len(parts), -1, -1))
+        return next((page for name in packages if (page := getattr(sys.modules.get(name), "PAGE", None))), None)
     return _longest(parts, pages()["modules"])
 
 

@@ -1,91 +1,131 @@
-"""Everything that follows a run as the pipeline file says, while the run lasts."""
+"""Followers of a run while it lasts: entry points of ``lakefeed.followers``, and lakefeed's own."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
 
+from lakefeed import plugins
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.values import AVAILABLE_NOW
+from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.notify.notifier import notifying
-from lakefeed.monitor.runs.follower import tracing
-from lakefeed.operations.lineage.events import LineageRun
-from lakefeed.operations.lineage.follower import reporting
-from lakefeed.operations.live_status import own_path
-from lakefeed.operations.metrics import pushing_metrics
 from lakefeed.operations.paused_lag import observing_ends
-from lakefeed.operations.runs import local_runs, upload_of
+from lakefeed.operations.spark_metrics import pushing_to_spark
 
-Follower = AbstractContextManager[None]
+_log = logging.getLogger(__name__)
+
+MOST_END_SECONDS = 90.0
+"""So long the end of a run waits for its followers; the longest of ours takes a minute, if the user sets it so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowedRun:
+    """A run, as its followers see it.
+
+    Attributes:
+        config: the pipeline; ``config.block(MyBlock)`` is the follower's own block.
+        monitor: knows the progress and the events of the run; a follower reads it from a thread of its own.
+        connections: store and catalogs.
+        spark: the session, which followers must not keep busy; None where the run has none yet.
+        once: whether the run ends by itself when it has read what is there.
+        is_failed_start: whether the run has failed before anything could follow it: the follower is entered, the
+            monitor takes the error, and the follower is left.
+    """
+
+    config: PipelineConfig
+    monitor: FeedMonitor
+    connections: Connections
+    spark: SparkSession | None = None
+    once: bool = False
+    is_failed_start: bool = False
+
+
+Follower = Callable[[FollowedRun], AbstractContextManager[None]]
+"""Follows a run within the context that it returns. Neither may take long, nor delay a batch.
+
+The context is left after the monitor knows how the run has ended. A LakefeedError on entering it refuses the start.
+"""
 
 
 @contextmanager
-def following(
-    config: PipelineConfig,
-    monitor: FeedMonitor,
-    *,
-    connections: Connections,
-    once: bool = False,
-    spark: SparkSession | None = None,
-) -> Iterator[None]:
-    """Let the followers read the monitor within this block, in threads of their own; none can stop or delay the run.
-
-    The block is left after the monitor knows how the run has ended, so that a follower reports that too.
-    """
-
-    def followers() -> Iterator[Follower]:
-        if config.lineage is not None:
-            stays = not once and config.trigger != AVAILABLE_NOW
-            run = LineageRun(config=config, connections=connections, lineage=config.lineage, stays=stays)
-            yield reporting(run, monitor)
-        yield tracing(local_runs(config), monitor, upload=upload_of(config, connections=connections))
-        yield observing_ends(config, monitor)
-        yield _notifying(config, monitor)
-        yield pushing_metrics(config, monitor, spark)
-
-    with _ending_together(followers(), monitor):
+def following(run: FollowedRun) -> Iterator[None]:
+    """Let all followers follow a run within this block; raises the error of one that refuses the start."""
+    with _ending_together(run):
         yield
 
 
 @contextmanager
-def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor) -> Iterator[None]:
+def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor, connections: Connections) -> Iterator[None]:
     """Report an error in this block as the end of the run: it never came so far that anything follows it."""
     try:
         yield
     except Exception as error:
-        with _ending_together([tracing(local_runs(config), monitor), _notifying(config, monitor)], monitor):
+        run = FollowedRun(config=config, monitor=monitor, connections=connections, is_failed_start=True)
+        with _ending_together(run):
             monitor.ended(error)
         raise
 
 
-def _notifying(config: PipelineConfig, monitor: FeedMonitor) -> Follower:
-    return notifying(config.notified, monitor, memory=own_path("notify", config))
+def _followers(run: FollowedRun) -> Iterator[tuple[str, Callable[[], Follower]]]:
+    """Yield each follower's name and what loads it."""
+    for entry in plugins.installed(plugins.FOLLOWERS_GROUP):
+        yield entry.name, entry.load
+    if not run.is_failed_start:
+        yield "the lag of a paused feed", lambda: lambda run: observing_ends(run.config, run.monitor)
+        yield "Spark's metrics", lambda: lambda run: pushing_to_spark(run.config, run.monitor, run.spark)
+
+
+def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Iterator[LakefeedError]:
+    """Enter the followers, and yield the error of each that refuses the start; those after it can report that.
+
+    One that is broken is named, and the run continues without it; if the file has a block of its name, the start is
+    refused.
+    """
+    for name, load in _followers(run):
+        try:
+            follower = load()(run)
+            follower.__enter__()
+        except LakefeedError as error:
+            yield error
+        except Exception as error:
+            what = f"what follows the run as '{name}' cannot begin: {type(error).__name__}: {error}"
+            if name in run.config.added_blocks:
+                hint = f"reinstall its package, or remove the block {name}"
+                yield ConfigError(what, where=name, hint=hint)
+            else:
+                run.monitor.note(what)
+                _log.warning("%s", what)
+        else:
+            entered.append(follower)
 
 
 @contextmanager
-def _ending_together(followers: Iterable[Follower], monitor: FeedMonitor) -> Iterator[None]:
-    """Enter each follower, and leave all at the same time: the end of a run waits for the slowest, not for the sum.
-
-    One that cannot be entered ends the run with its error, which those before it report.
-    """
-    entered: list[Follower] = []
+def _ending_together(run: FollowedRun) -> Iterator[None]:
+    """Enter each follower, and leave all at the same time: the end of a run waits for the slowest, not for the sum."""
+    entered: list[AbstractContextManager[None]] = []
     try:
-        try:
-            for follower in followers:
-                follower.__enter__()
-                entered.append(follower)
-        except Exception as error:
-            monitor.ended(error)
-            raise
+        refusals = list(_enter(run, entered))
+        if refusals and not run.is_failed_start:
+            run.monitor.ended(refusals[0])
+            raise refusals[0]
         yield
     finally:
         # Daemons: after another Ctrl-C the process waits for none of them.
-        threads = [threading.Thread(target=each.__exit__, args=(None, None, None), daemon=True) for each in entered]
+        threads = [threading.Thread(target=partial(_leave, each), daemon=True) for each in entered]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(MOST_END_SECONDS)
+
+
+def _leave(follower: AbstractContextManager[None]) -> None:
+    try:
+        follower.__exit__(None, None, None)
+    except Exception:
+        _log.warning("a follower of the run has failed at its end", exc_info=True)

@@ -50,7 +50,6 @@ def test_the_ledger_is_enough(blocks: dict[str, Any]) -> None:
         ),
         ({"sinks": {"copy": {"iceberg": {"table": "lake.shop.copy"}}}}, "which of several sinks have begun"),
         ({"source": {"kinesis": {**KINESIS, "start": "latest"}}}, "start: latest"),
-        ({"runs": {"keep": "checkpoint"}}, "beside the checkpoint, and there is none"),
     ],
 )
 def test_others_need_one_for_a_reason(blocks: dict[str, Any], why: str) -> None:

@@ -1,96 +1,161 @@
-"""Followers of a run end at the same time, and report a start that fails."""
+"""Followers of a run: a stranger's package is one, a broken one is named, and all end at the same time."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakefeed import plugins
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import MissingExtra, Unreachable
+from lakefeed.errors import ConfigError, LakefeedError, Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.operations import followers
-from lakefeed.operations.followers import following
-from lakefeed.operations.runs import local_runs
+from lakefeed.operations.followers import FollowedRun, following
 from lakefeed.pipeline import Pipeline
-from tests.support.receivers import web_hook
+from tests.support.plugin import forget_blocks, put_on_path
+
+PAGER = '''
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakefeed.config.blocks import Block
+from lakefeed.errors import ConfigError
+from lakefeed.operations.followers import FollowedRun
+
+SEEN = []
+BOTH = threading.Barrier(2, timeout=20)
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Pager(Block):
+    """A pager, called at the end."""
+
+    number: int
+
+
+@contextmanager
+def call(run: FollowedRun) -> Iterator[None]:
+    pager = run.config.block(Pager)
+    try:
+        yield
+    finally:
+        progress = run.monitor.snapshot()
+        SEEN.append((pager and pager.number, run.is_failed_start, progress.state))
+
+
+@contextmanager
+def wait(run: FollowedRun) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        BOTH.wait()
+
+
+@contextmanager
+def refuse(run: FollowedRun) -> Iterator[None]:
+    raise ConfigError("no pager has this number")
+    yield
+
+
+@contextmanager
+def fail(run: FollowedRun) -> Iterator[None]:
+    yield
+    raise KeyError("a defect at the end")
+'''
+
+
+@pytest.fixture
+def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path / "home"))
 
+    def install(followers: str) -> Any:
+        groups = {plugins.SETTINGS_GROUP: "pager = stranger_pager:Pager", plugins.FOLLOWERS_GROUP: followers}
+        put_on_path(tmp_path, groups, monkeypatch, stranger_pager=PAGER)
+        import stranger_pager  # type: ignore[import-not-found]
 
-def config(**blocks: Any) -> PipelineConfig:
+        return stranger_pager
+
+    yield install
+    monkeypatch.undo()
+    forget_blocks()
+
+
+def run_of(monitor: FeedMonitor, **blocks: Any) -> FollowedRun:
     source = {"kafka": {"bootstrap_servers": "127.0.0.1:1", "topics": ["trips"]}}
     decode = {"json": {"schema_ddl": "id BIGINT"}}
-    return PipelineConfig.model_validate(
-        {"name": "taxi", "source": source, "decode": decode, "sink": "memory", **blocks}
-    )
+    values = {"name": "taxi", "source": source, "decode": decode, "sink": "memory", **blocks}
+    return FollowedRun(config=PipelineConfig.model_validate(values), monitor=monitor, connections=Connections())
 
 
-def test_followers_end_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of these waits for the other: one after the other they would wait for ever."""
-    both = threading.Barrier(2, timeout=20)
-
-    @contextmanager
-    def follower(*_: Any, **__: Any) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            both.wait()
-
-    monkeypatch.setattr(followers, "tracing", follower)
-    monkeypatch.setattr(followers, "observing_ends", follower)
-    with following(config(), FeedMonitor("taxi"), connections=Connections()):
-        pass
-    assert not both.broken
+def notes(monitor: FeedMonitor) -> list[str]:
+    return [event.message for event in monitor.events.after() if event.kind == "note"]
 
 
-def test_a_follower_that_cannot_begin_is_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakefeed.monitor.metrics.otlp.find_spec", lambda name: None)
+def test_a_follower_sees_its_block_and_the_end_of_the_run(put: Any) -> None:
+    module = put("pager = stranger_pager:call")
     monitor = FeedMonitor("taxi")
-    with web_hook() as hook:
-        declared = config(
-            metrics={"otlp": {"endpoint": "http://127.0.0.1:1"}},
-            notify={"targets": {"chat": {"webhook": {"url": hook.url}}}},
-        )
-        with pytest.raises(MissingExtra), following(declared, monitor, connections=Connections()):
-            pass
-        assert [body["trigger"] for body in hook.bodies] == ["failed"]
-        assert "metrics.otlp" in hook.bodies[0]["what"]
-    runs = local_runs(declared)
-    assert runs is not None
-    assert [trace["end"] for trace in runs.traces()] == ["failed"]
+    with following(run_of(monitor, pager={"number": 7})), monitor.until_end():
+        assert module.SEEN == []
+    assert module.SEEN == [(7, False, "ended")]
 
 
-def test_a_session_that_cannot_start_is_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(pipeline: Pipeline) -> None:
-        raise Unreachable("the broker does not answer", hint="start it")
-
-    monkeypatch.setattr(Pipeline, "session", refused)
-    with web_hook() as hook:
-        declared = config(notify={"targets": {"chat": {"webhook": {"url": hook.url}}}})
-        with pytest.raises(Unreachable):
-            Pipeline(declared, environment={}).run()
-        assert [(body["trigger"], body["what"]) for body in hook.bodies] == [("failed", "the broker does not answer")]
+def test_followers_end_at_the_same_time(put: Any) -> None:
+    """Each of these waits for the other: one after the other they would wait for ever."""
+    module = put("one = stranger_pager:wait\ntwo = stranger_pager:wait")
+    with following(run_of(FeedMonitor("taxi"))):
+        pass
+    assert not module.BOTH.broken
 
 
 @pytest.mark.parametrize(
-    ("link", "public_url", "expected"),
-    [
-        (None, "https://feeds.example.org", "https://feeds.example.org"),
-        ("https://other.example.org/x", "https://feeds.example.org", "https://other.example.org/x"),
-        (None, None, None),
-    ],
+    ("follower", "why"), [("stranger_pager:nothing", "has no attribute 'nothing'"), ("no_such_module:call", "no_such")]
 )
-def test_messages_link_to_the_dashboard(link: str | None, public_url: str | None, expected: str | None) -> None:
-    targets = {"chat": {"webhook": {"url": "http://127.0.0.1:1"}}}
-    settings = config(notify={"targets": targets, "link": link}, dashboard={"public_url": public_url}).notified
-    assert settings is not None
-    assert settings.link == expected
+def test_one_that_cannot_be_loaded_is_named_once_and_the_run_continues(
+    put: Any, caplog: pytest.LogCaptureFixture, follower: str, why: str
+) -> None:
+    module = put(f"alarm = {follower}\npager = stranger_pager:call")
+    monitor = FeedMonitor("taxi")
+    with following(run_of(monitor)), monitor.until_end():
+        pass
+    [note] = notes(monitor)
+    assert "'alarm'" in note
+    assert why in note
+    assert [record.getMessage() for record in caplog.records] == [note]
+    assert module.SEEN == [(None, False, "ended")]
+
+
+def test_one_that_cannot_be_loaded_and_whose_block_the_file_has_is_a_failed_start(put: Any) -> None:
+    module = put("pager = stranger_pager:nothing\nreport = stranger_pager:call")
+    monitor = FeedMonitor("taxi")
+    with pytest.raises(ConfigError, match="'pager'") as error, following(run_of(monitor, pager={"number": 7})):
+        pass
+    assert error.value.where == "pager"
+    assert module.SEEN == [(7, False, "failed")]
+
+
+def test_one_that_refuses_the_start_is_reported_by_those_before_and_after_it(put: Any) -> None:
+    module = put("a = stranger_pager:call\nb = stranger_pager:refuse\nc = stranger_pager:call")
+    with pytest.raises(LakefeedError, match="no pager has this number"), following(run_of(FeedMonitor("taxi"))):
+        pass
+    assert module.SEEN == [(None, False, "failed")] * 2
+
+
+def test_one_that_fails_at_the_end_costs_no_run(put: Any, caplog: pytest.LogCaptureFixture) -> None:
+    put("pager = stranger_pager:fail")
+    with following(run_of(FeedMonitor("taxi"))):
+        pass
+    assert [record.getMessage() for record in caplog.records] == ["a follower of the run has failed at its end"]
+
+
+def test_a_session_that_cannot_start_is_a_failed_start(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(pipeline: Pipeline) -> None:
+        raise Unreachable("the broker does not answer", hint="start it")
+
+    module = put("pager = stranger_pager:call")
+    monkeypatch.setattr(Pipeline, "session", refused)
+    with pytest.raises(Unreachable):
+        Pipeline(run_of(FeedMonitor("taxi"), pager={"number": 7}).config, environment={}).run()
+    assert module.SEEN == [(7, True, "failed")]

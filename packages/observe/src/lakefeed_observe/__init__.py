@@ -1,0 +1,14 @@
+"""Tell people and other systems about a run: notifications, OpenLineage events, metrics by OTLP, traces of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakefeed.plugins import CliCommand
+
+COMMANDS: Mapping[str, CliCommand] = {
+    "notify": CliCommand(
+        "lakefeed_observe.notify.cli:notify", "Try the webhooks, mailboxes and commands of a feed.", "watch"
+    ),
+    "runs": CliCommand("lakefeed_observe.runs.cli:runs", "Show what the runs of a feed did.", "watch"),
+}

@@ -1,0 +1,4 @@
+"""Reports the runs of a feed as OpenLineage events."""
+
+PAGE = "lineage"
+"""The page that errors of this package name."""

@@ -1,0 +1,70 @@
+"""``lakefeed notify``: try the targets of a pipeline's messages."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+from click.exceptions import Exit
+
+import lakefeed
+from lakefeed.cli.options import output_option, pipeline_argument, set_option
+from lakefeed.cli.output import echo, emit
+from lakefeed.errors import ConfigError
+from lakefeed.messages.pages import page_command
+
+
+@click.group()
+def notify() -> None:
+    """Messages about a feed: webhooks, mail, commands."""
+
+
+@notify.command()
+@pipeline_argument
+@click.option("--target", "names", multiple=True, metavar="NAME", help="This one only; may be given several times.")
+@set_option
+@output_option
+def test(pipeline: Path, names: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+    """Send a test message to the targets of PIPELINE, and show what each has answered.
+
+    Exit status: 0 if all have taken it; 1 if not.
+    """
+    from lakefeed.monitor.feed_monitor import this_driver
+    from lakefeed_observe.notify.deliver import deliver
+    from lakefeed_observe.notify.message import sample_message
+    from lakefeed_observe.notify.program import NotDelivered
+    from lakefeed_observe.notify.settings import settings_of
+
+    config = lakefeed.Pipeline.from_file(pipeline, overrides=overrides).config
+    settings = settings_of(config)
+    if settings is None:
+        raise ConfigError(
+            "the pipeline has no block notify",
+            where=str(pipeline),
+            hint=f"{page_command('alerts')} has examples to copy",
+        )
+    targets = settings.targets
+    if unknown := [name for name in names if name not in targets]:
+        raise ConfigError(
+            f"no target is called '{unknown[0]}'", where="notify.targets", hint=f"known: {', '.join(targets)}"
+        )
+    message = sample_message(config.name, driver=this_driver(), at=time.time(), link=settings.link)
+    documents = []
+    for name in names or targets:
+        try:
+            answer, is_delivered = deliver(targets[name], message), True
+        except NotDelivered as error:
+            answer, is_delivered = error.reason, False
+        documents.append({"target": name, "kind": targets[name].kind, "delivered": is_delivered, "answer": answer})
+
+    def text() -> None:
+        for document in documents:
+            said = "delivered" if document["delivered"] else "not delivered"
+            echo(
+                f"{document['target']} ({document['kind']}): {said}: {document['answer']}",
+                fg=None if document["delivered"] else "red",
+            )
+
+    emit({"targets": documents}, text)
+    raise Exit(0 if all(document["delivered"] for document in documents) else 1)

@@ -1,0 +1,245 @@
+"""Finds what is worth a message: from a feed's progress and its events, at each look; without a clock of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lakefeed.config.values import seconds_of
+from lakefeed.messages.pages import page_command
+from lakefeed.messages.readable import counted
+from lakefeed.monitor.events import Event
+from lakefeed.monitor.model import FeedProgress
+from lakefeed.monitor.text import duration
+from lakefeed_observe.notify.gate import Gate, Sending
+from lakefeed_observe.notify.message import Message, Occurrence
+from lakefeed_observe.notify.settings import DeadLetterBound, LagBound, Notify
+
+MOST_SAMPLES = 600
+MOST_GATES = 200
+BUDGET_ERROR = "ErrorBudgetExceeded"
+
+_STATUS = "lakefeed status PIPELINE shows the batch at work, its phase and the newest error"
+_HINTS = {
+    "lag": "compare the rates in lakefeed status PIPELINE: more cores, or more records in a batch, may be needed",
+    "no_data": "check that the producers write: lakefeed topics describe shows the ends of the topics",
+    "no_commit": _STATUS,
+    "dead_letters": "lakefeed dead-letters list PIPELINE shows them by reason",
+    "audit": f"{page_command('write-audit-publish')} says what to do with the rows in the branch",
+    "hangs": f"{_STATUS}; a process that does not continue can be killed: the next start resumes at the last commit",
+    "request_budget": f"{page_command('s3-requests')} says what makes requests, and which settings lower them",
+}
+
+
+class Watch:
+    """Watches one feed; ``look`` is called about once a second."""
+
+    def __init__(self, settings: Notify, *, memory: Mapping[str, Any] | None = None) -> None:
+        self.settings = settings
+        self._when = settings.when
+        self._cool_down = float(seconds_of(settings.cool_down))
+        self._gates = {key: Gate.from_dict(kept) for key, kept in list((memory or {}).items())[:MOST_GATES]}
+        self._records = -1
+        self._data_at: float | None = None
+        self._waits_since: float | None = None
+        self._samples: deque[tuple[float, int, int]] = deque()
+        self._showing: dict[str, tuple[str, Occurrence]] = {}
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """The part that the next run of the feed has to know, as JSON."""
+        return {key: gate.as_dict() for key, gate in self._gates.items() if gate.sent_at is not None}
+
+    def look(self, progress: FeedProgress, events: Sequence[Event], now: float) -> list[Message]:
+        """Return the messages of this moment, oldest first."""
+        found: list[Message] = []
+        for event in events:
+            self._take(event, progress)
+        for trigger, key, gate in self._events_due():
+            found += self._messages(progress, trigger, key, gate.due(now=now, cool_down=self._cool_down), now)
+        for trigger, key, gate in self._failures_over(progress, now):
+            found += self._messages(progress, trigger, key, gate.resolve("the feed commits again"), now)
+        if progress.state not in ("ended", "failed"):
+            for trigger, key, finding, seconds in self._conditions(progress, now):
+                if finding is None and progress.state == "starting":
+                    continue  # Nothing is known yet, and an earlier run's pause may still hold.
+                gate = self._gate(trigger, key)
+                sending = gate.lasts(finding, now=now, seconds=seconds, cool_down=self._cool_down)
+                if finding is not None and gate.fires:
+                    self._showing[_name(trigger, key)] = trigger, finding
+                found += self._messages(progress, trigger, key, sending, now)
+        return found
+
+    def repeats(self, progress: FeedProgress, now: float) -> list[Message]:
+        """Return what still fires, for a receiver that forgets what is not repeated."""
+        found = []
+        for name, (trigger, finding) in self._showing.items():
+            gate = self._gates.get(name)
+            if gate is not None and gate.fires:
+                sending = Sending(status="firing", finding=finding, since=gate.since)
+                key = name.partition(":")[2]
+                found.append(self._message(progress, trigger, key, sending, now, repeated=True))
+        return found
+
+    def _take(self, event: Event, progress: FeedProgress) -> None:
+        """Note what an event means."""
+        trigger = _trigger_of(event)
+        if trigger is None or not getattr(self._when, "schema_" if trigger == "schema" else trigger):
+            return
+        finding = Occurrence(
+            what=str(event.details.get("what") or event.message),
+            where=event.details.get("where") or progress.sink or None,
+            hint=event.details.get("hint") or _HINTS.get(trigger),
+        )
+        if trigger == "stopped":
+            totals = progress.totals
+            done = f"{counted(totals.batches, 'batch', 'batches')}, {counted(totals.records, 'record')}"
+            what = f"the run has ended as requested: {done}"
+            finding = Occurrence(what=what, where=progress.sink or None)
+        # An error of another class is other news, and not held back by the cool-down of the first.
+        key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""
+        self._gate(trigger, key).happened(finding, at=event.at)
+
+    def _events_due(self) -> Iterator[tuple[str, str, Gate]]:
+        for name, gate in list(self._gates.items()):
+            if gate.newest is not None:
+                trigger, _, key = name.partition(":")
+                yield trigger, key, gate
+
+    def _failures_over(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Gate]]:
+        """Yield the failures of earlier runs that are over: a feed that fails again and again has not recovered."""
+        if progress.last_commit_at is None or now - progress.started_at < self._cool_down:
+            return
+        for name, gate in list(self._gates.items()):
+            trigger, _, key = name.partition(":")
+            is_over = gate.fires and gate.newest is None and (gate.sent_at or 0.0) <= progress.last_commit_at
+            if is_over and trigger in ("failed", "error_budget"):
+                yield trigger, key, gate
+
+    def _conditions(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Occurrence | None, float]]:
+        """Yield each trigger that lasts, whether it does at this moment, and for how long it has to."""
+        when = self._when
+        where = progress.sink or None
+        if when.hangs:
+            seconds = duration(max(0.0, now - progress.alive_at))
+            what = f"the driver's loop has not turned for {seconds}" if progress.hangs else None
+            yield "hangs", "", self._finding("hangs", what, where), 0.0
+        if when.paused:
+            pause = progress.paused
+            yield "paused", "", None if pause is None else Occurrence(what=pause.text, where=where), 0.0
+            known = {name.partition(":")[2] for name in self._gates if name.startswith("paused:")}
+            for sink in sorted({*progress.paused_sinks, *known}):
+                why = progress.paused_sinks.get(sink)
+                waits = None if why is None else Occurrence(what=f"the sink '{sink}' waits: {why}", where=sink)
+                yield "paused", sink, waits, 0.0
+        if when.lag is not None and (progress.lag is not None or progress.lag_seconds is not None):
+            what = _lag_text(progress, when.lag)
+            yield "lag", "", self._finding("lag", what, where), float(seconds_of(when.lag.for_))
+        if when.no_data is not None:
+            yield "no_data", "", self._finding("no_data", self._no_data(progress, now), where), 0.0
+        if when.no_commit is not None:
+            yield "no_commit", "", self._finding("no_commit", self._no_commit(progress, now), where), 0.0
+        if when.dead_letters is not None:
+            what = self._dead_letters(progress, when.dead_letters, now)
+            yield "dead_letters", "", self._finding("dead_letters", what, where), 0.0
+
+    def _finding(self, trigger: str, what: str | None, where: str | None) -> Occurrence | None:
+        return None if what is None else Occurrence(what=what, where=where, hint=_HINTS.get(trigger))
+
+    def _no_data(self, progress: FeedProgress, now: float) -> str | None:
+        bound = seconds_of(self._when.no_data or "0 seconds")
+        has_come = progress.totals.records != self._records or progress.running is not None
+        if has_come or progress.paused is not None or self._data_at is None:
+            first = progress.started_at if self._records < 0 else now
+            self._records, self._data_at = progress.totals.records, first
+        silent = now - self._data_at
+        return f"no record has come for {duration(silent)}" if silent >= bound else None
+
+    def _no_commit(self, progress: FeedProgress, now: float) -> str | None:
+        bound = seconds_of(self._when.no_commit or "0 seconds")
+        waits = progress.running is not None or bool(progress.lag) or progress.state == "starting"
+        if not waits or progress.paused is not None:
+            self._waits_since = None
+            return None
+        if self._waits_since is None:
+            self._waits_since = progress.started_at if progress.state == "starting" else now
+        since = max(self._waits_since, progress.last_commit_at or 0.0)
+        if now - since < bound:
+            return None
+        lag = f", {progress.lag:,} records wait" if progress.lag else ""
+        return f"no commit for {duration(now - since)}{lag}"
+
+    def _dead_letters(self, progress: FeedProgress, bound: DeadLetterBound, now: float) -> str | None:
+        seconds = float(seconds_of(bound.within))
+        totals, samples = progress.totals, self._samples
+        if not samples:
+            samples.append((progress.started_at, 0, 0))
+        if samples[-1][1:] != (totals.dead_letters, totals.records):
+            samples.append((now, totals.dead_letters, totals.records))
+        while len(samples) > 1 and samples[1][0] <= now - seconds:
+            samples.popleft()
+        if len(samples) > MOST_SAMPLES:
+            self._samples = samples = deque([samples[0], *list(samples)[1:-1:2], samples[-1]])
+        letters, records = samples[-1][1] - samples[0][1], samples[-1][2] - samples[0][2]
+        share = letters / records if records else 0.0
+        is_many = bound.count is not None and letters > bound.count
+        if not is_many and (bound.share is None or share <= bound.share):
+            return None
+        reason = f": {progress.last_dead_letters[0].text}" if progress.last_dead_letters else ""
+        return f"{letters:,} dead letters of {records:,} records within {bound.within}{reason}"
+
+    def _gate(self, trigger: str, key: str = "") -> Gate:
+        name = _name(trigger, key)
+        if name not in self._gates and len(self._gates) >= MOST_GATES:
+            name = trigger  # More kinds than anyone reads: they share one.
+        return self._gates.setdefault(name, Gate())
+
+    def _messages(
+        self, progress: FeedProgress, trigger: str, key: str, sending: Sending | None, now: float
+    ) -> list[Message]:
+        return [] if sending is None else [self._message(progress, trigger, key, sending, now)]
+
+    def _message(
+        self, progress: FeedProgress, trigger: str, key: str, sending: Sending, now: float, *, repeated: bool = False
+    ) -> Message:
+        return Message(
+            trigger=trigger,
+            status=sending.status,
+            feed=progress.feed,
+            finding=sending.finding,
+            since=sending.since,
+            at=now,
+            driver=progress.driver,
+            key=key if trigger == "paused" else "",
+            more=sending.more,
+            link=self.settings.link,
+            repeated=repeated,
+        )
+
+
+def _name(trigger: str, key: str) -> str:
+    return f"{trigger}:{key}" if key else trigger
+
+
+def _trigger_of(event: Event) -> str | None:
+    if event.kind in ("failed", "error") and event.details.get("error") == BUDGET_ERROR:
+        return "error_budget"
+    return {
+        "failed": "failed",
+        "error": "error",
+        "ended": "stopped",
+        "over_budget": "request_budget",
+        "audit_failed": "audit",
+        "schema": "schema",
+    }.get(event.kind)
+
+
+def _lag_text(progress: FeedProgress, bound: LagBound) -> str | None:
+    found = []
+    if bound.records is not None and (progress.lag or 0) > bound.records:
+        found.append(f"{progress.lag:,} records are not committed, more than {bound.records:,}")
+    if bound.seconds is not None and (progress.lag_seconds or 0.0) > bound.seconds:
+        age = duration(progress.lag_seconds or 0.0)
+        found.append(f"the oldest record that is not committed is {age} old, more than {duration(bound.seconds)}")
+    return "; ".join(found) or None

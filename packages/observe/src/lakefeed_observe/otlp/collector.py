@@ -1,0 +1,170 @@
+"""Sends metrics to a collector by OpenTelemetry's protocol (OTLP over HTTP).
+
+The points are made from the same table as ``/metrics``, with histograms and the start of the run, and handed to
+OpenTelemetry's exporter: its meters would count a second time what the model has counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from lakefeed.config.secrets import plain
+from lakefeed.errors import MissingExtra
+from lakefeed.monitor.metrics.pushing import pushing
+from lakefeed.monitor.metrics.reading import Buckets, FeedReading, Metric, MetricSettings, label_value
+from lakefeed.monitor.metrics.table import METRICS
+from lakefeed.operations.followers import FollowedRun
+from lakefeed_observe.otlp.settings import Otlp
+
+if TYPE_CHECKING:
+    import requests
+    from opentelemetry.sdk.metrics import export
+
+_EXPORTER = "opentelemetry.exporter.otlp.proto.http.metric_exporter"
+_UNITS = {"seconds": "s", "bytes": "By"}
+"""Counts have none: with the unit 1 a collector for Prometheus makes a ratio of a gauge's name."""
+_MOST_POINTS = 5000
+"""Points in one request: collectors limit its size to a few megabytes."""
+
+
+class OtlpMetrics:
+    """A collector.
+
+    Raises:
+        MissingExtra: OpenTelemetry is not installed.
+    """
+
+    def __init__(self, settings: Otlp) -> None:
+        require_otlp()
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+        # Its warnings would be lines on stderr for each retry: the follower reports the change instead.
+        logging.getLogger(_EXPORTER).setLevel(logging.CRITICAL)
+        self._settings = settings
+        self._exporter = OTLPMetricExporter(
+            endpoint=settings.url,
+            headers={name: plain(value) for name, value in settings.headers.items()},
+            timeout=settings.timeout_seconds,
+            session=_session(),
+            max_export_batch_size=_MOST_POINTS,
+        )
+
+    def send(self, reading: FeedReading) -> bool:
+        """Send the metrics; returns whether the collector has taken them."""
+        from opentelemetry.sdk.metrics.export import MetricExportResult
+
+        data = metrics_data(reading, attributes=self._settings.attributes)
+        return self._exporter.export(data) is MetricExportResult.SUCCESS
+
+    def close(self) -> None:
+        """Let no retry wait any longer."""
+        self._exporter.shutdown()
+
+
+def follow(run: FollowedRun) -> AbstractContextManager[None]:
+    """Send the metrics of a run as its pipeline file says.
+
+    Raises:
+        MissingExtra: the file names a collector, and OpenTelemetry is not installed.
+    """
+    otlp = run.config.block(Otlp)
+    return nullcontext() if otlp is None or run.is_failed_start else _sending(otlp, run)
+
+
+@contextmanager
+def _sending(otlp: Otlp, run: FollowedRun) -> Iterator[None]:
+    collector, settings = OtlpMetrics(otlp), MetricSettings.of(run.config)
+
+    def note(works: bool) -> None:
+        what = "takes the metrics again" if works else "does not take the metrics"
+        run.monitor.note(f"the collector {otlp.url} {what}")
+
+    def push() -> bool:
+        return collector.send(FeedReading.of(run.monitor, settings))
+
+    with pushing("otlp", push, every=otlp.every_seconds, on_change=note, close=collector.close):
+        yield
+
+
+def _session() -> requests.Session:
+    """Return a session that takes a redirect for a failure: headers with secrets go nowhere else."""
+    import requests
+
+    def refuse(answer: requests.Response, *given: object, **more: object) -> None:
+        if answer.is_redirect:
+            raise requests.HTTPError("the collector answers with a redirect")
+
+    session = requests.Session()
+    session.hooks["response"] = [refuse]
+    return session
+
+
+def require_otlp() -> None:
+    """Raise MissingExtra unless OpenTelemetry is installed."""
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
+        raise MissingExtra.of("opentelemetry", "otlp", "the block otlp")
+
+
+def metrics_data(reading: FeedReading, *, attributes: Mapping[str, str]) -> export.MetricsData:
+    """Return the metrics of a feed as OpenTelemetry's own values."""
+    from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+    driver = reading.progress.driver
+    resource = Resource(
+        {
+            "service.name": "lakefeed",
+            "service.instance.id": f"{driver.host}:{driver.pid}",
+            "service.version": driver.version,
+            "host.name": driver.host,
+            "process.pid": driver.pid,
+            **attributes,
+        }
+    )
+    scope = InstrumentationScope("lakefeed", driver.version)
+    return MetricsData([ResourceMetrics(resource, [ScopeMetrics(scope, list(_metrics(reading)), "")], "")])
+
+
+def _metrics(reading: FeedReading) -> Iterator[export.Metric]:
+    from opentelemetry.sdk.metrics.export import Metric as Sent
+
+    for metric in METRICS:
+        if data := _data(metric, reading):
+            yield Sent(metric.name.removesuffix("_total"), metric.help, _UNITS.get(metric.unit, ""), data)
+
+
+def _data(metric: Metric, reading: FeedReading) -> export.Gauge | export.Sum | export.Histogram | None:
+    from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, Histogram, Sum
+
+    numbers, histograms = _points(metric, reading)
+    cumulative = AggregationTemporality.CUMULATIVE
+    if histograms:
+        return Histogram(histograms, cumulative)
+    if not numbers:
+        return None
+    return Gauge(numbers) if metric.kind == "gauge" else Sum(numbers, cumulative, is_monotonic=True)
+
+
+def _points(
+    metric: Metric, reading: FeedReading
+) -> tuple[Sequence[export.NumberDataPoint], Sequence[export.HistogramDataPoint]]:
+    from opentelemetry.sdk.metrics.export import HistogramDataPoint, NumberDataPoint
+
+    began, now = (int(at * 1e9) for at in (reading.progress.started_at, reading.progress.taken_at))
+    numbers: list[NumberDataPoint] = []
+    histograms: list[HistogramDataPoint] = []
+    for values, value in metric.values(reading).items():
+        labels = dict(zip(("feed", *metric.labels), (label_value(reading.progress.feed), *values), strict=True))
+        if not isinstance(value, Buckets):
+            numbers.append(NumberDataPoint(labels, began, now, float(value) if isinstance(value, bool) else value))
+        elif count := sum(value.counts):
+            ends = value.least, value.greatest
+            histograms.append(
+                HistogramDataPoint(labels, began, now, count, value.sum, value.counts, value.bounds, *ends)
+            )
+    return numbers, histograms

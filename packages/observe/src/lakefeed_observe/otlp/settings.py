@@ -1,0 +1,62 @@
+"""The block of a pipeline file that says where its metrics are sent by OTLP."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, field_validator
+
+from lakefeed.config.base import ConfigProblem, raise_problems
+from lakefeed.config.blocks import Block
+from lakefeed.config.connections import refuse_credentials
+from lakefeed.config.secrets import Text
+from lakefeed.config.values import Period, seconds_of
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def _collector(url: str) -> str:
+    if not re.match(r"https?://[^/]", url):
+        raise ValueError("a collector is a URL: http://host:4318 or https://host")
+    refuse_credentials(url, instead="headers")
+    return url.rstrip("/")
+
+
+class Otlp(Block):
+    """A collector that gets the metrics by OTLP over HTTP: requires lakefeed[otlp]."""
+
+    endpoint: Annotated[str, AfterValidator(_collector)]
+    """The collector: http://host:4318. /v1/metrics is added where the URL has no path."""
+    headers: dict[str, Text] = Field(default_factory=dict)
+    """Further headers, such as Authorization: Bearer ${OTLP_TOKEN}."""
+    every: Period = Field("30 seconds", description="How often the metrics are sent.")
+    timeout: Period = Field("10 seconds", description="So long is waited for an answer; nothing waits for that.")
+    attributes: dict[str, str] = Field(default_factory=dict)
+    """Attributes of the resource, such as deployment.environment.name: production."""
+
+    @field_validator("headers")
+    @classmethod
+    def _header_lines(cls, headers: dict[str, Any]) -> dict[str, Any]:
+        raise_problems(
+            ConfigProblem("it cannot be sent: a header has one line, and a name of letters, digits and '-'", key=name)
+            for name, value in headers.items()
+            if not _HEADER.fullmatch(name) or not str(value).isprintable() or not str(value).isascii()
+        )
+        return headers
+
+    @property
+    def url(self) -> str:
+        """The URL that the metrics are sent to."""
+        has_path = "/" in self.endpoint.split("://", 1)[1]
+        return self.endpoint if has_path else f"{self.endpoint}/v1/metrics"
+
+    @property
+    def every_seconds(self) -> float:
+        """``every``."""
+        return seconds_of(self.every)
+
+    @property
+    def timeout_seconds(self) -> float:
+        """``timeout``."""
+        return seconds_of(self.timeout)

@@ -1,0 +1,118 @@
+"""What a lineage server is sent during a run, by one that answers, one that hangs and one that refuses."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import ConfigError
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import FinishedBatch
+from lakefeed.operations.followers import FollowedRun, following
+from lakefeed_observe.lineage.events import LineageRun
+from lakefeed_observe.lineage.follower import LineageFollower, reporting
+from lakefeed_observe.lineage.settings import Lineage
+from tests.support.openlineage import server
+
+SOURCE = {"kafka": {"bootstrap_servers": "b:9092", "topics": ["trips"]}}
+
+
+def config(url: str, **settings: Any) -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "name": "taxi",
+            "source": SOURCE,
+            "decode": {"json": {"schema_ddl": "id BIGINT"}},
+            "sink": "memory",
+            "lineage": {"url": url, "api_key": "canary-key", "every": "1 second", "timeout_seconds": 1, **settings},
+        }
+    )
+
+
+def run_of(url: str, **settings: Any) -> LineageRun:
+    pipeline = config(url, **settings)
+    lineage = pipeline.block(Lineage)
+    assert lineage is not None
+    return LineageRun(config=pipeline, connections=Connections(), lineage=lineage)
+
+
+def until(look: Any) -> None:
+    end = time.monotonic() + 10
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def batch(number: int) -> FinishedBatch:
+    return FinishedBatch(batch_id=number, finished_at=float(number), seconds=1.0, records=10, rows=10)
+
+
+def test_a_run_is_reported_from_its_start_to_its_end() -> None:
+    monitor = FeedMonitor("taxi")
+    with server() as (url, events, keys):
+        with (
+            following(FollowedRun(config=config(url), monitor=monitor, connections=Connections())),
+            monitor.until_end(),
+        ):
+            until(lambda: len(events) == 1)
+            monitor.finish(batch(0))
+            until(lambda: len(events) == 2)
+            time.sleep(1.2)  # Nothing new: no event.
+        assert [event["eventType"] for event in events] == ["START", "RUNNING", "COMPLETE"]
+    assert len({event["run"]["runId"] for event in events}) == 1
+    assert set(keys) == {"Bearer canary-key"}
+    assert "canary-key" not in json.dumps(events)
+    assert events[-1]["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 10
+
+
+def test_an_error_is_reported_with_its_message() -> None:
+    monitor = FeedMonitor("taxi")
+    with server() as (url, events, _):
+        try:
+            with reporting(run_of(url), monitor), monitor.until_end():
+                raise ConfigError("no such table", where="lake.a.b")
+        except ConfigError:
+            pass
+    assert [event["eventType"] for event in events] == ["START", "FAIL"]
+    assert events[-1]["run"]["facets"]["errorMessage"]["message"] == "ConfigError: no such table (lake.a.b)"
+
+
+@pytest.mark.waits
+def test_a_server_that_hangs_delays_the_end_by_its_time_alone() -> None:
+    monitor = FeedMonitor("taxi")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        with reporting(run_of(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_seconds=3), monitor):
+            assert time.monotonic() - began < 2.5
+            monitor.finish(batch(0))
+        assert time.monotonic() - began < 12
+    [note] = [event for event in monitor.events.after() if event.kind == "note"]
+    assert "lineage events do not arrive" in note.message
+
+
+def test_a_lasting_failure_is_noted_once_and_the_start_is_sent_again() -> None:
+    monitor, statuses, sent = FeedMonitor("taxi"), iter([503, 503, 200, 200]), list[str]()
+
+    def post(body: bytes, seconds: float) -> int:
+        assert 0 < seconds <= 1
+        sent.append(json.loads(body)["eventType"])
+        return next(statuses)
+
+    follower = LineageFollower(run_of("http://nowhere"), monitor, post=post)
+    thread = threading.Thread(target=follower.follow)
+    thread.start()
+    until(lambda: len(sent) == 1)
+    monitor.finish(batch(0))
+    until(lambda: len(sent) == 2)
+    monitor.ended()
+    follower.finish()
+    thread.join(5)
+    assert sent == ["START", "START", "START", "COMPLETE"]
+    assert len([event for event in monitor.events.after() if event.kind == "note"]) == 1

@@ -1,0 +1,270 @@
+"""A run's messages arrive, whatever its targets do, and no target holds the run or its end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakefeed.config.base import validated
+from lakefeed.errors import Unreachable
+from lakefeed.messages.redaction import remember
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import Driver
+from lakefeed_observe.notify import deliver as deliver_module
+from lakefeed_observe.notify import sender as sending
+from lakefeed_observe.notify.message import Message, Occurrence
+from lakefeed_observe.notify.notifier import notifying
+from lakefeed_observe.notify.program import NotDelivered
+from lakefeed_observe.notify.sender import MOST_WAITING, Sender
+from lakefeed_observe.notify.settings import Notify, NotifyTarget
+from packages.observe.tests.receivers import wait_for, web_hook
+from tests.support.misbehaving import misbehaving
+
+SECRET = "canary-51aa0c7e"
+
+
+def settings(*urls: str, **more: Any) -> Notify:
+    targets: dict[str, Any] = {f"t{number}": {"webhook": {"url": url}} for number, url in enumerate(urls)}
+    return validated(Notify, "test", **{"targets": targets, **more})
+
+
+def fails(monitor: FeedMonitor) -> None:
+    monitor.begin(sink="iceberg lake.nyc.trips", fence=None)
+    monitor.ended(Unreachable("the broker does not answer", where="b:9092", hint="start it"))
+
+
+def test_the_last_message_arrives_before_the_run_returns() -> None:
+    monitor = FeedMonitor("taxi")
+    with web_hook() as hook:
+        with notifying(settings(hook.url), monitor):
+            fails(monitor)
+        bodies = hook.bodies
+        assert [(body["trigger"], body["hint"]) for body in bodies] == [("failed", "start it")]
+
+
+@pytest.mark.waits
+def test_a_server_that_hangs_holds_the_end_for_ten_seconds_at_most(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the targets beside it get theirs."""
+    monkeypatch.setattr(deliver_module, "ATTEMPT_SECONDS", 1.0)
+    remember([SECRET])
+    monitor = FeedMonitor("taxi")
+    with misbehaving("silent") as address, web_hook() as hook:
+        with notifying(settings(f"http://{address}/{SECRET}", hook.url), monitor, seconds=3.0):
+            fails(monitor)
+            wait_for(lambda: len(hook.bodies) == 1)
+            began = time.monotonic()
+        assert time.monotonic() - began < 8
+    notes = [event.message for event in monitor.events.after() if event.kind == "note"]
+    assert notes == ["notify: the target 't0' does not take messages: no answer in time"]
+    assert "1 messages were not sent to the target 't0'" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_nothing_to_send_costs_no_time() -> None:
+    monitor = FeedMonitor("taxi")
+    with misbehaving("silent") as address:
+        began = time.monotonic()
+        with notifying(settings(f"http://{address}/", when={"stopped": False}), monitor):
+            monitor.ended()
+        assert time.monotonic() - began < 8
+
+
+def test_an_error_of_the_server_is_retried_and_a_refusal_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "FIRST_PAUSE_SECONDS", 0.05)
+    monitor = FeedMonitor("taxi")
+    with (
+        web_hook(500, 503, 200) as shaky,
+        web_hook(404) as wrong,
+        notifying(settings(shaky.url, wrong.url, cool_down="0 seconds"), monitor),
+    ):
+        for number in range(3):
+            monitor.failed(Unreachable(f"table {number} cannot be written"))
+            shaky.wait(3 + number)
+            wrong.wait(1 + number)
+    notes = [event.message for event in monitor.events.after() if event.kind == "note"]
+    assert sorted(notes) == [
+        "notify: the target 't0' does not take messages: HTTP status 500: ok",
+        "notify: the target 't0' takes messages again",
+        "notify: the target 't1' refuses a message: HTTP status 404: ok",
+    ]
+    assert len({body["what"] for body in shaky.bodies[2:]}) == 3
+
+
+def message(number: int = 0, trigger: str = "lag", **fields: Any) -> Message:
+    finding = Occurrence(what=f"message {number}")
+    given: dict[str, Any] = {"status": "happened", "feed": "taxi", "since": 0.0, "at": 0.0, "finding": finding}
+    return Message(trigger=trigger, driver=Driver(host="box", pid=7), **{**given, **fields})
+
+
+class Slow:
+    """A target that takes a message only once the gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.got: list[Message] = []
+        self.begun = 0
+
+    def __call__(self, target: NotifyTarget, message: Message, **options: Any) -> str:
+        self.begun += 1
+        self.gate.wait(20)
+        self.got.append(message)
+        return "ok"
+
+
+def sender(deliver: Any, **options: Any) -> Sender:
+    target = validated(NotifyTarget, "test", command={"run": ["true"]})
+    made = Sender("own", target, report=lambda what: None, deliver=deliver, **options)
+    made.start()
+    return made
+
+
+def test_a_full_queue_drops_the_oldest_and_counts_it() -> None:
+    slow = Slow()
+    own = sender(slow, most_per_hour=1000)
+    own.put(message(0))
+    wait_for(lambda: slow.begun == 1)
+    began = time.monotonic()
+    for number in range(1, 301):
+        own.put(message(number))
+    assert time.monotonic() - began < 5  # No one waits.
+    slow.gate.set()
+    wait_for(lambda: len(slow.got) == MOST_WAITING + 1)
+    assert slow.got[1].left_out == 200
+    assert [each.finding.what for each in slow.got][-1] == "message 300"
+    own.close(time.monotonic() + 5)
+    own.join()
+
+
+def test_the_newest_goes_first_at_the_end() -> None:
+    slow = Slow()
+    own = sender(slow)
+    for number in range(5):
+        own.put(message(number))
+    wait_for(lambda: slow.begun == 1)
+    own.put(message(9, trigger="failed"))
+    own.close(time.monotonic() + 5)
+    slow.gate.set()
+    own.join()
+    assert [each.finding.what for each in slow.got][:2] == ["message 0", "message 9"]
+    assert len(slow.got) == 6
+
+
+def test_an_hour_has_so_many_messages_and_the_end_of_the_run() -> None:
+    slow = Slow()
+    slow.gate.set()
+    own = sender(slow, most_per_hour=3)
+    for number in range(10):
+        own.put(message(number))
+    own.put(message(10, trigger="failed"))
+    own.close(time.monotonic() + 5)
+    own.join()
+    assert len(slow.got) == 4
+    assert max(each.left_out for each in slow.got) == 7
+
+
+def test_a_target_takes_its_own_triggers_alone() -> None:
+    slow = Slow()
+    slow.gate.set()
+    target = validated(NotifyTarget, "test", command={"run": ["true"]}, only=["failed"])
+    own = Sender("own", target, report=lambda what: None, deliver=slow)
+    own.start()
+    own.put(message(0))
+    own.put(message(1, trigger="failed"))
+    own.close(time.monotonic() + 5)
+    own.join()
+    assert [each.finding.what for each in slow.got] == ["message 1"]
+
+
+def test_a_defect_does_not_end_the_thread() -> None:
+    calls: list[Message] = []
+
+    def deliver(target: NotifyTarget, message: Message, **options: Any) -> str:
+        calls.append(message)
+        if len(calls) == 1:
+            raise RuntimeError("a defect")
+        return "ok"
+
+    own = sender(deliver)
+    own.put(message(0))
+    own.put(message(1))
+    own.close(time.monotonic() + 5)
+    own.join()
+    assert len(calls) == 2
+
+
+def test_a_target_that_is_down_is_given_up_after_a_time() -> None:
+    now = [0.0]
+    attempts: list[float] = []
+
+    def deliver(target: NotifyTarget, message: Message, **options: Any) -> str:
+        attempts.append(now[0])
+        now[0] += 700
+        raise NotDelivered("no answer in time", is_transient=True)
+
+    own = sender(deliver, clock=lambda: now[0])
+    own.put(message(0))
+    wait_for(lambda: own._left_out == 1)
+    assert len(attempts) == 1
+    own.close(now[0])
+    own.join()
+
+
+@pytest.mark.waits
+def test_a_long_command_is_killed_at_the_end_for_the_newest_message(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    script = 'case $LAKEFEED_TRIGGER in failed) cat > "$0";; *) sleep 250;; esac'
+    targets = {"own": {"command": {"run": ["/bin/sh", "-c", script, str(kept)], "timeout": "5 minutes"}}}
+    monitor = FeedMonitor("taxi")
+    with notifying(validated(Notify, "test", targets=targets), monitor, seconds=6.5):
+        monitor.begin(sink="iceberg t", fence=None)
+        monitor.failed(Unreachable("table 1 cannot be written"))
+        time.sleep(1.0)
+        monitor.ended(Unreachable("the broker does not answer"))
+        began = time.monotonic()
+    assert time.monotonic() - began < 8
+    assert json.loads(kept.read_text())["what"] == "the broker does not answer"
+
+
+def test_the_next_run_knows_what_was_sent(tmp_path: Path) -> None:
+    memory = tmp_path / "run" / "notify" / "x.json"
+    with web_hook() as hook:
+        for _ in range(5):
+            monitor = FeedMonitor("taxi")
+            with notifying(settings(hook.url), monitor, memory=memory):
+                fails(monitor)
+        assert len(hook.bodies) == 1
+    assert stat.S_IMODE(memory.stat().st_mode) == 0o600
+    memory.write_text("no json")
+    with web_hook() as hook:
+        monitor = FeedMonitor("taxi")
+        with notifying(settings(hook.url), monitor, memory=memory):
+            fails(monitor)
+        assert len(hook.bodies) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_reason_to_fail() -> None:
+    monitor = FeedMonitor("taxi")
+    with web_hook() as hook:
+        with notifying(settings(hook.url), monitor, memory=Path("/dev/null/x.json")):
+            fails(monitor)
+        assert len(hook.bodies) == 1
+
+
+def test_a_batch_does_not_wait(caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands of events while the only target hangs: the feed's thread adds them at once."""
+    monitor = FeedMonitor("taxi")
+    caplog.set_level(logging.ERROR)
+    with misbehaving("silent") as address, notifying(settings(f"http://{address}/"), monitor, seconds=0.5):
+        began = time.monotonic()
+        for number in range(5000):
+            monitor.failed(Unreachable(f"table {number} cannot be written"))
+        assert time.monotonic() - began < 20

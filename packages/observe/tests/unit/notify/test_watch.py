@@ -1,0 +1,321 @@
+"""What is worth a message, and when: with a clock of the test's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lakefeed.config.base import validated
+from lakefeed.errors import ErrorBudgetExceeded, LakefeedError, SchemaIncompatible, Unreachable
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import BatchRequests, FinishedBatch, Pause
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed_observe.notify.message import Message
+from lakefeed_observe.notify.settings import Notify
+from lakefeed_observe.notify.watch import Watch
+
+TARGETS = {"own": {"command": {"run": ["true"]}}}
+
+
+@dataclass
+class Feed:
+    """A monitor, its watch, and the time of both."""
+
+    when: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    now: float = 1e9
+    seen: int = 0
+
+    def __post_init__(self) -> None:
+        self.monitor = FeedMonitor("taxi", clock=lambda: self.now)
+        self.watch = Watch(validated(Notify, "test", targets=TARGETS, when=self.when), memory=self.memory)
+
+    def after(self, seconds: float = 0) -> list[Message]:
+        """Look each second, until so many have passed."""
+        found = []
+        for _ in range(int(seconds) or 1):
+            self.now += 1 if seconds else 0
+            self.monitor.tick()
+            found += self.look()
+        return found
+
+    def look(self) -> list[Message]:
+        events = self.monitor.events.after(self.seen)
+        self.seen = events[-1].number if events else self.seen
+        progress = self.monitor.snapshot()
+        return self.watch.look(progress, events, progress.taken_at)
+
+    def begin(self) -> Feed:
+        self.monitor.begin(sink="iceberg lake.nyc.trips", fence="7")
+        return self
+
+    def batch(self, number: int, *, records: int = 100, **fields: Any) -> None:
+        with self.monitor.batch(number, [OffsetRange("trips", 0, number * 100, number * 100 + records)]):
+            pass
+        self.monitor.finish(
+            FinishedBatch(batch_id=number, finished_at=self.now, seconds=1.0, records=records, **fields)
+        )
+
+    def lag(self, records: int) -> None:
+        self.monitor.reached([OffsetRange("trips", 0, 0, 0)])
+        self.monitor.observe_ends({("trips", 0): records})
+
+
+def kinds(messages: list[Message]) -> list[tuple[str, str]]:
+    return [(message.trigger, message.status) for message in messages]
+
+
+def test_a_lag_has_to_last_and_is_resolved_when_it_is_over() -> None:
+    feed = Feed({"lag": {"records": 1000, "for": "60 seconds"}}).begin()
+    feed.lag(5000)
+    assert feed.after(59) == []
+    feed.lag(10)
+    assert feed.after(120) == []
+    feed.lag(5000)
+    [fires] = feed.after(300)
+    assert (fires.trigger, fires.status, fires.severity) == ("lag", "firing", "warning")
+    assert fires.finding.what == "5,000 records are not committed, more than 1,000"
+    feed.lag(10)
+    assert feed.after(30) == []
+    feed.lag(5000)
+    assert feed.after(30) == []
+    feed.lag(10)
+    [is_over] = feed.after(120)
+    assert (is_over.status, is_over.since) == ("resolved", fires.since)
+
+
+def test_a_lag_in_seconds_is_the_age_of_the_oldest_record() -> None:
+    feed = Feed({"lag": {"seconds": 60, "for": "0 seconds"}}).begin()
+    feed.lag(0)
+    feed.now += 10
+    feed.monitor.observe_ends({("trips", 0): 5})
+    assert feed.after(45) == []
+    [fires] = feed.after(20)
+    assert "is 1 min" in fires.finding.what
+
+
+def test_flapping_does_not_send_hundreds() -> None:
+    """A lag that comes and goes each minute for ten hours: one message in ten minutes, and its resolution."""
+    feed = Feed({"lag": {"records": 10, "for": "5 seconds"}}).begin()
+    found = []
+    for _ in range(600):
+        feed.lag(100)
+        found += feed.after(30)
+        feed.lag(0)
+        found += feed.after(30)
+    fires = [message for message in found if message.status == "firing"]
+    assert len(fires) <= 60
+    assert len(found) <= 120
+    assert sum(message.more for message in fires) > 400
+
+
+def test_what_happens_often_is_counted_and_said_later() -> None:
+    feed = Feed().begin()
+    assert feed.after() == []
+    requests = BatchRequests(total=90, budget=50)
+    found = []
+    for number in range(100):
+        feed.batch(number, requests=requests)
+        found += feed.after(10)
+    assert kinds(found) == [("request_budget", "happened"), ("request_budget", "happened")]
+    assert [message.more for message in found] == [0, 59]
+    assert "made 90 S3 requests, its budget is 50" in found[0].finding.what
+
+
+def test_an_audit_that_fails_is_notified_and_a_publication_is_none() -> None:
+    feed = Feed().begin()
+    assert feed.after() == []
+    feed.monitor.audited("branch staging of lake.ns.t with +3 rows is published", is_published=True)
+    assert feed.after() == []
+    feed.monitor.audited("branch staging of lake.ns.t is not published: id is not unique", is_published=False)
+    [message] = feed.after()
+    assert kinds([message]) == [("audit", "happened")]
+    assert "id is not unique" in message.finding.what
+
+
+@pytest.mark.parametrize(
+    ("error", "trigger"),
+    [
+        (Unreachable("the broker does not answer", where="b:9092", hint="start it"), "failed"),
+        (ErrorBudgetExceeded("12 of 100 records are dead letters"), "error_budget"),
+        (ValueError("secret of a record"), "failed"),
+    ],
+)
+def test_a_run_that_fails_says_why(error: Exception, trigger: str) -> None:
+    feed = Feed().begin()
+    feed.after()
+    feed.monitor.ended(error)
+    [message] = feed.after()
+    assert (message.trigger, message.severity) == (trigger, "critical")
+    expected = error.what if isinstance(error, LakefeedError) else "ValueError"
+    assert message.finding.what == expected
+    assert feed.after(5) == []
+
+
+def test_a_run_that_ends_says_what_it_did() -> None:
+    feed = Feed().begin()
+    feed.batch(0)
+    feed.monitor.ended()
+    [message] = feed.after()
+    assert message.finding.what == "the run has ended as requested: 1 batch, 100 records"
+    quiet = Feed({"stopped": False}).begin()
+    quiet.monitor.ended()
+    assert quiet.after() == []
+
+
+def test_a_feed_that_fails_at_each_start_is_one_message_in_ten_minutes() -> None:
+    memory: dict[str, Any] = {}
+    found = []
+    for start in range(60):
+        feed = Feed(memory=memory, now=1e9 + 30 * start)
+        feed.monitor.ended(Unreachable("the broker does not answer"))
+        found += feed.after()
+        memory = feed.watch.memory
+    assert [message.more for message in found] == [0, 19, 19]
+
+
+def test_a_failure_is_resolved_once_a_run_has_lasted() -> None:
+    first = Feed().begin()
+    first.monitor.ended(Unreachable("the broker does not answer"))
+    first.after()
+    second = Feed(memory=first.watch.memory, now=1e9 + 20).begin()
+    second.batch(0)
+    assert second.after(500) == []
+    assert kinds(second.after(200)) == [("failed", "resolved")]
+    assert second.after(700) == []
+    # Another error is other news.
+    third = Feed(memory=first.watch.memory, now=1e9 + 20).begin()
+    third.monitor.ended(SchemaIncompatible("a field has another type"))
+    assert kinds(third.after()) == [("failed", "happened")]
+
+
+def test_many_tables_that_fail_are_few_messages() -> None:
+    feed = Feed().begin()
+    for number in range(200):
+        feed.monitor.failed(Unreachable(f"table {number} cannot be written", where=f"t{number}"))
+    found = feed.after()
+    feed.monitor.failed(Unreachable("table 200 cannot be written"))
+    found += feed.after(700)
+    assert [message.more for message in found] == [199, 0]
+
+
+def test_no_data_and_data_again() -> None:
+    feed = Feed({"no_data": "5 minutes"}).begin()
+    feed.batch(0)
+    assert feed.after(290) == []
+    [fires] = feed.after(60)
+    assert fires.finding.what == "no record has come for 5 min 00 s"
+    feed.batch(1)
+    assert kinds(feed.after(1)) == [("no_data", "resolved")]
+
+
+def test_no_commit_counts_while_records_wait() -> None:
+    feed = Feed({"no_commit": "5 minutes"}).begin()
+    feed.batch(0)
+    assert feed.after(3600) == []  # Nothing waits.
+    feed.monitor.observe_ends({("trips", 0): 500})
+    assert feed.after(290) == []
+    [fires] = feed.after(60)
+    assert fires.finding.what.startswith("no commit for 5 min")
+    assert fires.severity == "critical"
+    feed.batch(1)
+    feed.batch(4)
+    assert kinds(feed.after(1)) == [("no_commit", "resolved")]
+
+
+def test_a_start_that_never_ends_commits_nothing() -> None:
+    feed = Feed({"no_commit": "5 minutes"})
+    assert kinds(feed.after(400)) == [("no_commit", "firing")]
+
+
+def test_a_pause_is_said_and_silences_what_follows_from_it() -> None:
+    feed = Feed({"no_commit": "1 minute", "no_data": "1 minute"}).begin()
+    feed.batch(0)
+    feed.monitor.observe_ends({("trips", 0): 500})
+    feed.after(1)
+    feed.monitor.control.paused(Pause("the table is repaired", "anna", feed.now))
+    [paused] = feed.after(600)
+    assert paused.trigger == "paused"
+    assert "paused by anna" in paused.finding.what
+    feed.monitor.control.resumed("anna")
+    assert kinds(feed.after(2)) == [("paused", "resolved")]
+
+
+def test_each_sink_that_waits_is_its_own_message() -> None:
+    feed = Feed().begin()
+    feed.monitor.paused({"search": "it refuses connections", "copy": "no such table"})
+    found = feed.after(5)
+    assert [(message.trigger, message.key) for message in found] == [("paused", "copy"), ("paused", "search")]
+    feed.monitor.paused({"copy": "no such table"})
+    assert [(message.key, message.status) for message in feed.after(5)] == [("search", "resolved")]
+
+
+def test_dead_letters_by_count_and_by_share() -> None:
+    feed = Feed({"dead_letters": {"count": 10, "within": "5 minutes"}}).begin()
+    feed.after(1)
+    for number in range(4):
+        feed.batch(number, dead_letters=3)
+        found = feed.after(10)
+    assert [message.finding.what for message in found] == ["12 dead letters of 400 records within 5 minutes"]
+    assert kinds(feed.after(400)) == [("dead_letters", "resolved")]
+    share = Feed({"dead_letters": {"share": 0.02}}).begin()
+    share.after(1)
+    share.batch(0, dead_letters=2)
+    assert share.after(1) == []
+    share.batch(1, dead_letters=3)
+    assert kinds(share.after(1)) == [("dead_letters", "firing")]
+
+
+def test_the_window_of_dead_letters_is_bounded() -> None:
+    feed = Feed({"dead_letters": {"count": 10**9, "within": "1 day"}}).begin()
+    for number in range(3000):
+        feed.batch(number, dead_letters=1)
+        feed.after(1)
+    assert len(feed.watch._samples) <= 601
+
+
+def test_another_schema() -> None:
+    feed = Feed().begin()
+    feed.batch(0, schema_id=1)
+    feed.batch(1, schema_id=2)
+    assert kinds(feed.after(1)) == [("schema", "happened")]
+
+
+def test_a_driver_that_hangs_and_turns_again() -> None:
+    feed = Feed().begin()
+    feed.now += 1
+    feed.monitor.tick()
+    assert feed.look() == []
+    feed.now += 61
+    [hangs] = feed.look()
+    assert hangs.finding.what == "the driver's loop has not turned for 1 min 01 s"
+    feed.monitor.tick()
+    assert kinds(feed.look()) == [("hangs", "resolved")]
+
+
+def test_what_still_fires_is_repeated_for_those_who_forget() -> None:
+    feed = Feed({"lag": {"records": 10, "for": "0 seconds"}}).begin()
+    feed.lag(100)
+    [fires] = feed.after(1)
+    [again] = feed.watch.repeats(feed.monitor.snapshot(), feed.now + 60)
+    assert (again.status, again.since, again.repeated) == ("firing", fires.since, True)
+    feed.lag(0)
+    feed.after(1)
+    assert feed.watch.repeats(feed.monitor.snapshot(), feed.now + 60) == []
+
+
+@pytest.mark.parametrize(
+    "memory", [{"lag": 1}, {"lag": {"sent_at": "x"}}, {"lag": {"fires": 1, "held": None}}, {"x" * 99: {}}]
+)
+def test_a_memory_that_makes_no_sense_is_left_out(memory: dict[str, Any]) -> None:
+    feed = Feed({"lag": {"records": 10, "for": "0 seconds"}}, memory=memory).begin()
+    feed.lag(100)
+    assert kinds(feed.after(1)) == [("lag", "firing")]
+
+
+def test_a_clock_that_is_set_back_holds_nothing_back() -> None:
+    feed = Feed({"lag": {"records": 10, "for": "0 seconds"}}, memory={"lag": {"sent_at": 2e9}}).begin()
+    feed.lag(100)
+    assert kinds(feed.after(1)) == [("lag", "firing")]

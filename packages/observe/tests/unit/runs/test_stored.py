@@ -1,0 +1,95 @@
+"""Traces beside the checkpoint: the newest of thousands, and a store that does not answer."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from pydantic import SecretStr
+
+from lakefeed.config.connections import S3
+from lakefeed.errors import Unreachable
+from lakefeed_observe.runs.settings import runs_of_file
+from lakefeed_observe.runs.stored import StoredRuns
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, problems
+
+IDS = [f"20260101T{number:06d}Z-abcdef" for number in range(25)]
+PAGE = 10
+
+
+def store_at(port: int) -> S3:
+    keys = {"access_key": SecretStr("key"), "secret_key": SecretStr("secret")}
+    return S3(endpoint=f"http://127.0.0.1:{port}", region="us-east-1", **keys)
+
+
+@pytest.fixture
+def store() -> Iterator[tuple[S3, list[str]]]:
+    """A store that lists ten names at once, oldest first as S3 does; one of its objects is no JSON."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            asked.append(self.path)
+            query = parse_qs(parts.query)
+            if "list-type" in query:
+                prefix, after = query["prefix"][0], query.get("start-after", [""])[0]
+                names = [f"{prefix}{run}.json" for run in IDS if f"{prefix}{run}.json" > after]
+                keys = "".join(f"<Contents><Key>{name}</Key><Size>20</Size></Contents>" for name in names[:PAGE])
+                more = str(len(names) > PAGE).lower()
+                body = f"<ListBucketResult><IsTruncated>{more}</IsTruncated>{keys}</ListBucketResult>"
+            else:
+                run = parts.path.rpartition("/")[2].removesuffix(".json")
+                body = "{" if run == IDS[-2] else json.dumps({"run": run, "end": "ended"})
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield store_at(server.server_address[1]), asked
+        server.shutdown()
+
+
+def test_the_newest_of_many_are_found(store: tuple[S3, list[str]]) -> None:
+    s3, asked = store
+    found = StoredRuns("s3a://lake/checkpoints/taxi feed", s3=s3).traces(known={})
+    assert [trace["run"] for trace in found][:2] == [IDS[-1], IDS[-3]]
+    assert len(found) == 19
+    assert sum("list-type" in path for path in asked) == 3
+
+
+def test_a_store_that_does_not_answer_is_named() -> None:
+    with pytest.raises(Unreachable, match="the S3 store does not answer") as error:
+        StoredRuns("s3a://lake/checkpoints/taxi", s3=store_at(1)).traces(known={})
+    assert error.value.where == "s3a://lake/checkpoints/taxi.runs/"
+
+
+@pytest.mark.parametrize(("written", "kept"), [("no", "no"), ("'no'", "no"), ("checkpoint", "checkpoint")])
+def test_no_is_a_word_here(written: str, kept: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(f"{GOOD}runs: {{keep: {written}}}\n")
+    config, found = problems(path, environment=ENVIRONMENT)
+    assert config is not None, found
+    assert runs_of_file(config).keep == kept
+
+
+def test_a_trace_beside_a_checkpoint_needs_one(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(re.sub(r"^checkpoint:.*\n", "", GOOD, flags=re.MULTILINE) + "runs: {keep: checkpoint}\n")
+    _, found = problems(path, environment=ENVIRONMENT)
+    [problem] = found
+    assert "beside the checkpoint, and there is none" in problem.what
+    assert (problem.key, problem.hint) == ("runs", "keep: local")

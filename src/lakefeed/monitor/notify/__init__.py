@@ -1,1 +1,0 @@
-"""Messages about a running feed: what is worth one, and how it reaches a webhook, a mailbox or a command."""

@@ -1,1 +1,0 @@
-"""The traces of runs: what each did, kept after its end as JSON, and shown as a page."""

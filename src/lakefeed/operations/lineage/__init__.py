@@ -1,1 +1,0 @@
-"""Reports the runs of a feed as OpenLineage events."""
