@@ -35,8 +35,8 @@ page: $(SETUP) ## fetch the chart library of the dashboard's page
 demo: setup ## the main job from end to end on the embedded stack, verified
 	$(BIN)/lakefeed demo $(ARGS)
 
-bench: setup ## S3 requests counted by a real MinIO; ARGS="--workload steady" for the other table
-	$(BIN)/lakefeed bench s3-requests $(ARGS)
+bench: setup ## a measurement against real servers: ARGS="s3-requests --workload steady", ARGS=--help lists them
+	$(BIN)/lakefeed-bench $(ARGS)
 
 test: setup ## lint, types, all unit tests, and each feature once on real servers: 8 minutes
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint test-jvm

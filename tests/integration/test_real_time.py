@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,6 @@ import lakefeed
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import BatchProgress
-from tests.support.cli import lakefeed as command
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
@@ -90,22 +88,3 @@ def test_more_partitions_than_tasks_at_a_time_are_refused(feed: Feed, lake: Spar
     feed.create_topic(partitions=3)
     with pytest.raises(LakefeedError, match="3 partitions, and 2 tasks"):
         feed.pipeline(**settings(feed)).run(spark=lake)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_bench_measures_both_triggers_in_one_run(tmp_path: Path) -> None:
-    done = command(
-        *("bench", "latency", "--sink", "topic", "--home", str(tmp_path / "bench")),
-        *("--seconds", "10", "--warm-up", "5"),
-        *("--rate", "50", "--trigger", "1 second", "--trigger", "real-time, 10 seconds", "--output", "json"),
-        timeout=800,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    batches, real_time = json.loads(done.stdout)
-    assert (batches["trigger"], real_time["trigger"]) == ("1 second", "real-time, 10 seconds")
-    for each in (batches, real_time):
-        assert each["missing"] == 0
-        assert each["records"] >= 250
-        assert 0 < each["p50_ms"] <= each["p99_ms"] <= each["max_ms"]
-    assert real_time["p50_ms"] < batches["p50_ms"]

@@ -58,7 +58,6 @@ COMMANDS: dict[str, CliCommand] = {
     "publish": _core("publish:publish", "Audit the branch of a table, and publish or drop it.", "tables"),
     "local": _core("local:local", "Start and stop Kafka, registry, S3 store and catalog here.", "servers"),
     "produce": _core("produce:produce", "Write rows from files, or generated ones, into a topic.", "servers"),
-    "bench": _core("bench:bench", "Measure S3 requests, throughput and latency.", "servers"),
     "jars": _core("jars:jars", "Fetch and verify the locked jars.", "servers"),
     "doctor": _core("doctor:doctor", "Examine Java, Python, Spark, jars, memory, disk, ports, clock.", "servers"),
     "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),
@@ -113,14 +112,14 @@ def root() -> None:
     """
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(argv: list[str] | None = None, *, command: click.Command = root) -> None:
     """Run a command and exit: 0 done, 1 the world failed, 2 the input is wrong, 128 and more ended by a signal."""
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # A terminal that has no such letter is no error.
     try:
-        status = root.main(arguments, standalone_mode=False)
+        status = command.main(arguments, standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)

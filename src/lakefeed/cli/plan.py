@@ -41,7 +41,7 @@ _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 @click.option("--topic", help="Where each topic has a table of its own: this one only, in full.")
 @click.option("--target-rate", metavar="RATE", help="Size the feed for records/time instead: 1_000_000/s, 112M/10min.")
 @click.option(
-    "--measured", type=FILE, help="With --target-rate: JSON of lakefeed bench throughput.  [default: the last]"
+    "--measured", type=FILE, help="With --target-rate: JSON of lakefeed-bench throughput.  [default: the last]"
 )
 @click.option("--topics", type=click.IntRange(1), help="With --target-rate: how many topics.  [default: the file's]")
 @click.option("--partitions", type=click.IntRange(1), help="With --target-rate: of all topics.  [default: as needed]")
@@ -63,7 +63,7 @@ def plan(
     it.
 
     With --target-rate it asks no server: it gives partitions, executors, memory, batches, files and S3 requests for
-    that rate, by what lakefeed bench throughput has measured on this machine.
+    that rate, by what lakefeed-bench throughput has measured on this machine.
 
     Exit status: 0 if the start would work, else that of its refusal.
     """

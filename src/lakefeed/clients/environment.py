@@ -73,7 +73,7 @@ def default_home() -> Path:
 
 
 def measured_throughput() -> Path:
-    """Return the file in which ``lakefeed bench throughput`` keeps its newest result."""
+    """Return the file in which ``lakefeed-bench throughput`` keeps its newest result."""
     return default_home() / "throughput.json"
 
 

@@ -1,4 +1,4 @@
-"""Size a feed for a rate of records, by arithmetic on what ``lakefeed bench throughput`` has measured.
+"""Size a feed for a rate of records, by arithmetic on what ``lakefeed-bench throughput`` has measured.
 
 No broker is asked and nothing is read: a topic need not exist yet. Each figure says what it rests on; the reasoning is
 in docs/size-a-feed.md.
@@ -65,7 +65,7 @@ def parse_rate(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSpeed:
-    """The work that one core of a machine does, by ``lakefeed bench throughput``.
+    """The work that one core of a machine does, by ``lakefeed-bench throughput``.
 
     Attributes:
         rows_per_cpu_second: of the client, for the sink that the pipeline has.
@@ -92,7 +92,7 @@ class MachineSpeed:
             ResourceMissing: there is no such file.
             ConfigError: it is none of the bench's, or the bench has left out the way into this sink.
         """
-        hint = "measure this machine: lakefeed bench throughput --case lakefeed-iceberg, or lakefeed-parquet"
+        hint = "in a checkout of lakefeed: make bench ARGS='throughput --case lakefeed-iceberg', or lakefeed-parquet"
         try:
             document = json.loads(path.read_text("utf-8"))
             way = next((way for way in document["ways"] if way["way"] == f"lakefeed-{sink}"), None)
@@ -118,7 +118,7 @@ class MachineSpeed:
         except FileNotFoundError:
             raise ResourceMissing("this machine has not been measured yet", where=str(path), hint=hint) from None
         except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
-            what = "this is not what lakefeed bench throughput --output json prints"
+            what = "this is not what lakefeed-bench throughput --output json prints"
             raise ConfigError(what, where=str(path), hint=hint) from None
 
 

@@ -1,2 +1,2 @@
-/** Measures the limits of a machine for {@code lakefeed bench throughput}. */
+/** Measures the limits of a machine for {@code lakefeed-bench throughput}. */
 package io.lakefeed.bench;

@@ -1,0 +1,1 @@
+"""Measurements against real servers that can be repeated: the command ``lakefeed-bench``."""

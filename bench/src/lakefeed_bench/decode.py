@@ -1,0 +1,242 @@
+"""Measure the Avro decoder and Spark's ``from_avro`` on the same records: ``lakefeed-bench decode``."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from statistics import median
+from typing import Any
+
+import click
+
+from lakefeed.cli.options import options_of, output_option
+from lakefeed.clients.http_server import HttpAnswer, serve_http
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.clients.spark.statements import expression
+from lakefeed.config.connections import Connections
+from lakefeed.lazy import DataFrame, SparkSession, sf
+from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.records.decode import ConfluentAvro, decoded
+from lakefeed.records.decode import rows as decoded_rows
+from lakefeed_bench.harness import Outcome, finish, in_turns, number, only, table
+
+_SCHEMA_ID = 100_001
+"""In every record's header: more than a byte, as in a registry that is in use."""
+
+WARM_UP = 2
+"""Rounds before those that count: the JVM compiles meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeCase:
+    """A schema (JSON), and a function that makes a number of rows with its columns."""
+
+    about: str
+    schema: str
+    rows: Callable[[SparkSession, int], DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Medians over the rounds: CPU time of the tasks for each row, and rows by the clock, with the cost of the job."""
+
+    cpu_microseconds: float
+    rows_per_second: float
+
+    def __str__(self) -> str:
+        return f"{self.cpu_microseconds:.3f} µs of CPU a row, {self.rows_per_second:,.0f} rows/s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderComparison:
+    """One schema's result.
+
+    Attributes:
+        bytes_per_record: mean length, header included.
+        read: reading the values out of memory, and nothing else.
+        from_avro: ``from_avro(substring(value, 6))``, all fields.
+        lakefeed: ``rows(decoded(...))``: header, the writer's schema by its id, all fields, all checks.
+    """
+
+    case: str
+    about: str
+    rows: int
+    rounds: int
+    bytes_per_record: float
+    read: Cost
+    from_avro: Cost
+    lakefeed: Cost
+
+    @property
+    def ratio_to_from_avro(self) -> float:
+        """Return how many times as fast as ``from_avro`` the job is, by the CPU time of its tasks."""
+        return self.from_avro.cpu_microseconds / self.lakefeed.cpu_microseconds
+
+    @property
+    def ratio_without_reading(self) -> float:
+        """Return the same for the decoding alone: without reading the values out of memory."""
+        reading = self.read.cpu_microseconds
+        return (self.from_avro.cpu_microseconds - reading) / max(self.lakefeed.cpu_microseconds - reading, 1e-6)
+
+
+def compare(spark: SparkSession, name: str, *, rows: int, rounds: int, warm_up: int = WARM_UP) -> DecoderComparison:
+    """Measure the two decoders on the same records, in turns; the records have to fit into the driver's memory."""
+    from pyspark import StorageLevel
+
+    case = CASES[name]
+    # Deserialized, so that no round measures the decompression of the cache instead of the decoders.
+    held = values(spark, case, rows).persist(StorageLevel(False, True, False, True))
+    answer = json.dumps({"schema": case.schema}).encode()
+    try:
+        [[length]] = held.agg(sf.avg(sf.length("value"))).collect()
+        with serve_http(lambda request: HttpAnswer(200, answer)) as registry:
+            ways = _ways(held, case, registry)
+
+            def run(way: str, at: int) -> Cost:
+                began = time.perf_counter()
+                cpu = _task_cpu(spark, ways[way]) / 1000 / rows
+                return Cost(cpu_microseconds=cpu, rows_per_second=rows / (time.perf_counter() - began))
+
+            costs = in_turns(list(ways), run, rounds=rounds, warm_up=warm_up, title=f"{name}, ")
+    finally:
+        held.unpersist()
+    medians = {
+        way: Cost(
+            cpu_microseconds=median(cost.cpu_microseconds for cost in found),
+            rows_per_second=median(cost.rows_per_second for cost in found),
+        )
+        for way, found in costs.items()
+    }
+    return DecoderComparison(
+        case=name, about=case.about, rows=rows, rounds=rounds, bytes_per_record=round(length, 1), **medians
+    )
+
+
+def values(spark: SparkSession, case: DecodeCase, rows: int) -> DataFrame:
+    """Return the column ``value`` in Confluent's wire format, written by Spark's ``to_avro``."""
+    from pyspark.sql.avro.functions import to_avro
+
+    header = sf.lit(bytearray(b"\0" + _SCHEMA_ID.to_bytes(4, "big")))
+    encoded = to_avro(sf.struct("*"), case.schema)
+    return case.rows(spark, rows).select(sf.concat(header, encoded).alias("value"))
+
+
+def _ways(held: DataFrame, case: DecodeCase, registry_url: str) -> dict[str, DataFrame]:
+    from pyspark.sql.avro.functions import from_avro
+
+    spec = ConfluentAvro(registry_url=registry_url, reader_schema=case.schema)
+    data = sf.expr("substring(value, 6)")
+    records = held.selectExpr("'bench' AS topic", "0 AS partition", "0L AS offset", "value")
+    return {
+        "read": held.select("value"),
+        "from_avro": held.select(from_avro(data, case.schema).alias("decoded")).select("decoded.*"),
+        "lakefeed": decoded_rows(decoded(records, spec)),
+    }
+
+
+def _task_cpu(spark: SparkSession, frame: DataFrame) -> int:
+    """Compute every row without keeping any; return the CPU time of the tasks in nanoseconds."""
+    context = spark.sparkContext
+    # A group for each: Spark keeps the jobs of all groups, and those of another schema must not be counted.
+    group = uuid.uuid4().hex
+    context.setJobGroup(group, group)
+    frame.write.format("noop").mode("overwrite").save()
+    java: Any = context._jsc.sc()
+    java.listenerBus().waitUntilEmpty()
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = {stage for job in jobs if job for stage in job.stageIds}
+    return sum(int(java.statusStore().lastStageAttempt(stage).executorCpuTime()) for stage in stages)
+
+
+def report(comparisons: Sequence[DecoderComparison]) -> str:
+    """Show the results in columns."""
+    columns = {
+        "schema": "{r.case}",
+        "bytes": "{r.bytes_per_record:.0f}",
+        "only read": "{r.read.cpu_microseconds:.3f} µs",
+        "from_avro": "{r.from_avro.cpu_microseconds:.3f} µs",
+        "lakefeed": "{r.lakefeed.cpu_microseconds:.3f} µs",
+        "ratio": "{r.ratio_to_from_avro:.2f}",
+        "without reading": "{r.ratio_without_reading:.2f}",
+    }
+    note = "CPU time of the tasks for each row; medians. A ratio above 1: faster than from_avro."
+    return f"{table(comparisons, columns)}\n\n{note}"
+
+
+def _taxi(spark: SparkSession, rows: int) -> DataFrame:
+    return taxi_rows(spark, rows).drop(KEY)
+
+
+_NESTED_ROWS = (
+    "id",
+    """named_struct(
+        'name', concat('customer ', id), 'email', if(id % 3 = 0, null, concat(id, '@example.org')),
+        'address', named_struct('street', concat(id % 500, ' Main Street'), 'city', 'Springfield',
+            'zip', if(id % 2 = 0, null, '12345'))) AS customer""",
+    """transform(sequence(1, 1 + cast(id % 4 AS INT)), at -> named_struct(
+        'sku', concat('sku-', at), 'quantity', at, 'price', at * 1.5D,
+        'note', if(at % 2 = 0, null, 'a note'))) AS items""",
+    "map('channel', 'web', 'campaign', concat('c', id % 10)) AS labels",
+    """if(id % 4 = 0, null, named_struct(
+        'member0', if(id % 4 = 1, named_struct('number', '4111111111111111', 'month', 7), null),
+        'member1', if(id % 4 = 2, named_struct('account', 'DE00123456780000000000'), null),
+        'member2', if(id % 4 = 3, 12.5D, null))) AS payment""",
+    "element_at(array('OPEN', 'PAID', 'SENT'), 1 + cast(id % 3 AS INT)) AS status",
+    "if(id % 2 = 0, null, 0.25D) AS discount",
+)
+
+_LOGICAL_ROWS = (
+    "concat('6ba7b810-9dad-11d1-80b4-', lpad(hex(id), 12, '0')) AS id",
+    "date_add(DATE'2020-01-01', cast(id % 3000 AS INT)) AS day",
+    "timestamp_micros(1700000000000000 + id * 1234567) AS created",
+    "timestamp_millis(1700000000000 + id * 1234) AS seen",
+    "cast(timestamp_micros(1700000000000000 + id * 7654321) AS TIMESTAMP_NTZ) AS opens",
+    "cast(id % 86400000 AS INT) AS lasted",
+    "cast(id % 10000000 / 100 AS DECIMAL(10, 2)) AS amount",
+    "cast(id * 1.2345 AS DECIMAL(18, 4)) AS balance",
+    "cast(id * 123456789.123456 AS DECIMAL(30, 6)) AS rate",
+    "if(id % 2 = 0, null, timestamp_micros(1700000000000000 + id)) AS changed",
+    "if(id % 3 = 0, null, DATE'2026-01-31') AS due",
+)
+
+
+def _schema(name: str) -> str:
+    return files("lakefeed_bench").joinpath(f"{name}.avsc").read_text()
+
+
+def _of(*columns: str) -> Callable[[SparkSession, int], DataFrame]:
+    return lambda spark, rows: spark.range(rows).select(*(expression(spark, each) for each in columns))
+
+
+CASES: Mapping[str, DecodeCase] = {
+    "taxi": DecodeCase(about="17 fields, flat", schema=taxi_schema(), rows=_taxi),
+    "nested": DecodeCase(
+        about="records, an array, a map, unions, an enum", schema=_schema("nested"), rows=_of(*_NESTED_ROWS)
+    ),
+    "logical": DecodeCase(
+        about="dates, moments, decimals, a UUID", schema=_schema("logical"), rows=_of(*_LOGICAL_ROWS)
+    ),
+}
+
+
+@click.command()
+@options_of(
+    number("--rows", 1_000_000, "Records in memory."),
+    number("--rounds", 9, "Turns of each decoder."),
+    only("--schema", list(CASES), into="names"),
+    output_option,
+)
+def decode(rows: int, rounds: int, names: Sequence[str]) -> None:
+    """Measure the Avro decoder beside Spark's from_avro, in turns, on the same records in memory.
+
+    The figure is the CPU time of the tasks, which other programs on the machine disturb least. It needs no server.
+    """
+    name, log_file = "bench-decode", log_path("bench-decode")
+    with session(name, connections=Connections(), master="local[1]", log_file=log_file) as spark:
+        compared = [compare(spark, name, rows=rows, rounds=rounds) for name in names or CASES]
+    finish(Outcome(results=compared, text=report(compared), holds=True))

@@ -1,0 +1,149 @@
+"""Measure what a short command costs, from its start to its end: ``lakefeed-bench first-seconds``."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from lakefeed.clients.spark.class_archive import OFF, VARIABLE, WRITE
+from lakefeed_bench import jobs
+from lakefeed_bench.harness import Bench, Outcome, in_turns, measurement, number, only, table
+from lakefeed_bench.jobs import Work
+from lakefeed_bench.minio import Minio, by_api
+from lakefeed_bench.processes import run_command
+
+_WITH, _WITHOUT = "first_seconds", "first_seconds_ledger"
+"""The names of the pipelines with and without a checkpoint."""
+_RUN = ("--once", "--output", "json")
+COMMANDS = {
+    "version": ("--version",),
+    "check": ("check", _WITH),
+    "plan": ("plan", _WITH),
+    "run-without-checkpoint": ("run", _WITHOUT, *_RUN),
+    "run": ("run", _WITH, *_RUN),
+}
+"""The commands that are timed, with the names of pipelines for their files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedCommand:
+    """One process: its requests are those that the store has traced, Python's before the JVM starts included."""
+
+    seconds: float
+    cpu_seconds: float
+    s3_calls: dict[str, int]
+    complete: bool
+
+    @property
+    def s3_requests(self) -> int:
+        return sum(self.s3_calls.values())
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.2f} s, {self.cpu_seconds:.2f} CPU s, {self.s3_requests} S3 requests"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandResult:
+    """All timed runs of one command: medians, and the most requests; complete if each has landed the new records."""
+
+    command: str
+    runs: Sequence[TimedCommand]
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(run.seconds for run in self.runs)
+
+    @property
+    def cpu_seconds(self) -> float:
+        return statistics.median(run.cpu_seconds for run in self.runs)
+
+    @property
+    def s3_requests(self) -> int:
+        return sum(self.s3_calls.values())
+
+    @property
+    def s3_calls(self) -> dict[str, int]:
+        return max(self.runs, key=lambda run: run.s3_requests).s3_calls
+
+    @property
+    def complete(self) -> bool:
+        return all(run.complete for run in self.runs)
+
+
+@measurement(
+    "first-seconds",
+    number("--records", 1_000, "New ones for each run."),
+    number("--runs", 3, "Timed runs of each command."),
+    only("--command", list(COMMANDS), into="commands"),
+    click.option(
+        "--class-archive", is_flag=True, help="Write an archive of classes in the first round: see docs jars."
+    ),
+)
+def first_seconds(bench: Bench, records: int, runs: int, commands: Sequence[str], class_archive: bool) -> Outcome:
+    """Time short commands from start to end: --version, check, plan, and run --once on an existing table.
+
+    Each is a process of its own, in turns, with warm caches: seconds, CPU seconds of all its processes, and its
+    requests to S3 by the store's own trace. If a run has not landed exactly the new records the status is 1. MinIO is
+    built from source at the first use, which needs Go.
+    """
+    work, minio, chosen = Work(name="first-seconds", rows=records, partitions=1), Minio(bench), commands or [*COMMANDS]
+    bench.topics.create(work.topic, partitions=work.partitions)
+    files = {name: _write_pipeline(bench, name, work) for name in (_WITH, _WITHOUT)}
+    with bench.processes("produce") as processes:
+        filled = set[int]()
+
+        def run(command: str, at: int) -> TimedCommand:
+            if at not in filled:
+                filled.add(at)
+                processes["produce"](jobs.produce_trips, work, bench.endpoints)
+            # Without one requested, an archive is read only where one is.
+            archive = "" if class_archive else OFF
+            if class_archive and at < 1 and command.startswith("run"):
+                archive = WRITE
+            environment = {**bench.endpoints.as_environment(), VARIABLE: archive}
+            arguments = [str(files.get(argument, argument)) for argument in COMMANDS[command]]
+            line = [sys.executable, "-m", "lakefeed.cli", *arguments]
+            with minio.trace(command) as finish_trace:
+                done = run_command(line, environment=environment, log=bench.logs / f"{command}.log")
+                requests = finish_trace()
+            return TimedCommand(
+                seconds=done.seconds,
+                cpu_seconds=done.cpu_seconds,
+                s3_calls={api.api: api.calls for api in by_api(requests)},
+                complete=not command.startswith("run") or json.loads(done.output)["rows"] == records,
+            )
+
+        found = in_turns(chosen, run, rounds=runs)
+    results = [CommandResult(command=command, runs=found[command]) for command in chosen]
+    note = (
+        f"Medians of {runs} runs, each a process from its start to its end; {records:,} new records, an existing "
+        "table. CPU seconds: all processes of the command. S3 requests: the store's count, the highest of the runs."
+    )
+    columns = {
+        "command": "{r.command}",
+        "seconds": "{r.seconds:.2f}",
+        "CPU seconds": "{r.cpu_seconds:.2f}",
+        "S3 requests": "{r.s3_requests}",
+        "all rows": "{r.complete}",
+    }
+    return Outcome(
+        results=results,
+        text=f"{table(results, columns)}\n\n{note}",
+        holds=all(result.complete for result in results),
+    )
+
+
+def _write_pipeline(bench: Bench, name: str, work: Work) -> Path:
+    checkpoint = f"s3a://{bench.endpoints.bucket}/checkpoints/{name}" if name == _WITH else None
+    sink = {"iceberg": {"table": f"lake.bench.{name}"}}
+    document = jobs.pipeline_document(name, [work.topic], bench.endpoints, sink=sink, checkpoint=checkpoint)
+    file = bench.logs / f"{name}.json"  # YAML includes JSON.
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    return file

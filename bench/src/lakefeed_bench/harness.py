@@ -1,0 +1,225 @@
+"""What the measurements share: a command with a stack of its own, processes with a JVM, cases in turns, one table."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import statistics
+import string
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.exceptions import Exit
+
+from lakefeed.cli.local import fresh_stack
+from lakefeed.cli.options import options_of, output_option, own_home_option
+from lakefeed.cli.output import echo, emit
+from lakefeed.clients.environment import default_home
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.spark.errors import translate
+from lakefeed.errors import JobFailed, LakefeedError
+from lakefeed.local import Endpoints
+from lakefeed.messages.printable import aligned
+
+Run = Callable[..., Any]
+"""Runs a function of a module's top level in another process."""
+Option = Callable[[Any], Any]
+Case = TypeVar("Case")
+Result = TypeVar("Result")
+
+STORES = ("minio", "s3proxy", "versitygw")
+_JVM_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a measurement has found: the results for programs, the text for people; the status is 1 unless it holds."""
+
+    results: Any
+    text: str
+    holds: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """The running stack of one measurement; no other client uses it."""
+
+    endpoints: Endpoints
+    folder: Path
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def topics(self) -> Topics:
+        return Topics(self.endpoints.bootstrap_servers)
+
+    @contextmanager
+    def processes(self, *names: str, **variables: str) -> Iterator[dict[str, Run]]:
+        """Start a process for each name, with the stack's environment and these variables; each may start a JVM."""
+        environment = {**self.endpoints.as_environment(), **variables}
+        with ExitStack() as stack:
+            processes = {name: job_process(environment, log=self.logs / f"{name}.log") for name in names}
+            yield {name: stack.enter_context(process) for name, process in processes.items()}
+
+
+def measurement(name: str, *options: Option, store: str = "minio") -> Callable[[Callable[..., Outcome]], click.Command]:
+    """Make a command of a function that gets a ``Bench`` and the options; ``--store`` among them chooses the store."""
+
+    def decorate(measure: Callable[..., Outcome]) -> click.Command:
+        @wraps(measure)
+        def command(home: Path | None, **values: Any) -> None:
+            folder = home or default_home() / "bench" / name
+            with fresh_stack(folder, store=values.pop("store", store)) as endpoints:
+                outcome = measure(Bench(endpoints=endpoints, folder=folder), **values)
+            finish(outcome)
+
+        own_home = own_home_option("bench", folder=f"bench/{name}")
+        return click.command(name)(options_of(*options, own_home, output_option)(command))
+
+    return decorate
+
+
+def finish(outcome: Outcome) -> None:
+    """Print an outcome, and end the command."""
+    emit(document(outcome.results), outcome.text)
+    raise Exit(0 if outcome.holds else 1)
+
+
+def number(name: str, default: int, about: str, *, least: int = 1) -> Option:
+    """Return an option for a whole number."""
+    return click.option(name, type=click.IntRange(least), default=default, show_default=True, help=about)
+
+
+def only(name: str, values: Sequence[str], *, into: str) -> Option:
+    """Return an option that chooses among cases."""
+    return click.option(name, into, type=click.Choice(values), multiple=True, help="Only this; again for more.")
+
+
+def store_option(default: str = "minio") -> Option:
+    """Return the option for the object store."""
+    return click.option("--store", type=click.Choice(STORES), default=default, show_default=True)
+
+
+def say(text: str) -> None:
+    """Report progress."""
+    echo(f"bench: {text}", err=True)
+
+
+def in_turns(
+    cases: Sequence[Case], run: Callable[[Case, int], Result], *, rounds: int, warm_up: int = 1, title: str = ""
+) -> dict[Case, list[Result]]:
+    """Run all cases in each round, forwards and backwards in turn; return the results of the rounds that count.
+
+    ``run`` gets the case and the number of the round, which is below 1 for the warm-up. What it returns is reported.
+    """
+    found: dict[Case, list[Result]] = {case: [] for case in cases}
+    for at in range(1 - warm_up, rounds + 1):
+        for case in cases if at % 2 else reversed(cases):
+            result = run(case, at)
+            say(f"{title}{f'run {at} of {rounds}' if at > 0 else 'warm-up'}, {case}: {result}")
+            if at > 0:
+                found[case].append(result)
+    return found
+
+
+def median_ratio(ours: Iterable[Result], others: Iterable[Result], figure: Callable[[Result], float]) -> float:
+    """Return the median over the rounds of a figure of ours by that of others in the same round."""
+    return statistics.median(figure(our) / figure(other) for our, other in zip(ours, others, strict=True))
+
+
+class _Template(string.Formatter):
+    def format_field(self, value: Any, spec: str) -> str:
+        return "-" if value is None else str(super().format_field(value, spec))
+
+
+def table(results: Iterable[object], columns: Mapping[str, str], *, left: int = 1) -> str:
+    """Return a line for each result ``r``: headings by their templates, such as ``{r.rows:,}``; a dash for None."""
+    template = _Template()
+    rows = [[template.format(column, r=result) for column in columns.values()] for result in results]
+    return "\n".join(aligned([list(columns), *rows], left=left))
+
+
+def document(value: Any) -> Any:
+    """Return a value for JSON: of dataclasses their fields and properties, figures with six digits."""
+    if is_dataclass(value) and not isinstance(value, type):
+        kinds = vars(type(value)).items()
+        computed = [name for name, kind in kinds if isinstance(kind, property | cached_property)]
+        return {name: document(getattr(value, name)) for name in [*(field.name for field in fields(value)), *computed]}
+    if isinstance(value, Mapping):
+        return {key: document(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [document(each) for each in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value
+
+
+@contextmanager
+def job_process(environment: Mapping[str, str], *, log: Path) -> Iterator[Run]:
+    """Start a process with variables added to this one's; end it, and a JVM that it has started, with the block.
+
+    Yields a function that runs a job there and returns its result or raises JobFailed. Since the JVM ends with the
+    block, the requests that it makes then are not the next case's. Arguments travel through a pipe, so secrets in them
+    show nowhere. The process and its JVM write to the log.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, initializer=_prepare, initargs=(environment, log)) as pool:
+
+        def run(job: Run, *arguments: Any) -> Any:
+            try:
+                return pool.submit(_run, job, *arguments).result()
+            except BrokenProcessPool:
+                what = "the process of the job has ended early"
+                raise JobFailed(what, where=str(log), hint="read the log") from None
+            except LakefeedError as error:
+                raise JobFailed(error.what, where=error.where or str(log), hint=error.hint) from None
+
+        try:
+            yield run
+            with suppress(JobFailed):
+                run(_end_jvm)
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _prepare(environment: Mapping[str, str], log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for standard in (1, 2):
+        os.dup2(file, standard)
+    os.environ.update(environment)
+
+
+def _run(job: Run, *arguments: Any) -> Any:
+    try:
+        return job(*arguments)
+    except Exception as error:
+        traceback.print_exc()
+        raise translate(error) from None
+
+
+def _end_jvm() -> None:
+    """Stop Spark, where it was started, and wait for the JVM's end."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkSession.builder.getOrCreate().stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # What the JVM waits for.
+    gateway.proc.wait(_JVM_SECONDS)

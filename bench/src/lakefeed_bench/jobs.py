@@ -1,0 +1,266 @@
+"""The Spark jobs of the measurements: produce trips, and land them as lakefeed or as plain Spark does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from lakefeed.clients.spark import jars, jvm
+from lakefeed.clients.spark.session import session
+from lakefeed.clients.spark.statements import run
+from lakefeed.config.blocks import FastPath
+from lakefeed.config.models import PipelineConfig
+from lakefeed.local import Endpoints
+from lakefeed.operations.produce.taxi import KEY, Totals, taxi_schema, totals
+from lakefeed.operations.produce.trips import taxi_trips
+from lakefeed.operations.produce.write import produce
+from lakefeed.pipeline import Pipeline
+from lakefeed.records.encode.encode import to_records
+from lakefeed_bench.harness import Bench, say
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql._typing import OptionalPrimitiveType
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
+Manager = Literal["spark", "abortable", "lakefeed"]
+"""``spark``: Spark as it comes. ``abortable``: the same with the checkpoint manager of its hadoop-cloud module.
+``lakefeed``: what ``lakefeed run`` does, with lakefeed's settings and manager."""
+Sink = Literal["parquet", "iceberg"]
+
+_ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+_SAMPLE_RECORDS = 10_000
+_NO_CONF: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The trips of a topic, and the number of batches that land them; each partition is a file of each batch."""
+
+    name: str
+    rows: int
+    batches: int = 1
+    partitions: int
+
+    @property
+    def records_a_batch(self) -> int:
+        """Return ``maxOffsetsPerTrigger``; a little more, since Spark divides it by partition and rounds down."""
+        return -(-self.rows // self.batches) + self.partitions - 1
+
+    @property
+    def topic(self) -> str:
+        return f"bench-{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filled:
+    """A topic with trips: its records, their mean bytes with the key, and the totals of the trips."""
+
+    records: int
+    record_bytes: float
+    totals: Totals
+
+
+def fill_topic(bench: Bench, work: Work, csv: Path | None = None) -> Filled:
+    """Create and fill the topic that all cases read."""
+    say(f"producing {'the trips of a file' if csv else f'{work.rows:,} trips'} into {work.partitions} partitions")
+    bench.topics.create(work.topic, partitions=work.partitions)
+    with bench.processes("produce") as processes:
+        filled: Filled = processes["produce"](produce_trips, work, bench.endpoints, csv)
+    return filled
+
+
+def produce_trips(work: Work, endpoints: Endpoints, csv: Path | None = None) -> Filled:
+    """Produce trips, generated ones or a file's, into the topic."""
+    rows = taxi_trips(session("bench-produce"), rows=work.rows, csv=csv)
+    registry = endpoints.schema_registry_url
+    records = to_records(rows, topic=work.topic, registry=registry, schema=taxi_schema(), key=KEY)
+    produced = produce(records, work.topic, bootstrap_servers=endpoints.bootstrap_servers)
+    [mean] = records.limit(_SAMPLE_RECORDS).selectExpr("avg(length(key) + length(value))").collect()
+    return Filled(records=produced.records, record_bytes=round(mean[0], 1), totals=totals(rows, key=None))
+
+
+def pipeline_document(
+    name: str,
+    topics: Sequence[str],
+    endpoints: Endpoints,
+    *,
+    sink: Mapping[str, Any],
+    most: int | None = None,
+    checkpoint: str | None = None,
+    **blocks: Any,
+) -> dict[str, Any]:
+    """Return a pipeline file that lands Avro records, ``most`` of them in a batch."""
+    kafka = {"bootstrap_servers": endpoints.bootstrap_servers, "topics": list(topics), "max_records_per_batch": most}
+    document = {
+        "name": name,
+        "source": {"kafka": {key: value for key, value in kafka.items() if value is not None}},
+        "decode": {"avro": {"registry": endpoints.schema_registry_url}},
+        "sink": dict(sink),
+        "checkpoint": checkpoint,
+        **blocks,
+    }
+    return {key: value for key, value in document.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingCase:
+    """One job that lands a topic; its table, path and checkpoint are its own, in the bucket."""
+
+    name: str
+    bucket: str
+    manager: Manager
+    sink: Sink
+    fast_path: FastPath | None = None
+    has_checkpoint: bool = True
+
+    @property
+    def checkpoint(self) -> str:
+        return f"s3a://{self.bucket}/checkpoints/{self.name}"
+
+    @property
+    def path(self) -> str:
+        return f"s3a://{self.bucket}/{self.name}"
+
+    @property
+    def table(self) -> str:
+        return f"lake.bench.{self.name.replace('-', '_')}"
+
+    def environment(self, endpoints: Endpoints) -> dict[str, str]:
+        """Return the stack's environment, with the bucket's warehouse."""
+        return {**endpoints.as_environment(), "LAKEFEED_WAREHOUSE": f"s3://{self.bucket}/warehouse"}
+
+    def pipeline(self, topic: str, endpoints: Endpoints, *, most: int, **sink: Any) -> Pipeline:
+        """Return the pipeline that lands the topic as ``lakefeed run`` does; ``sink`` has further keys of the sink."""
+        place = {"table": self.table} if self.sink == "iceberg" else {"path": self.path}
+        document = pipeline_document(
+            self.name.replace("-", "_"),
+            [topic],
+            endpoints,
+            sink={self.sink: {**place, **sink}},
+            most=most,
+            checkpoint=self.checkpoint if self.has_checkpoint else None,
+            fast_path=self.fast_path,
+        )
+        return Pipeline(PipelineConfig.model_validate(document), environment=self.environment(endpoints))
+
+
+def start_session(
+    case: LandingCase, work: Work, endpoints: Endpoints, conf: Mapping[str, str] = _NO_CONF
+) -> SparkSession:
+    """Return the session of a case."""
+    if case.manager != "lakefeed":
+        return plain_session({**_plain_settings(case, endpoints), **conf})
+    pipeline = case.pipeline(work.topic, endpoints, most=work.records_a_batch)
+    # Not pipeline.session(): its preflight asks S3 from Python, outside the JVM and its meter.
+    return session(case.name, connections=pipeline.connections, conf=conf)
+
+
+def land(
+    spark: SparkSession, case: LandingCase, work: Work, endpoints: Endpoints, options: Mapping[str, str] = _NO_CONF
+) -> None:
+    """Land the topic. Plain Spark does it as its documents and the seeds write it, with ``options`` of its source."""
+    if case.manager == "lakefeed":
+        case.pipeline(work.topic, endpoints, most=work.records_a_batch).run(spark=spark, once=True)
+        return
+    source = topic_source(spark.readStream, work.topic, endpoints).option("startingOffsets", "earliest")
+    records = source.option("maxOffsetsPerTrigger", work.records_a_batch).options(**options).load()
+    trips = decoded_plainly(records, taxi_schema())
+    writer = trips.writeStream.option("checkpointLocation", case.checkpoint).trigger(availableNow=True)
+    if case.sink == "parquet":
+        writer.start(case.path, format="parquet").awaitTermination()
+        return
+    columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in trips.schema.fields)
+    create_table(spark, case, columns)
+    writer.format("iceberg").outputMode("append").toTable(case.table).awaitTermination()
+
+
+def create_table(spark: SparkSession, case: LandingCase, columns: str, *, properties: str = "") -> None:
+    """Create the table of a case of plain Spark."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
+    run(spark, f"CREATE TABLE {case.table} ({columns}) USING iceberg {properties}")
+
+
+def topic_source(reader: Reader, topic: str, endpoints: Endpoints) -> Reader:
+    """Return Spark's Kafka source of a topic, to read once or as a stream."""
+    servers = endpoints.bootstrap_servers
+    return reader.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+
+
+def decoded_plainly(records: DataFrame, schema: str, *, is_framed: bool = True, keep: Sequence[str] = ()) -> DataFrame:
+    """Decode values with Spark's ``from_avro``, which does not know the five bytes before a registered schema's."""
+    from pyspark.sql.avro.functions import from_avro
+    from pyspark.sql.functions import col, lit, substr
+
+    value = substr("value", lit(6)) if is_framed else col("value")
+    return records.select(from_avro(value, schema).alias("decoded"), *keep).select("decoded.*", *keep)
+
+
+def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession:
+    """Return a session of nothing but Spark, its connectors and the settings."""
+    from pyspark.sql import SparkSession
+
+    usual: dict[str, OptionalPrimitiveType] = {
+        "spark.master": "local[*]",
+        "spark.driver.memory": "3g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["spark"]))),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    return SparkSession.Builder().config(map={**usual, **settings}).getOrCreate()
+
+
+def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, OptionalPrimitiveType]:
+    """Return the defaults of Spark, S3A and Iceberg, and what a job on this store cannot do without.
+
+    The keys of the store are in the environment, where Spark looks for them. Of lakefeed, the meter is on the class
+    path.
+    """
+    catalog = "spark.sql.catalog.lake"
+    manager = {"spark.sql.streaming.checkpointFileManagerClass": _ABORTABLE} if case.manager == "abortable" else {}
+    return {
+        "spark.app.name": case.name,
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, [jvm.jar(), *jars.fetch(["spark", "bench"])])),
+        "spark.hadoop.fs.s3a.endpoint": endpoints.s3_endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": endpoints.region,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "jdbc",
+        f"{catalog}.uri": endpoints.catalog_uri,
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.warehouse": case.environment(endpoints)["LAKEFEED_WAREHOUSE"],
+        f"{catalog}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        # Iceberg's default, its apache client, needs a newer SDK than Hadoop's: it does not start.
+        f"{catalog}.http-client.type": "urlconnection",
+        f"{catalog}.client.region": endpoints.region,
+        f"{catalog}.s3.endpoint": endpoints.s3_endpoint,
+        f"{catalog}.s3.path-style-access": "true",
+        **manager,
+    }
+
+
+def on_progress(spark: SparkSession, report: Any) -> Any:
+    """Call ``report`` with each progress of the session's queries, until the function that is returned is called."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            report(event.progress)
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    listener = Listener()
+    spark.streams.addListener(listener)
+    return lambda: spark.streams.removeListener(listener)

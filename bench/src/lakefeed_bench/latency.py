@@ -1,0 +1,283 @@
+"""Measure the time from a record's producer to a reader of the table, or of the topic: ``lakefeed-bench latency``.
+
+The pipeline runs in this process as ``lakefeed run`` runs it; what sends and what reads is another process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from lakefeed.cli.options import FILE
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.values import interval_of, require_trigger, trigger_seconds
+from lakefeed.errors import JobFailed
+from lakefeed.feed.progress import BatchProgress
+from lakefeed.lazy import SparkSession
+from lakefeed.pipeline import Pipeline
+from lakefeed_bench.batch_times import PHASES, BatchTime, Overhead, noting_batches
+from lakefeed_bench.charts import Chart, write_charts
+from lakefeed_bench.harness import Bench, Outcome, job_process, measurement, number, say, store_option, table
+from lakefeed_bench.latency_load import CATALOG, DRAIN_SECONDS, NAMESPACE, POLL_SECONDS, Load, Observed, observe
+
+Target = Literal["table", "topic"]
+
+SQL = "SELECT id, sent, upper(zip) AS zip, kafka_topic, kafka_partition, kafka_offset FROM {name} WHERE zip IS NOT NULL"
+COLUMNS = "id BIGINT, sent BIGINT, zip STRING"
+TRIGGERS: dict[Target, tuple[str, ...]] = {
+    "table": ("100 milliseconds", "1 second", "10 seconds", "1 minute"),
+    "topic": ("1 second", "real-time"),
+}
+LEAST_BATCHES = 5
+"""So many triggers are measured at least, however long they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """The result of one trigger, by one clock for both ends.
+
+    Attributes:
+        copies: records that came more than once.
+        batches: those that began while it was measured; None in real time.
+        files_per_hour, requests_per_hour: data files of the table, and the feed's requests to S3, at this rate.
+        requests_per_batch: the mean.
+        overhead: what batches took beside their tasks.
+    """
+
+    trigger: str
+    target: Target
+    guarantee: str
+    records: int
+    missing: int
+    copies: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    batches: int | None = None
+    files_per_hour: int | None = None
+    requests_per_hour: int | None = None
+    requests_per_batch: float | None = None
+    overhead: Overhead | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Check that no record is missing, and that none came twice where the guarantee says so."""
+        return not self.missing and not (self.copies and self.guarantee == "exactly-once")
+
+
+def _checked_trigger(text: str) -> str:
+    try:
+        require_trigger(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--trigger") from None
+    return text
+
+
+@measurement(
+    "latency",
+    click.option(
+        "--sink",
+        "target",
+        type=click.Choice(["table", "topic"]),
+        default="table",
+        show_default=True,
+        help="Into an Iceberg table, or from topic to topic.",
+    ),
+    number("--rate", 1_000, "Records a second."),
+    number("--seconds", 60, "How long; 5 times the trigger at least."),
+    number("--warm-up", 30, "Seconds that do not count.", least=0),
+    number("--partitions", 1, "Of the topic that is read."),
+    click.option(
+        "--trigger",
+        "triggers",
+        multiple=True,
+        callback=lambda context, option, values: tuple(map(_checked_trigger, values)),
+        help="Only this, as in a pipeline file; again for more.  [default: into a table 100 milliseconds, 1 second, 10 "
+        "seconds and 1 minute; into a topic 1 second and real-time]",
+    ),
+    click.option(
+        "--checkpoint/--no-checkpoint",
+        default=True,
+        show_default=True,
+        help="Keep a checkpoint beside the table's ledger, or none.",
+    ),
+    click.option("--chart", type=FILE, help="Draw latency and cost of the triggers into an SVG file."),
+    store_option(),
+)
+def latency(
+    bench: Bench,
+    target: Target,
+    triggers: Sequence[str],
+    checkpoint: bool,
+    chart: Path | None,
+    **options: int,
+) -> Outcome:
+    """Measure how long a record takes from its producer to a reader of the table, for each trigger in turn.
+
+    p50, p99 and the slowest; data files and S3 requests an hour; and what a batch takes beside its tasks. With --sink
+    topic to a reader of the topic that a pipeline writes to. If a record is missing, or is twice in the table, the
+    status is 1. MinIO is built from source at the first use, which needs Go.
+    """
+    chosen, load = triggers or TRIGGERS[target], Load(**options)
+    connections, log_file = Connections.from_environment(bench.endpoints.as_environment()), log_path("bench-latency")
+    # Spark needs a task slot for each partition.
+    master = f"local[{load.partitions + 1}]"
+    with session("bench-latency", connections=connections, master=master, log_file=log_file) as spark:
+        measured = [measure(bench, spark, trigger, target, load, checkpoint=checkpoint) for trigger in chosen]
+    if chart is not None:
+        write_chart(chart, measured)
+    return Outcome(results=measured, text=report(measured, load), holds=all(result.holds for result in measured))
+
+
+def measure(
+    bench: Bench, spark: SparkSession, trigger: str, target: Target, load: Load, *, checkpoint: bool
+) -> Latency:
+    """Run a pipeline under a load, and measure each record.
+
+    Raises LakefeedError if the pipeline failed or no record came through.
+    """
+    name, is_table = f"latency_{uuid.uuid4().hex[:8]}", target == "table"
+    bench.topics.create(name, partitions=load.partitions)
+    if not is_table:
+        bench.topics.create(f"{name}_out", partitions=1)
+    seconds = 0.0 if interval_of(trigger) else trigger_seconds(trigger)
+    least = round(LEAST_BATCHES * seconds)
+    load = replace(load, seconds=max(load.seconds, least), warm_up=max(load.warm_up, round(seconds)))
+    say(f"{trigger}: {load.warm_up} s warm-up, {load.seconds} s measured")
+    config = config_of(bench, name, trigger, target, checkpoint=checkpoint)
+    watch = (observe, target, name, bench.endpoints, load, DRAIN_SECONDS + 2 * seconds)
+    observed, progress, times = _run(bench, spark, config, watch)
+    if not observed.took:
+        raise JobFailed(f"no record came through with trigger: {trigger}", where=name)
+    times = [each for each in times if observed.began <= each.at / 1000 < observed.ended]
+    counted = [
+        batch.requests.total
+        for at, batch in progress
+        if observed.began <= at < observed.ended and batch.requests and is_table
+    ]
+    requests = statistics.fmean(counted) if counted else None
+    hourly = 3600 * (len(times) - 1) * 1000 / (times[-1].at - times[0].at) if len(times) > 1 else None
+    ranks = [round(observed.took[max(0, -(-len(observed.took) * share // 100) - 1)] / 1e6, 3) for share in (50, 99)]
+    return Latency(
+        trigger=trigger,
+        target=target,
+        guarantee="exactly-once" if is_table else "at-least-once",
+        records=observed.records,
+        missing=observed.missing,
+        copies=observed.copies,
+        p50_ms=ranks[0],
+        p99_ms=ranks[1],
+        max_ms=round(observed.took[-1] / 1e6, 3),
+        batches=len(times) if seconds else None,
+        files_per_hour=round(hourly * observed.files / len(times)) if hourly and observed.files else None,
+        requests_per_hour=round(hourly * requests) if hourly and requests else None,
+        requests_per_batch=round(requests, 1) if requests else None,
+        overhead=Overhead.of(times) if seconds and times else None,
+    )
+
+
+def _run(
+    bench: Bench, spark: SparkSession, config: PipelineConfig, watch: tuple[Any, ...]
+) -> tuple[Observed, list[tuple[float, BatchProgress]], list[BatchTime]]:
+    """Run a pipeline until the load's process has observed enough; return that, and the batches."""
+    from pyspark import inheritable_thread_target
+
+    pipeline = Pipeline(config, environment=bench.endpoints.as_environment())
+    stop, progress = threading.Event(), list[tuple[float, BatchProgress]]()
+
+    def note(batch: BatchProgress) -> None:
+        progress.append((time.time() - batch.seconds, batch))
+
+    with ExitStack() as stack:
+        times = stack.enter_context(noting_batches(spark))
+        pool = stack.enter_context(ThreadPoolExecutor(2))
+        # Ends before the pool: if the pipeline has failed, the other process has nothing to wait for.
+        run = stack.enter_context(job_process({}, log=bench.logs / f"{config.name}.log"))
+        stack.callback(stop.set)
+        running = pool.submit(inheritable_thread_target(spark)(pipeline.run), spark=spark, stop=stop, on_batch=note)
+        observing = pool.submit(run, *watch)
+        wait((running, observing), return_when=FIRST_COMPLETED)
+        if running.done():
+            running.result()
+            raise JobFailed("the pipeline has ended by itself", where=config.name)
+        observed: Observed = observing.result()
+        stop.set()
+        running.result()
+    return observed, progress, times
+
+
+def config_of(bench: Bench, name: str, trigger: str, target: Target, *, checkpoint: bool) -> PipelineConfig:
+    """Return the pipeline that is measured."""
+    config: dict[str, Any] = {
+        "name": name,
+        "source": {"kafka": {"bootstrap_servers": bench.endpoints.bootstrap_servers, "topics": [name]}},
+        "decode": {"json": {"schema_ddl": COLUMNS}},
+        "sink": {"iceberg": {"table": f"{CATALOG}.{NAMESPACE}.{name}"}},
+        "trigger": trigger,
+    }
+    if target == "topic":
+        config["transform"] = {"sql": SQL.format(name=name)}
+        config["sink"] = {"kafka": {"topic": f"{name}_out", "key": "zip", "options": {"kafka.linger.ms": 0}}}
+    if target == "topic" or checkpoint:
+        config["checkpoint"] = f"s3a://{bench.endpoints.bucket}/checkpoints/{name}"
+    return PipelineConfig.model_validate(config)
+
+
+def report(measured: Sequence[Latency], load: Load) -> str:
+    """Show the results, and what batches take beside their tasks."""
+    columns = {
+        "trigger": "{r.trigger}",
+        **{count: f"{{r.{count}:,}}" for count in ("records", "missing", "copies")},
+        **{rank: f"{{r.{rank}_ms:,.1f}} ms" for rank in ("p50", "p99", "max")},
+        "files/h": "{r.files_per_hour:,}",
+        "S3 requests/h": "{r.requests_per_hour:,}",
+    }
+    phases = {
+        "batch, medians in ms": "{r.trigger}",
+        "batches": "{r.overhead.batches}",
+        "jobs": "{r.overhead.jobs:.1f}",
+        "tasks": "{r.overhead.tasks_ms:,.0f}",
+        "overhead": "{r.overhead.p50_ms:,.0f}",
+        "p99": "{r.overhead.p99_ms:,.0f}",
+        **{phase: f"{{r.overhead.phases[{phase}]:,.0f}}" for phase in PHASES},
+    }
+    end = "a reader of the sink's topic"
+    if measured[0].target == "table":
+        end = f"a reader that has loaded the table; its catalog is asked each {POLL_SECONDS * 1000:.0f} ms"
+    note = f"{load.rate} records a second after {load.warm_up} s of warm-up; partitions: {load.partitions}"
+    note = f"From the producer's call to {end}. {note}. {measured[0].guarantee}."
+    overheads = [result for result in measured if result.overhead is not None]
+    return "\n\n".join([table(measured, columns), *([table(overheads, phases)] if overheads else []), note])
+
+
+def write_chart(file: Path, measured: Sequence[Latency]) -> None:
+    """Draw latency and cost by the trigger; of triggers that are a time."""
+    shown = {trigger_seconds(each.trigger): each for each in measured if not interval_of(each.trigger)}
+    ticks = sorted(seconds for seconds in shown if seconds)
+
+    def line(value: Callable[[Latency], float | None]) -> list[tuple[float, float]]:
+        return [(seconds, y) for seconds in sorted(shown) if (y := value(shown[seconds])) is not None]
+
+    times = {"p50": line(lambda each: each.p50_ms / 1000), "p99": line(lambda each: each.p99_ms / 1000)}
+    costs = {
+        "S3 requests": line(lambda each: each.requests_per_hour),
+        "data files": line(lambda each: each.files_per_hour),
+    }
+    title = f"From produce to visible in the {measured[0].target}"
+    charts = [
+        Chart(title=title, x="trigger", x_unit="s", x_ticks=ticks, y="latency", y_unit="s", lines=times),
+        Chart(title="Cost of an hour", x="trigger", x_unit="s", x_ticks=ticks, y="in an hour", lines=costs),
+    ]
+    write_charts(file, charts, title="Latency and cost by the trigger")

@@ -1,0 +1,241 @@
+"""MinIO as the referee of a measurement: its own trace of all requests, read and counted, and what a bucket keeps."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lakefeed.errors import Unreachable
+from lakefeed_bench.harness import Bench
+
+_TRACE = "/minio/admin/v3/trace?s3=true"
+"""What ``mc admin trace`` reads: a JSON document for each request when it has ended, and a blank each second."""
+_MARK_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+
+_ERROR_STATUS = 499
+"""``mc support top api``, which printed the tables that are repeated here, calls an answer an error from here on."""
+
+# MinIO's name where it is another than S3's own (cmd/api-router.go: the name of the handler).
+_TRACED_AS = {
+    "CreateMultipartUpload": "NewMultipartUpload",
+    "DeleteObjects": "DeleteMultipleObjects",
+    "ListObjects": "ListObjectsV1",
+    "UploadPart": "PutObjectPart",
+    "UploadPartCopy": "CopyObjectPart",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The content of a bucket at the end: objects that a listing shows, Parquet files among them, and all versions."""
+
+    objects: int
+    versions: int
+    delete_markers: int
+    files: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One request as the store saw it: its API, such as ``s3.PutObject``, and bytes with the headers."""
+
+    at: datetime
+    api: str
+    path: str
+    status: int
+    received: int
+    sent: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiCalls:
+    """The requests of one API."""
+
+    api: str
+    received: int
+    sent: int
+    calls: int
+    errors: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phases:
+    """Requests before and in the first batch, and the mean over the later ones, the end of the query included."""
+
+    batches: int
+    startup: int
+    first_batch: int
+    per_batch: float
+
+
+class Minio:
+    """The store of a stack, asked by its administrator."""
+
+    def __init__(self, bench: Bench) -> None:
+        import boto3  # type: ignore[import-untyped]
+        from botocore.config import Config
+
+        self._endpoint, self._region = bench.endpoints.s3_endpoint, bench.endpoints.region
+        self._logs = bench.logs
+        self._session = boto3.Session(
+            bench.endpoints.access_key, bench.endpoints.secret_key.get_secret_value(), region_name=self._region
+        )
+        path_style = Config(s3={"addressing_style": "path"})
+        self._s3: Any = self._session.client("s3", endpoint_url=self._endpoint, config=path_style)
+
+    def make_bucket(self, name: str, *, versioned: bool) -> None:
+        self._s3.create_bucket(Bucket=name)
+        if versioned:
+            self._s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+
+    def kept(self, bucket: str) -> Kept:
+        """Count the bucket's content."""
+        return count_versions(self._s3.get_paginator("list_object_versions").paginate(Bucket=bucket))
+
+    @contextmanager
+    def trace(self, name: str) -> Iterator[Callable[[], list[Request]]]:
+        """Trace all requests into a log; yield a function that returns those until it is called.
+
+        A request for a bucket of a random name is made at the begin, repeated until it shows in the trace, and another
+        one at the end. Requests after that, such as a check of the result, do not count.
+        """
+        import httpx
+        from botocore.auth import S3SigV4Auth
+        from botocore.awsrequest import AWSRequest
+
+        signed = AWSRequest("GET", self._endpoint + _TRACE)
+        S3SigV4Auth(self._session.get_credentials(), "s3", self._region).add_auth(signed)
+        file, ended = self._logs / f"{name}.trace.json", threading.Event()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"")
+        with httpx.stream("GET", signed.url, headers=dict(signed.headers), timeout=_MARK_SECONDS) as response:
+            response.raise_for_status()
+
+            def copy() -> None:
+                with file.open("ab", buffering=0) as output:
+                    for chunk in response.iter_raw():
+                        output.write(chunk)
+                        if ended.is_set():
+                            return
+
+            thread = threading.Thread(target=copy, daemon=True)
+            thread.start()
+            try:
+                begin = self._mark(file, repeat=True)
+
+                def finish() -> list[Request]:
+                    end = self._mark(file, repeat=False)
+                    return between(parse(file.read_text()), begin=begin, end=end)
+
+                yield finish
+            finally:
+                ended.set()
+                thread.join()
+
+    def _mark(self, file: Path, *, repeat: bool) -> str:
+        """Request a bucket that does not exist, and wait until the trace shows the request."""
+        deadline, mark = time.monotonic() + _MARK_SECONDS, self._request_mark()
+        while mark not in file.read_text():
+            if time.monotonic() > deadline:
+                what = "the store's trace does not show a request that was made"
+                raise Unreachable(what, where=str(file), hint="read the file")
+            time.sleep(_POLL_SECONDS)
+            if repeat and mark not in file.read_text():
+                mark = self._request_mark()
+        return mark
+
+    def _request_mark(self) -> str:
+        import httpx
+
+        name = f"mark-{uuid.uuid4().hex}"
+        # Refused, as it is not signed and there is no such bucket: the trace has it all the same.
+        httpx.head(f"{self._endpoint}/{name}")
+        return name
+
+
+def count_versions(pages: Iterable[Mapping[str, Any]]) -> Kept:
+    """Count what S3's ListObjectVersions answers."""
+    listed = list(pages)
+    versions = [version for page in listed for version in page.get("Versions", [])]
+    newest = [version["Key"] for version in versions if version["IsLatest"]]
+    return Kept(
+        objects=len(newest),
+        versions=len(versions),
+        delete_markers=sum(len(page.get("DeleteMarkers", [])) for page in listed),
+        files=sum(key.endswith(".parquet") for key in newest),
+    )
+
+
+def parse(text: str) -> list[Request]:
+    """Return the requests of a trace, by their beginning, without an incomplete last one."""
+    found = []
+    for line in text.splitlines(keepends=True):
+        if not line.strip() or not line.endswith("\n"):
+            continue
+        entry = json.loads(line)
+        stats = entry["http"].get("stats", {})
+        request = Request(
+            at=datetime.fromisoformat(entry["time"]),
+            api=entry["funcname"],
+            path=entry["path"],
+            status=entry["http"].get("response", {}).get("statuscode", 0),
+            received=stats.get("inputbytes", 0),
+            sent=stats.get("outputbytes", 0),
+        )
+        found.append(request)
+    return sorted(found, key=lambda request: request.at)
+
+
+def between(requests: Sequence[Request], *, begin: str, end: str) -> list[Request]:
+    """Return the requests between those for two marks."""
+    paths = [request.path.strip("/") for request in requests]
+    return list(requests[paths.index(begin) + 1 : paths.index(end)])
+
+
+def by_api(requests: Iterable[Request]) -> list[ApiCalls]:
+    """Add up the requests of each API, by name."""
+    grouped: defaultdict[str, list[Request]] = defaultdict(list)
+    for request in requests:
+        grouped[request.api].append(request)
+    return [
+        ApiCalls(
+            api=api,
+            received=sum(request.received for request in group),
+            sent=sum(request.sent for request in group),
+            calls=len(group),
+            errors=sum(request.status >= _ERROR_STATUS for request in group),
+        )
+        for api, group in sorted(grouped.items())
+    ]
+
+
+def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
+    """Separate start-up and steady state of ``parse``'s requests; the checkpoint is ``s3a://bucket/path``."""
+    # Spark's default manager writes .0.<uuid>.tmp first and then renames it.
+    entry = re.compile(re.escape(checkpoint.removeprefix("s3a:/")) + r"/offsets/\.?(\d+)(\..*)?")
+    begins: dict[int, int] = {}
+    for index, request in enumerate(requests):
+        if request.api in ("s3.PutObject", "s3.NewMultipartUpload") and (match := entry.fullmatch(request.path)):
+            begins.setdefault(int(match[1]), index)
+    starts = [begins[batch] for batch in sorted(begins)]
+    if not starts:
+        return Phases(batches=0, startup=len(requests), first_batch=0, per_batch=0.0)
+    first, second, *_ = [*starts, len(requests)]
+    per_batch = (len(requests) - second) / max(len(starts) - 1, 1)
+    return Phases(batches=len(starts), startup=first, first_batch=second - first, per_batch=per_batch)
+
+
+def as_traced(metered: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts of ``lakefeed.clients.spark.jvm.s3_requests`` under the names of the trace."""
+    return dict(sorted((f"s3.{_TRACED_AS.get(name, name)}", count) for name, count in metered.items() if count))

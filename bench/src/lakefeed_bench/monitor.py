@@ -1,0 +1,253 @@
+"""Measure what being watched costs a feed, by paired runs: ``lakefeed-bench monitor``.
+
+The runs of a pair read the same topic into new tables, one with everything on and one with everything off, in one
+warm JVM and in turns. What is counted is the CPU time of the driver, of its JVM and its Python process, not of the
+onlookers. Being watched adds to it outside the tasks; the time of the tasks, of the JVM's compilers and of its garbage
+collector changes by more from run to run than all that is added. So the loss is what everything on adds to the rest, as
+a share of the whole; rows for each CPU second are shown beside it. The store's own trace counts the requests.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lakefeed.clients.spark.session import session
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import JobFailed
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.pipeline import Pipeline
+from lakefeed_bench import jobs
+from lakefeed_bench.harness import Bench, Outcome, in_turns, measurement, number, table
+from lakefeed_bench.jobs import Work
+from lakefeed_bench.minio import Minio
+from lakefeed_bench.onlookers import Onlookers, receiving
+from lakefeed_bench.processes import KEEP_COMPILERS, CpuTimes, without_compilers
+
+Mode = Literal["on", "off"]
+MODES: tuple[Mode, ...] = ("on", "off")
+
+MOST_LOSS = 0.02
+WARM_UP_PAIRS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRun:
+    """One run: CPU seconds of the driver by what they were spent on, the run's own seconds, the store's requests."""
+
+    mode: Mode
+    rows: int
+    batches: int
+    cpu: dict[str, float]
+    """``tasks``, ``compilers``, ``collector``, ``python`` and ``other``."""
+    seconds: float
+    s3_requests: int = 0
+    answers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def cpu_seconds(self) -> float:
+        return without_compilers(self.cpu)
+
+    @property
+    def rest(self) -> float:
+        """Outside the tasks and the JVM's own work for them."""
+        return self.cpu["python"] + self.cpu["other"]
+
+    @property
+    def rows_per_cpu_second(self) -> float:
+        return self.rows / self.cpu_seconds
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.seconds
+
+    def __str__(self) -> str:
+        outside = f"{self.cpu['other']:.2f} outside the tasks and {self.cpu['python']:.2f} in Python"
+        total = f"{self.rows_per_cpu_second:,.0f} rows/CPU s, {self.cpu_seconds:.1f} CPU s in {self.seconds:.1f} s"
+        return f"{total}: {outside}; {self.s3_requests} S3 requests"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """The share by which a figure falls with everything on, with its interval of 95 % confidence."""
+
+    share: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[float, float]]) -> Loss:
+        """Compare pairs of a figure, with everything on and off; more is better."""
+        from scipy import stats
+
+        ratios = [math.log(on / off) for on, off in pairs]
+        mean = statistics.fmean(ratios)
+        if len(ratios) < 2:
+            return cls(share=1 - math.exp(mean), low=-math.inf, high=math.inf)
+        margin = float(stats.t.ppf(0.975, len(ratios) - 1) * stats.sem(ratios))
+        return cls(share=1 - math.exp(mean), low=1 - math.exp(mean + margin), high=1 - math.exp(mean - margin))
+
+    @property
+    def verdict(self) -> Literal["below", "above", "unclear"]:
+        """Say whether the loss is below ``MOST_LOSS``, as far as the runs can tell."""
+        if self.high < MOST_LOSS:
+            return "below"
+        return "above" if self.low > MOST_LOSS else "unclear"
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.high):
+            return f"{self.share:.1%} less; one pair says nothing of its error"
+        verdict = "unclear whether below" if self.verdict == "unclear" else self.verdict
+        return f"{self.share:.1%} less (95 %: {self.low:.1%} to {self.high:.1%}): {verdict} {MOST_LOSS:.0%}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two runs of one round."""
+
+    on: CostRun
+    off: CostRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorCost:
+    """The result of all pairs."""
+
+    pairs: tuple[Pair, ...]
+    bound: float = MOST_LOSS
+
+    @property
+    def added(self) -> Loss:
+        """CPU time that everything on adds outside the tasks, as the share by which it lowers rows per CPU second."""
+        usual = statistics.fmean(run.cpu_seconds for pair in self.pairs for run in (pair.on, pair.off))
+        return Loss.of([(usual / (usual + pair.on.rest - pair.off.rest), 1.0) for pair in self.pairs])
+
+    @property
+    def cpu(self) -> Loss:
+        return Loss.of([(pair.on.rows_per_cpu_second, pair.off.rows_per_cpu_second) for pair in self.pairs])
+
+    @property
+    def wall(self) -> Loss:
+        return Loss.of([(pair.on.rows_per_second, pair.off.rows_per_second) for pair in self.pairs])
+
+    @property
+    def further_s3_requests(self) -> float:
+        """The median over the pairs of the requests that everything on has added."""
+        return statistics.median(pair.on.s3_requests - pair.off.s3_requests for pair in self.pairs)
+
+    @property
+    def holds(self) -> bool:
+        """Check that no loss above the bound was shown, and no request was added."""
+        return "above" not in (self.added.verdict, self.cpu.verdict) and self.further_s3_requests <= 0
+
+
+def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) -> dict[str, Any]:
+    """Return the pipeline of one run; ``address`` takes lineage events and notifications."""
+    name = f"monitor_{at + WARM_UP_PAIRS}_{mode}"
+    blocks: dict[str, Any] = {"runs": {"keep": "no"}}
+    if mode == "on":
+        blocks = {
+            "runs": {"keep": "local"},
+            "lineage": {"url": address, "every": "5 seconds"},
+            "notify": {"targets": {"hook": {"webhook": {"url": f"{address}/notify"}}}},
+            "dashboard": {"port": 0},
+        }
+    document = jobs.pipeline_document(
+        name,
+        [work.topic],
+        bench.endpoints,
+        sink={"iceberg": {"table": f"lake.bench.{name}"}},
+        most=work.records_a_batch,
+        checkpoint=f"s3a://{bench.endpoints.bucket}/checkpoints/{name}",
+        **blocks,
+    )
+    if mode == "on":
+        document["source"]["kafka"]["monitoring_group"] = name
+    return document
+
+
+def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
+    """Run a pipeline in this process's session; return the figures of a ``CostRun``."""
+    pipeline = Pipeline(PipelineConfig.model_validate(document), environment=dict(os.environ))
+    # Not pipeline.session(): its preflight asks S3 from Python.
+    spark = session("bench-monitor", connections=pipeline.connections)
+    jvm: Any = spark.sparkContext._jvm
+    jvm.java.lang.System.gc()
+    monitor = FeedMonitor(pipeline.config.name)
+    with pipeline.serve(monitor) if mode == "on" else nullcontext():
+        before = CpuTimes.now()
+        summary = pipeline.run(spark=spark, once=True, monitor=monitor)
+        cpu = CpuTimes.now().since(before)
+    if summary.rows != rows:
+        raise JobFailed(
+            f"the topic has {rows:,} records, and {summary.rows:,} rows were written", where=document["name"]
+        )
+    return {"mode": mode, "rows": summary.rows, "batches": summary.batches, "cpu": cpu, "seconds": summary.seconds}
+
+
+@measurement(
+    "monitor",
+    number("--rows", 6_000_000, "Trips in the topic."),
+    number("--batches", 10, "Micro-batches of a run.", least=2),
+    number("--partitions", 2, "Of the topic."),
+    number("--pairs", 12, "Paired runs that count."),
+)
+def monitor(bench: Bench, pairs: int, **sizes: int) -> Outcome:
+    """Measure what being watched costs a feed: throughput and S3 requests, with everything on and off.
+
+    On: endpoint, an open dashboard with its stream of events, progress, metrics and health read every few seconds,
+    monitoring group, lineage, notifications, the run's trace. The status is 1 if a loss above 2 % is shown, or if
+    requests were added. MinIO is built from source at the first use, which needs Go.
+    """
+    work = Work(name="monitor", **sizes)
+    jobs.fill_topic(bench, work)
+    minio, home = Minio(bench), bench.logs / "driver"
+    variables = {**KEEP_COMPILERS, "LAKEFEED_HOME": str(home)}
+    with receiving() as (address, got), bench.processes("monitor", **variables) as processes:
+
+        def run(mode: Mode, at: int) -> CostRun:
+            document = pipeline_of(mode, at, work, bench, address=address)
+            name = document["name"]
+            looking = Onlookers(name, folder=home / "run" / "drivers") if mode == "on" else None
+            with minio.trace(name) as finish_trace, looking or nullcontext():
+                figures = processes["monitor"](run_case, mode, document, work.rows)
+                requests = len(finish_trace())
+            answers = dict(looking.answers + got) if looking else {}
+            got.clear()
+            return CostRun(**figures, s3_requests=requests, answers=answers)
+
+        found = in_turns(MODES, run, rounds=pairs, warm_up=WARM_UP_PAIRS)
+    cost = MonitorCost(pairs=tuple(Pair(on=on, off=off) for on, off in zip(found["on"], found["off"], strict=True)))
+    return Outcome(results=cost, text=report(cost), holds=cost.holds)
+
+
+def report(cost: MonitorCost) -> str:
+    """Show each run, and what can be said of the loss."""
+    columns = {
+        "pair": "{r[0]}",
+        "": "{r[1].mode}",
+        "rows/CPU s": "{r[1].rows_per_cpu_second:,.0f}",
+        "rows/s": "{r[1].rows_per_second:,.0f}",
+        "CPU s": "{r[1].cpu_seconds:.1f}",
+        **{kind: f"{{r[1].cpu[{kind}]:.2f}}" for kind in ("tasks", "collector", "other", "python")},
+        "s": "{r[1].seconds:.1f}",
+        "S3 requests": "{r[1].s3_requests}",
+    }
+    runs = [(at, run) for at, pair in enumerate(cost.pairs, 1) for run in (pair.on, pair.off)]
+    first = cost.pairs[0].on
+    return "\n".join(
+        [
+            table(runs, columns, left=2),
+            "",
+            f"{first.rows:,} rows in {first.batches} batches, {len(cost.pairs)} pairs; with everything on:",
+            f"CPU time outside the tasks lowers rows for each CPU second of the driver: {cost.added}",
+            f"rows for each CPU second of the driver, all counted: {cost.cpu}",
+            f"rows a second: {cost.wall}",
+            f"S3 requests of a run: {cost.further_s3_requests:+g} in the median",
+        ]
+    )

@@ -1,0 +1,167 @@
+"""CPU time and memory of processes and of their threads: the driver's JVM, Python, servers, whole commands."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakefeed.errors import JobFailed
+
+_THREADS = {"Executor task l": "tasks", "C1 CompilerThre": "compilers", "C2 CompilerThre": "compilers"}
+"""What the JVM's threads do, by their names as Linux cuts them; those of the garbage collector begin with G1 or GC."""
+KEEP_COMPILERS = {"JAVA_TOOL_OPTIONS": "-XX:-UseDynamicNumberOfCompilerThreads"}
+"""A thread that has ended takes its CPU time with it."""
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def jvm_pid() -> int:
+    """Return the process of the driver's JVM, which spark-submit's shell has become."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    return int(gateway.proc.pid)
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of the JVM and of this process so far."""
+    return cpu_seconds_of(jvm_pid()) + time.process_time()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Took:
+    """One run: its time, the CPU time of the JVM and Python, and whether it has landed exactly the rows."""
+
+    seconds: float
+    cpu_seconds: float
+    rows_equal: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s, {self.cpu_seconds:.1f} CPU s{'' if self.rows_equal else '; ROWS DIFFER'}"
+
+
+def timed(work: Callable[[], object]) -> Took:
+    """Do the work of a run."""
+    began, cpu = time.monotonic(), cpu_seconds()
+    work()
+    return Took(seconds=time.monotonic() - began, cpu_seconds=cpu_seconds() - cpu)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Return the CPU time of a process so far."""
+    return cpu_time(Path(f"/proc/{pid}/stat"))[1]
+
+
+def cpu_time(stat: Path) -> tuple[str, float]:
+    """Read the name, and the user and system time, of a process or thread; see proc(5)."""
+    try:
+        text = stat.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return "", 0.0  # A thread that has ended meanwhile.
+    # Field 2 is the name in parentheses and may hold anything; the times are fields 14 and 15, in hundredths.
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """The CPU time so far of the driver's JVM, of this process, and of each thread of the JVM: its name and seconds."""
+
+    jvm: float
+    python: float
+    threads: dict[str, tuple[str, float]]
+
+    @classmethod
+    def now(cls) -> CpuTimes:
+        process = Path(f"/proc/{jvm_pid()}")
+        threads = {thread.name: cpu_time(thread / "stat") for thread in (process / "task").iterdir()}
+        return cls(jvm=cpu_time(process / "stat")[1], python=time.process_time(), threads=threads)
+
+    def since(self, before: CpuTimes) -> dict[str, float]:
+        """Sum what was spent since, by kind of thread; ``other`` has the threads that have ended, too."""
+        spent = dict.fromkeys(("tasks", "compilers", "collector"), 0.0)
+        for thread, (name, seconds) in self.threads.items():
+            kind = _THREADS.get(name, "collector" if name.startswith(("G1", "GC")) else "")
+            if kind:
+                spent[kind] += seconds - before.threads.get(thread, ("", 0.0))[1]
+        other = self.jvm - before.jvm - sum(spent.values())
+        return {**spent, "python": self.python - before.python, "other": other}
+
+
+def without_compilers(cpu: Mapping[str, float]) -> float:
+    """Sum CPU times; the compilers work more in an early run than in a late one, whatever the feed does."""
+    return sum(seconds for kind, seconds in cpu.items() if kind != "compilers")
+
+
+def forget_peaks() -> None:
+    """Let the peak of the resident memory begin again; Linux alone has this, and not in every sandbox."""
+    for pid in (jvm_pid(), os.getpid()):
+        with suppress(OSError):
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_megabytes() -> int:
+    """Return the peak of the resident memory since then: the JVM's and this process's, each at its own highest."""
+
+    def kilobytes(pid: int) -> int:
+        status = Path(f"/proc/{pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+
+    return sum(map(kilobytes, (jvm_pid(), os.getpid()))) // 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedCommand:
+    """A command that has ended: seconds until its own process ended, and the CPU seconds of all of its processes."""
+
+    seconds: float
+    cpu_seconds: float
+    output: str
+
+
+def run_command(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> FinishedCommand:
+    """Run a command and wait for all of its processes; its errors go to the log.
+
+    A driver's JVM ends after the command itself, and its last CPU seconds count too. So this process becomes the parent
+    of what a command leaves behind, which Linux alone offers. Raises JobFailed if the status is not 0.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    with log.open("ab") as errors:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            command,
+            # Python's compiled modules belong to a warm cache.
+            env={**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    try:
+        with process.stdout:
+            output = process.stdout.read().decode()
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        cpu = usage.ru_utime + usage.ru_stime
+        with suppress(ChildProcessError):
+            while True:
+                _, _, usage = os.wait4(-process.pid, 0)
+                cpu += usage.ru_utime + usage.ru_stime
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
+    if process.returncode != 0:
+        what = f"{' '.join(command)} ended with status {process.returncode}"
+        raise JobFailed(what, where=str(log), hint="read the log")
+    return FinishedCommand(seconds=seconds, cpu_seconds=cpu, output=output)

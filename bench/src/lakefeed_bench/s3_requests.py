@@ -1,0 +1,262 @@
+"""Count the requests of a stream to S3 by the store's own trace, and show them: ``lakefeed-bench s3-requests``."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, get_args
+
+import click
+
+from lakefeed.cli.output import echo, is_json
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.spark import jvm
+from lakefeed.config.connections import Connections
+from lakefeed.local import Endpoints
+from lakefeed_bench import jobs
+from lakefeed_bench.harness import Bench, Outcome, measurement, only, say
+from lakefeed_bench.jobs import LandingCase, Manager, Sink, Work
+from lakefeed_bench.minio import ApiCalls, Kept, Minio, Phases, as_traced, by_api, phases
+
+MANAGERS, SINKS = get_args(Manager), get_args(Sink)
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class SeedReference(NamedTuple):
+    """A figure of the published measurements that this one repeats: requests, and versions with delete markers."""
+
+    name: str
+    per_batch: float
+    total: int | str = ""
+    kept: int | str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload(Work):
+    """Work with further settings of Spark for all cases, and the published figures to compare with."""
+
+    conf: Mapping[str, str] = field(default_factory=dict)
+    references: tuple[SeedReference, ...] = ()
+
+
+def workload_of(
+    name: str, *, rows: int | None = None, batches: int | None = None, partitions: int | None = None
+) -> Workload:
+    """Return ``six`` (6 batches of 10 files) or ``steady`` (200 small ones, with log compaction and purging)."""
+    default, minio = "seeds: Spark 3.3, default", "seeds: Spark 3.3, MinIO's manager"
+    if name == "six":
+        references = (
+            SeedReference(default, 912 / 6, total=912, kept=140),
+            SeedReference(minio, 453 / 6, total=453, kept=84),
+        )
+        count, files = batches or 6, partitions or 10
+        return Workload(name=name, rows=rows or 6_000_000, batches=count, partitions=files, references=references)
+    count, files = batches or 200, partitions or 1
+    return Workload(
+        name=name,
+        rows=rows or count * files * 100,
+        batches=count,
+        partitions=files,
+        # Small enough that logs are compacted and expired entries purged for most of the run.
+        conf={
+            "spark.sql.streaming.minBatchesToRetain": "10",
+            "spark.sql.streaming.fileSink.log.compactInterval": "10",
+            "spark.sql.streaming.fileSink.log.cleanupDelay": "1s",
+        },
+        references=(SeedReference(default, 699_374 / 6_740), SeedReference(minio, 361_281 / 15_801)),
+    )
+
+
+def case_of(sink: Sink, versioned: bool, manager: Manager) -> LandingCase:
+    """Return a case in a bucket of its own."""
+    name = f"bench-{manager}-{sink}-{'versioned' if versioned else 'plain'}"
+    return LandingCase(name=name, bucket=name, manager=manager, sink=sink)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedCase:
+    """One case: the store's count by API and the JVM's own, rows in topic and table, seconds from the JVM's start."""
+
+    manager: Manager
+    sink: Sink
+    versioned: bool
+    apis: tuple[ApiCalls, ...]
+    metered: dict[str, int]
+    phases: Phases
+    kept: Kept
+    expected: int
+    rows: int
+    seconds: float
+
+    @property
+    def calls(self) -> dict[str, int]:
+        return {api.api: api.calls for api in self.apis}
+
+    @property
+    def total(self) -> int:
+        return sum(self.calls.values())
+
+    @property
+    def meter_agrees(self) -> bool:
+        """Check that the JVM counted exactly what the store did, API by API."""
+        return self.metered == self.calls
+
+    @property
+    def complete(self) -> bool:
+        return self.rows == self.expected
+
+    @property
+    def bucket(self) -> str:
+        return "versioned" if self.versioned else "plain"
+
+
+def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, expected: int) -> CountedCase:
+    """Run one case in a bucket and a JVM of its own, under the store's trace."""
+    say(f"{case.name}; Spark's log is {bench.logs / case.name}.log")
+    versioned = case.name.endswith("versioned")
+    minio.make_bucket(case.bucket, versioned=versioned)
+    environment = case.environment(bench.endpoints)
+    with minio.trace(case.name) as finish_trace, bench.processes(case.name, **environment) as processes:
+        run = processes[case.name]
+        began = time.monotonic()
+        metered = run(run_case, case, work, bench.endpoints)
+        seconds = time.monotonic() - began
+        requests = finish_trace()
+        if case.sink == "parquet":
+            rows = run(count_rows, case.path)
+        else:  # Counted without Spark.
+            rows = open_table(case.table, connections=Connections.from_environment(environment)).scan().count()
+    return CountedCase(
+        manager=case.manager,
+        sink=case.sink,
+        versioned=versioned,
+        apis=tuple(by_api(requests)),
+        metered=as_traced(metered),
+        phases=phases(requests, checkpoint=case.checkpoint),
+        kept=minio.kept(case.bucket),
+        expected=expected,
+        rows=int(rows),
+        seconds=seconds,
+    )
+
+
+def run_case(case: LandingCase, work: Workload, endpoints: Endpoints) -> dict[str, int]:
+    """Land the topic; return the JVM's count of requests by S3 operation."""
+    spark = jobs.start_session(case, work, endpoints, work.conf)
+    jobs.land(spark, case, work, endpoints)
+    return jvm.s3_requests(spark)
+
+
+def count_rows(path: str) -> int:
+    """Count the rows of a Parquet sink through ``_spark_metadata``: those that were committed, each once."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate().read.parquet(path).count()
+
+
+def size(count: int) -> str:
+    """Format bytes as ``mc`` does: one digit after the point below ten, else none."""
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {_UNITS[unit]}" if unit and value < 10 else f"{value:.0f} {_UNITS[unit]}"
+
+
+def case_report(measured: CountedCase) -> str:
+    """Show one case: its requests in the columns of ``mc support top api``, and whether they can be believed."""
+    phases, kept, apis = measured.phases, measured.kept, measured.apis
+    lines = [f"{'API':32}{'RX':<8}{'TX':<8}{'CALLS':<8}ERRORS"]
+    lines += [f"{api.api:32}{size(api.received):<8}{size(api.sent):<8}{api.calls:<8}{api.errors}" for api in apis]
+    received, sent = size(sum(api.received for api in apis)), size(sum(api.sent for api in apis))
+    difference = ", ".join(
+        f"{name} {measured.metered.get(name, 0)} by the meter, {measured.calls.get(name, 0)} in the trace"
+        for name in sorted(measured.metered.keys() | measured.calls.keys())
+        if measured.metered.get(name, 0) != measured.calls.get(name, 0)
+    )
+    agreement = f"THE JVM'S METER DIFFERS: {difference}" if difference else "the JVM's meter agrees exactly"
+    landed = "as in the topic" if measured.complete else f"BUT THE TOPIC HAS {measured.expected:,}"
+    return "\n".join(
+        [
+            f"{measured.manager} · {measured.sink} · {measured.bucket} bucket\n",
+            *lines,
+            f"\nTotal: {measured.total} CALLS, {received} RX, {sent} TX - in {measured.seconds:.2f}s\n",
+            f"{phases.batches} batches, {kept.files} files: {phases.startup} requests before the first batch's "
+            f"offsets, {phases.first_batch} in the first batch, {phases.per_batch:.1f} in each later one",
+            f"left: {kept.objects} objects in {kept.versions} versions, {kept.delete_markers} delete markers",
+            f"{measured.rows:,} rows landed, {landed}; {agreement}",
+        ]
+    )
+
+
+def comparison(measured: Sequence[CountedCase], work: Workload) -> str:
+    """Show all cases as one Markdown table, with the published figures above them."""
+    headings = (
+        *("manager", "sink", "bucket", "batches", "files", "start-up", "first", "per batch", "total"),
+        *("objects", "versions", "markers", "rows", "meter"),
+    )
+    # The seeds count versions and delete markers in one number.
+    references = [
+        (seed.name, "parquet", *[""] * 5, f"{seed.per_batch:.1f}", str(seed.total), "", str(seed.kept), *[""] * 3)
+        for seed in work.references
+    ]
+    rows = [headings, *references, *map(_row, measured)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def _row(measured: CountedCase) -> tuple[str, ...]:
+    phases, kept = measured.phases, measured.kept
+    return (
+        *(measured.manager, measured.sink, measured.bucket, str(phases.batches), str(kept.files)),
+        *(str(phases.startup), str(phases.first_batch), f"{phases.per_batch:.1f}", str(measured.total)),
+        *(str(kept.objects), str(kept.versions), str(kept.delete_markers)),
+        "all" if measured.complete else f"{measured.rows} OF {measured.expected}",
+        "agrees" if measured.meter_agrees else "DIFFERS",
+    )
+
+
+@measurement(
+    "s3-requests",
+    click.option(
+        "--workload",
+        type=click.Choice(["six", "steady"]),
+        default="six",
+        show_default=True,
+        help="six: 6 batches of 10 files. steady: 200 small ones, with log compaction and purging.",
+    ),
+    click.option("--rows", type=click.IntRange(1), help="Trips in the topic.  [default: six 6000000, steady 20000]"),
+    click.option("--batches", type=click.IntRange(2), help="Micro-batches.  [default: six 6, steady 200]"),
+    click.option("--partitions", type=click.IntRange(1), help="Files a batch.  [default: six 10, steady 1]"),
+    only("--manager", MANAGERS, into="managers"),
+    only("--sink", SINKS, into="sinks"),
+    click.option("--versioned/--plain", default=None, help="Only buckets with, or without, versions."),
+)
+def s3_requests(
+    bench: Bench,
+    workload: str,
+    managers: Sequence[Manager],
+    sinks: Sequence[Sink],
+    versioned: bool | None,
+    **sizes: int | None,
+) -> Outcome:
+    """Count the requests that a stream makes to S3, by checkpoint manager, sink and kind of bucket.
+
+    The referee is MinIO's own trace. The JVM's meter must agree with it exactly, API by API, and the table must
+    have every row of the topic; if either fails the status is 1. MinIO is built from source at the first use, which
+    takes minutes and needs Go.
+    """
+    work, minio, measured = workload_of(workload, **sizes), Minio(bench), list[CountedCase]()
+    expected = jobs.fill_topic(bench, work).records
+    kinds = (False, True) if versioned is None else (versioned,)
+    for case in itertools.starmap(case_of, itertools.product(sinks or SINKS, kinds, managers or MANAGERS)):
+        measured.append(measure(bench, minio, case, work, expected=expected))
+        if not is_json():
+            echo(f"\n{case_report(measured[-1])}\n")
+    holds = all(result.meter_agrees and result.complete for result in measured)
+    return Outcome(results=measured, text=comparison(measured, work), holds=holds)

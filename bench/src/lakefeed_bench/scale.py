@@ -1,0 +1,423 @@
+"""Measure how the cost of a batch grows with each size of a feed: ``lakefeed-bench scale``.
+
+One size grows and the others stay. Each dimension has a JVM of its own, which runs all its sizes in turns: up in one
+round, down in the next. The figures are those of the batches after the first ones, each the mean of a run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakefeed.cli.options import FOLDER
+from lakefeed.errors import ConfigError
+from lakefeed_bench import jobs
+from lakefeed_bench.charts import Chart, Points, write_charts
+from lakefeed_bench.growth import CostGrowth, growth_of
+from lakefeed_bench.harness import Bench, Outcome, Run, in_turns, measurement, number, say, store_option, table
+from lakefeed_bench.jobs import Work
+from lakefeed_bench.processes import KEEP_COMPILERS
+from lakefeed_bench.scale_jobs import ScaleFigures, ScaleRun, run_scale
+from lakefeed_bench.scale_topics import create_topic, fill_topic, produce_columns
+
+MEGABYTE = 1_000_000
+HEAP_MB = 64
+"""The driver's memory is flat if its heap after a collection grows by no more than this: what the driver knows of its
+topics, files and batches, and not the records."""
+_FIRST_BATCHES = 2
+_SPARE_BATCHES = 8
+"""A run that is stopped after its first batch, to create its table, may have begun a few more."""
+_UPKEEP = {"every": "20 seconds", "only": ["expire"], "expire": {"older_than": "20 seconds", "keep": 100}}
+"""The maintenance of a feed that commits several times a second: after 60 to 100 commits, as once an hour for one that
+commits each minute. A rewrite of manifests is a Spark job, whose memory would count as the driver's here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimension:
+    """One size that grows while all others stay.
+
+    Attributes:
+        title: of its chart.
+        label: of its axis.
+        note: what stays.
+        sizes: that are measured, in their order.
+        records: of a batch, where they are not what grows; of each topic, where there are many.
+        steady: the batches that are measured at each size, after the first ones.
+        bound: the exponent that the cost of a batch must not exceed. 0 for what only adds up while a feed runs: a cost
+            that grows with it would make the whole run super-linear.
+    """
+
+    name: str
+    title: str
+    label: str
+    note: str
+    sizes: tuple[int, ...]
+    records: int = 0
+    steady: int = 4
+    bound: float = 1.0
+
+
+DIMENSIONS = {
+    dimension.name: dimension
+    for dimension in (
+        Dimension(
+            name="rows",
+            title="Rows of a batch",
+            label="rows per batch",
+            note="taxi trips of 17 columns from 4 partitions",
+            sizes=(1_000, 10_000, 100_000, 1_000_000, 10_000_000),
+        ),
+        Dimension(
+            name="partitions",
+            title="Partitions of the topic",
+            label="partitions",
+            note="20,000 small records a batch, over all partitions",
+            sizes=(1, 10, 100, 1_000),
+            records=20_000,
+        ),
+        Dimension(
+            name="columns",
+            title="Columns of a row",
+            label="columns",
+            note="10,000 rows a batch",
+            sizes=(5, 50, 200, 500),
+            records=10_000,
+        ),
+        Dimension(
+            name="bytes",
+            title="Size of a record",
+            label="bytes of a record",
+            note="100 records a batch, of text that does not compress",
+            sizes=(100, 1_000, 10_000, 100_000, 1_000_000),
+            records=100,
+        ),
+        Dimension(
+            name="files",
+            title="Files in the table",
+            label="data files before the run",
+            note="1,000 small records a batch",
+            sizes=(10, 100, 1_000, 10_000, 100_000),
+            records=1_000,
+            steady=8,
+            bound=0.0,
+        ),
+        Dimension(
+            name="batches",
+            title="Batches since the start",
+            label="batches since the start",
+            note="10 small records a batch, one run",
+            sizes=(20, 50, 100, 200, 300, 500, 700, *range(1_000, 7_500, 500), 8_500, 10_000),
+            records=10,
+            steady=1,
+            bound=0.0,
+        ),
+        Dimension(
+            name="topics",
+            title="Topics of a job",
+            label="topics, each with a table",
+            note="100 small records of each topic a round",
+            sizes=(1, 10, 50, 100, 200),
+            records=100,
+            steady=3,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostPoint:
+    """The cost of a batch at one size, in one run."""
+
+    size: int
+    cpu_seconds: float
+    cpu: Mapping[str, float]
+    seconds: float
+    requests: float
+    heap_mb: float
+    peak_rss_mb: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cpu_seconds:.3f} CPU s and {self.seconds:.3f} s a batch, {self.requests:.1f} S3 requests, "
+            f"heap {self.heap_mb:.0f} MB, peak {self.peak_rss_mb:,} MB"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimensionResult:
+    """All points of one dimension; complete if each record that was read became a row."""
+
+    dimension: Dimension
+    points: tuple[CostPoint, ...]
+    is_complete: bool
+
+    @cached_property
+    def cpu(self) -> CostGrowth:
+        return growth_of([(point.size, point.cpu_seconds) for point in self.points])
+
+    @cached_property
+    def requests(self) -> CostGrowth:
+        return growth_of([(point.size, max(point.requests, 0.01)) for point in self.points])
+
+    @property
+    def medians(self) -> list[CostPoint]:
+        """The median over the runs of each size, by size."""
+
+        def median(size: int, figure: Callable[[CostPoint], float]) -> float:
+            return statistics.median(figure(point) for point in self.points if point.size == size)
+
+        return [
+            CostPoint(
+                size=size,
+                cpu_seconds=median(size, lambda point: point.cpu_seconds),
+                cpu={"tasks": median(size, lambda point: point.cpu["tasks"])},
+                seconds=median(size, lambda point: point.seconds),
+                requests=median(size, lambda point: point.requests),
+                heap_mb=median(size, lambda point: point.heap_mb),
+                peak_rss_mb=round(median(size, lambda point: point.peak_rss_mb)),
+            )
+            for size in sorted({point.size for point in self.points})
+        ]
+
+    @property
+    def heap_mb(self) -> tuple[float, float]:
+        """The driver's heap after a collection at the smallest size, and the highest at any size."""
+        heaps = [point.heap_mb for point in self.medians]
+        return heaps[0], max(heaps)
+
+    @property
+    def is_heap_flat(self) -> bool:
+        smallest, highest = self.heap_mb
+        return highest - smallest <= HEAP_MB
+
+    @property
+    def holds(self) -> bool:
+        bound = self.dimension.bound
+        grows = self.cpu.is_above(bound) or self.requests.is_above(bound)
+        return self.is_complete and self.is_heap_flat and not grows
+
+
+def chosen(texts: Sequence[str]) -> list[Dimension]:
+    """Return the dimensions of these names, each with ``=MOST`` if it has an upper bound; all of them if none is named.
+
+    Raises:
+        ConfigError: there is no such dimension, or its bound leaves less than two sizes.
+    """
+    found = []
+    for text in texts or DIMENSIONS:
+        name, _, most = text.partition("=")
+        if name not in DIMENSIONS or (most and not most.replace("_", "").isdecimal()) or text.endswith("="):
+            hint = f"write NAME or NAME=NUMBER, with one of {', '.join(DIMENSIONS)}"
+            raise ConfigError(f"'{text}' is no dimension", where="--dimension", hint=hint)
+        dimension = DIMENSIONS[name]
+        if most:
+            # The bound is measured itself.
+            sizes = (*(size for size in dimension.sizes if size < int(most)), int(most))
+            dimension = replace(dimension, sizes=sizes)
+            if len(sizes) < 2:
+                first, second, *_ = DIMENSIONS[name].sizes
+                hint = f"its smallest sizes are {first} and {second}"
+                raise ConfigError(f"{text} leaves nothing that grows", where="--dimension", hint=hint)
+        found.append(dimension)
+    return found
+
+
+@measurement(
+    "scale",
+    click.option(
+        "--dimension",
+        "names",
+        multiple=True,
+        metavar="NAME[=MOST]",
+        help=f"Only this, up to a size; again for more: {', '.join(DIMENSIONS)}.",
+    ),
+    number("--rounds", 3, "Runs of each size."),
+    click.option("--charts", type=FOLDER, help="Write scale-DIMENSION.svg there."),
+    store_option(),
+)
+def scale(bench: Bench, names: Sequence[str], rounds: int, charts: Path | None) -> Outcome:
+    """Measure how the cost of a batch grows: with rows, partitions, columns, bytes, files, batches and topics.
+
+    One of them grows, the others stay: CPU time, memory and S3 requests of a batch, and the exponent of each. The
+    status is 1 if a cost surely grows faster than linear, if one grows with what only adds up (files, batches), if the
+    driver's memory is not flat, or if a row is missing. All of it takes hours; --dimension chooses.
+    """
+    results = [measure(bench, dimension, rounds=rounds) for dimension in chosen(names)]
+    if charts is not None:
+        charts.mkdir(parents=True, exist_ok=True)
+        for result in results:
+            draw(result, charts / f"scale-{result.dimension.name}.svg")
+    return Outcome(results=results, text=report(results), holds=all(result.holds for result in results))
+
+
+def measure(bench: Bench, dimension: Dimension, *, rounds: int) -> DimensionResult:
+    """Fill the topics of all sizes, then measure them in turns."""
+    name, largest = dimension.name, dimension.sizes[-1]
+    with bench.processes(name, **KEEP_COMPILERS) as processes:
+        run = processes[name]
+        say(f"{name}: filling topics")
+        topics = _fill(bench, dimension, run)
+        if name == "batches":
+            document = _pipeline(bench, dimension, topics[largest], most=dimension.records, name="scale_batches")
+            one = ScaleRun(pipeline=document, marks=dimension.sizes, heap_at=dimension.sizes)
+            figures: list[tuple[int, ScaleFigures]] = [(0, run(run_scale, one))]
+        else:
+
+            def run_size(size: int, at: int) -> ScaleFigures:
+                found: ScaleFigures = run(run_scale, _run_of(bench, dimension, size, topics[size], at))
+                return found
+
+            found = in_turns(dimension.sizes, run_size, rounds=rounds, title=f"{name}, ")
+            figures = [(size, each) for size, runs in found.items() for each in runs]
+    points = [
+        _point(each, at, size=size or each.marks[at].batch)
+        for size, each in figures
+        for at in range(1, len(each.marks))
+    ]
+    is_complete = all(each.is_complete for _, each in figures)
+    return DimensionResult(dimension=dimension, points=tuple(points), is_complete=is_complete)
+
+
+def _fill(bench: Bench, dimension: Dimension, run: Run) -> dict[int, list[str]]:
+    """Fill the topics that each size is measured with; return their names."""
+    endpoints, sizes, largest = bench.endpoints, dimension.sizes, dimension.sizes[-1]
+    batches = _FIRST_BATCHES + dimension.steady + _SPARE_BATCHES
+    records = dimension.records * batches
+    topics = {size: f"scale-{dimension.name}-{size}" for size in sizes}
+    match dimension.name:
+        case "rows":
+            work = Work(name="scale-rows", rows=2 * largest, partitions=4)
+            bench.topics.create(work.topic, partitions=work.partitions)
+            run(jobs.produce_trips, work, endpoints)
+            return {size: [work.topic] for size in sizes}
+        case "partitions":
+            for size in sizes:
+                fill_topic(topics[size], endpoints, records=records, partitions=size)
+        case "columns":
+            for size in sizes:
+                create_topic(topics[size], endpoints, partitions=2)
+                run(produce_columns, size, records, topics[size], endpoints)
+        case "bytes":
+            for size in sizes:
+                fill_topic(topics[size], endpoints, records=records, partitions=2, bytes_each=size)
+        case "topics":
+            names = [f"scale-topics-{number:04d}" for number in range(largest)]
+            for each in names:
+                fill_topic(each, endpoints, records=records, partitions=1)
+            return {size: names[:size] for size in sizes}
+        case name:
+            if name == "batches":
+                records += dimension.records * largest
+            fill_topic(f"scale-{name}", endpoints, records=records, partitions=1)
+            return {size: [f"scale-{name}"] for size in sizes}
+    return {size: [topic] for size, topic in topics.items()}
+
+
+def _run_of(bench: Bench, dimension: Dimension, size: int, topics: list[str], at: int) -> ScaleRun:
+    first, steady, most = _FIRST_BATCHES, dimension.steady, dimension.records
+    if dimension.name == "rows":
+        # The topic has twice the records of the largest batch.
+        first, steady, most = 1, min(steady, 2 * dimension.sizes[-1] // size - 1), size
+    return ScaleRun(
+        pipeline=_pipeline(bench, dimension, topics, most=most, name=f"scale_{dimension.name}_{size}_{at}"),
+        marks=(first, first + steady),
+        heap_at=(first + steady,),
+        files=size if dimension.name == "files" else 0,
+        has_tables=dimension.name == "topics",
+    )
+
+
+def _pipeline(bench: Bench, dimension: Dimension, topics: list[str], *, most: int, name: str) -> dict[str, Any]:
+    has_tables = dimension.name == "topics"
+    return jobs.pipeline_document(
+        name,
+        topics,
+        bench.endpoints,
+        sink={"iceberg": {"table": f"lake.{name}.{{topic}}" if has_tables else f"lake.scale.{name}"}},
+        most=most,
+        # Tables of their own resume by their ledgers.
+        checkpoint=None if has_tables else f"s3a://{bench.endpoints.bucket}/checkpoints/{name}",
+        # Each commit of Iceberg writes the summaries of all snapshots: docs/how-it-grows.md.
+        upkeep=_UPKEEP if dimension.name == "batches" else None,
+    )
+
+
+def _point(figures: ScaleFigures, at: int, *, size: int) -> CostPoint:
+    """Return what a batch cost since the mark before, in the mean."""
+    before, after = figures.marks[at - 1], figures.marks[at]
+    batches = after.batch - before.batch
+    return CostPoint(
+        size=size,
+        cpu_seconds=(after.cpu_seconds - before.cpu_seconds) / batches,
+        cpu={kind: (after.cpu[kind] - before.cpu[kind]) / batches for kind in after.cpu},
+        seconds=(after.seconds - before.seconds) / batches,
+        requests=(after.requests - before.requests) / batches,
+        heap_mb=(after.heap or 0) / MEGABYTE,
+        peak_rss_mb=figures.peak_rss_mb,
+    )
+
+
+def report(results: Sequence[DimensionResult]) -> str:
+    """Show each dimension in a line, and its sizes below."""
+    summary = {
+        "dimension": "{r.dimension.name}",
+        "CPU exponent": "{r.cpu.exponent:.2f}",
+        "from": "{r.cpu.low:.2f}",
+        "to": "{r.cpu.high:.2f}",
+        "fixed CPU s": "{r.cpu.fixed:.2f}",
+        "times": "{r.cpu.ratio:.1f}",
+        "requests exponent": "{r.requests.exponent:.2f}",
+        "times ": "{r.requests.ratio:.1f}",
+        "heap MB": "{r.heap_mb[0]:.0f} to {r.heap_mb[1]:.0f}",
+        "complete": "{r.is_complete}",
+        "holds": "{r.holds}",
+    }
+    sizes = {
+        "size": "{r.size:,}",
+        "CPU s": "{r.cpu_seconds:.3f}",
+        "of tasks": "{r.cpu[tasks]:.3f}",
+        "wall s": "{r.seconds:.3f}",
+        "S3 requests": "{r.requests:,.1f}",
+        "heap MB": "{r.heap_mb:,.0f}",
+        "peak RSS MB": "{r.peak_rss_mb:,}",
+    }
+    note = (
+        "Figures of a batch, medians over the runs; CPU of the driver's JVM, without its compilers, and of Python. "
+        "Exponent, from, to: of the part that grows, the fixed cost taken out, with its interval of 95 %; - if it is "
+        "flat. times: the largest size's cost by the smallest's. Heap: the driver's, after a collection."
+    )
+    details = [
+        f"{result.dimension.title}: {result.dimension.note}\n{table(result.medians, sizes)}" for result in results
+    ]
+    return "\n\n".join([table(results, summary), *details, note])
+
+
+def draw(result: DimensionResult, file: Path) -> None:
+    """Draw the charts of one dimension: time, memory, requests."""
+    medians, label, exponent = result.medians, result.dimension.label, result.cpu.exponent
+
+    def line(figure: Callable[[CostPoint], float]) -> Points:
+        return [(point.size, figure(point)) for point in medians]
+
+    growth = "flat" if exponent is None else f"exponent {exponent:.2f}"
+    time = {"CPU time": line(lambda point: point.cpu_seconds), "wall time": line(lambda point: point.seconds)}
+    fitted = {"fitted CPU time": line(lambda point: result.cpu.at(point.size))}
+    memory = {
+        "heap after a collection": line(lambda point: point.heap_mb),
+        "peak of the process": line(lambda point: point.peak_rss_mb),
+    }
+    requests = {"S3 requests": line(lambda point: point.requests)}
+    is_log = max(point.requests for point in medians) > 20 * min(point.requests for point in medians)
+    title = f"{result.dimension.title}: time of a batch ({growth})"
+    charts = [
+        Chart(title=title, x=label, y="seconds", y_unit="s", lines=time, dashed=fitted),
+        Chart(title="Memory of the driver", x=label, y="MB", is_log=False, lines=memory),
+        Chart(title="S3 requests of a batch", x=label, y="requests", is_log=is_log, lines=requests),
+    ]
+    write_charts(file, charts, title=f"How a feed grows with the {label}")

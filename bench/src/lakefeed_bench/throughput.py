@@ -1,0 +1,277 @@
+"""Measure how fast a topic becomes a table, beside the ways to compare with: ``lakefeed-bench throughput``.
+
+Each way has a process of its own, whose JVM stays warm; runs take turns, each into a table and a checkpoint of its own.
+A ratio is the median over the rounds of what two ways did in the same round. The figure is rows for each second of the
+client's CPU time: rows a second say little on a machine that has other work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from lakefeed.cli.options import FILE
+from lakefeed.clients.environment import measured_throughput
+from lakefeed.config.blocks import FastPath
+from lakefeed.config.connections import Connections
+from lakefeed.local.stack import Stack
+from lakefeed.operations.produce.trips import table_totals
+from lakefeed_bench import jobs
+from lakefeed_bench.harness import (
+    Bench,
+    Outcome,
+    document,
+    in_turns,
+    measurement,
+    median_ratio,
+    number,
+    say,
+    store_option,
+    table,
+)
+from lakefeed_bench.jobs import Filled, LandingCase, Work
+from lakefeed_bench.limits import Limits, measure_limits
+from lakefeed_bench.processes import cpu_seconds_of
+from lakefeed_bench.stages import STAGES, Stage
+from lakefeed_bench.throughput_jobs import RunFigures, remove, run_once
+
+USUAL_WAYS = ("lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed")
+"""The ways that are timed where none is chosen: lakefeed's, plain Spark's ``from_avro`` into Iceberg, and the seeds'
+consumer, plain Spark into Parquet."""
+FAST_PATHS: Mapping[str, FastPath] = {
+    f"lakefeed-{sink}-{value}": value for sink in ("iceberg", "parquet") for value in get_args(FastPath)
+}
+"""The ways that differ from each other by this option alone; the others have its default."""
+WITHOUT_CHECKPOINT = "lakefeed-iceberg-ledger"
+WAYS = (*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT)
+LIMIT = "limit"
+"""The case beside the ways that measures what no job can exceed."""
+
+
+def case_of(way: str, at: int, *, bucket: str) -> LandingCase:
+    """Return the job of one run."""
+    return LandingCase(
+        name=f"throughput-{way}-{at}",
+        bucket=bucket,
+        manager="lakefeed" if way.startswith("lakefeed") else "spark",
+        sink="iceberg" if "iceberg" in way else "parquet",
+        fast_path=FAST_PATHS.get(way),
+        has_checkpoint=way != WITHOUT_CHECKPOINT,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landed(RunFigures):
+    """One run, with the CPU time of the servers, and whether its rows, their sums and the offsets are the topic's."""
+
+    server_cpu_seconds: dict[str, float]
+    rows_equal: bool
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.steady_rows / self.steady_seconds
+
+    @property
+    def rows_per_cpu_second(self) -> float:
+        return self.steady_rows / self.steady_cpu_seconds
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows_per_cpu_second:,.0f} rows/CPU s, {self.rows_per_second:,.0f} rows/s, "
+            f"{self.cpu_seconds:.1f} CPU s in {self.seconds:.1f} s{'' if self.rows_equal else '; ROWS DIFFER'}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WayResult:
+    """All timed runs of one way, and of a further one that was profiled the shares of the stages and of idle cores.
+
+    A ratio is None if the other way was not measured.
+    """
+
+    way: str
+    runs: Sequence[Landed]
+    rows_equal: bool
+    stages: Mapping[Stage, float] | None = None
+    idle: float | None = None
+    ratio_to_spark: float | None = None
+    ratio_to_seed: float | None = None
+    ratio_to_off: float | None = None
+    ratio_to_limit: float | None = None
+
+    @property
+    def rows_per_second(self) -> float:
+        return statistics.median(run.rows_per_second for run in self.runs)
+
+    @property
+    def rows_per_cpu_second(self) -> float:
+        return statistics.median(run.rows_per_cpu_second for run in self.runs)
+
+    @property
+    def peak_rss_mb(self) -> int:
+        return max(run.peak_rss_mb for run in self.runs)
+
+    @property
+    def s3_requests(self) -> float:
+        return statistics.median(run.s3_requests for run in self.runs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Throughput:
+    """The result for one topic."""
+
+    records: int
+    record_bytes: float
+    partitions: int
+    batches: int
+    runs: int
+    cores: int
+    limits: Limits | None
+    ways: Sequence[WayResult]
+
+    @property
+    def holds(self) -> bool:
+        return all(way.rows_equal for way in self.ways)
+
+
+def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult]:
+    """Add the ratios to the ways."""
+    by_name = {way.way: way for way in ways}
+
+    def ratio(way: WayResult, other: str) -> float | None:
+        if other not in by_name:
+            return None
+        return median_ratio(way.runs, by_name[other].runs, lambda run: run.rows_per_cpu_second)
+
+    return [
+        replace(
+            way,
+            ratio_to_spark=ratio(way, "spark-iceberg"),
+            ratio_to_seed=ratio(way, "seed"),
+            # ``fast_path: off`` into the same sink.
+            ratio_to_off=ratio(way, f"lakefeed-{'parquet' if 'parquet' in way.way else 'iceberg'}-off"),
+            ratio_to_limit=way.rows_per_cpu_second / limits.rows_per_cpu_second if limits is not None else None,
+        )
+        for way in ways
+    ]
+
+
+@measurement(
+    "throughput",
+    number("--rows", 10_000_000, "Trips to generate."),
+    click.option(
+        "--file", "csv", type=FILE, help="Produce the trips of a CSV file instead, with the seeds' 17 columns."
+    ),
+    number("--batches", 6, "Micro-batches of a run.", least=2),
+    number("--partitions", 10, "Of the topic."),
+    number("--runs", 3, "Timed runs of each case."),
+    click.option(
+        "--case",
+        "cases",
+        type=click.Choice([*WAYS, LIMIT]),
+        multiple=True,
+        help=f"Only this; again for more.  [default: {', '.join((*USUAL_WAYS, LIMIT))}]",
+    ),
+    click.option("--profile/--no-profile", default=True, show_default=True, help="A further run: CPU by stage."),
+    store_option(),
+)
+def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], profile: bool, **sizes: int) -> Outcome:
+    """Measure how fast a topic lands in Iceberg and Parquet, beside plain Spark, the seeds' way and the limits.
+
+    The cases take turns, each in a warm JVM of its own, into new tables; a first round does not count. The figure is
+    rows for each second of the client's CPU time. Each run's rows, their sums and the offsets of each partition are
+    compared with the topic's; if they differ the status is 1. ``lakefeed plan --target-rate`` reads the newest result.
+    """
+    work, chosen = Work(name="throughput", **sizes), cases or (*USUAL_WAYS, LIMIT)
+    topic = jobs.fill_topic(bench, work, csv)
+    limits = None
+    if LIMIT in chosen:
+        with bench.processes(LIMIT) as processes:
+            limits = processes[LIMIT](measure_limits, work, bench.endpoints, topic.records, runs)
+        say(f"limit: {limits.rows_per_cpu_second:,.0f} rows/CPU s")
+    ways = [way for way in WAYS if way in chosen]
+    result = Throughput(
+        records=topic.records,
+        record_bytes=topic.record_bytes,
+        partitions=work.partitions,
+        batches=work.batches,
+        runs=runs,
+        cores=os.cpu_count() or 1,
+        limits=limits,
+        ways=compared(measure(bench, work, topic, ways, runs=runs, profile=profile), limits),
+    )
+    if result.holds and ways:
+        measured_throughput().parent.mkdir(parents=True, exist_ok=True)
+        measured_throughput().write_text(json.dumps(document(result), indent=2) + "\n", "utf-8")
+    return Outcome(results=result, text=report(result), holds=result.holds)
+
+
+def measure(
+    bench: Bench, work: Work, topic: Filled, ways: Sequence[str], *, runs: int, profile: bool
+) -> list[WayResult]:
+    """Run the ways in turns; the round after those that count is profiled."""
+    endpoints = bench.endpoints
+    servers = {part.part: part.pid for part in Stack(bench.folder).status() if part.pid is not None}
+    ends = bench.topics.end_offsets(work.topic)
+    with bench.processes(*ways) as processes:
+
+        def run(way: str, at: int) -> Landed:
+            case = case_of(way, at, bucket=endpoints.bucket)
+            before = {name: cpu_seconds_of(pid) for name, pid in servers.items()}
+            figures: RunFigures = processes[way](run_once, case, work, endpoints, at > runs)
+            spent = {name: round(cpu_seconds_of(pid) - before[name], 2) for name, pid in servers.items()}
+            totals = figures.totals
+            if totals is None:
+                totals = table_totals(case.table, Connections.from_environment(endpoints.as_environment()), key=None)
+            equal = totals == topic.totals and figures.ends == ends and figures.rows == topic.records
+            processes[way](remove, case, work, endpoints)
+            return Landed(**vars(figures), server_cpu_seconds=spent, rows_equal=equal)
+
+        found = in_turns(ways, run, rounds=runs + profile)
+    return [_result(way, found[way][:runs], found[way][runs:]) for way in ways]
+
+
+def _result(way: str, runs: Sequence[Landed], profiled: Sequence[Landed]) -> WayResult:
+    equal = all(run.rows_equal for run in (*runs, *profiled))
+    if not profiled:
+        return WayResult(way=way, runs=runs, rows_equal=equal)
+    [last] = profiled
+    idle = max(0.0, 1 - last.cpu_seconds / last.seconds / (os.cpu_count() or 1))
+    return WayResult(way=way, runs=runs, rows_equal=equal, stages=last.stages, idle=idle)
+
+
+def report(found: Throughput) -> str:
+    """Show the ways, the limits and the stages."""
+    ratios = ("spark", "seed", "limit", "off")
+    columns = {
+        "way": "{r.way}",
+        "rows/CPU s": "{r.rows_per_cpu_second:,.0f}",
+        **{f"to {name}": f"{{r.ratio_to_{name}:.2f}}" for name in ratios},
+        "rows/s": "{r.rows_per_second:,.0f}",
+        "peak MB": "{r.peak_rss_mb:,}",
+        "S3 requests": "{r.s3_requests:,.0f}",
+        "rows equal": "{r.rows_equal}",
+    }
+    sections = [table(found.ways, columns)]
+    if (limits := found.limits) is not None:
+        steps = f"fetch {limits.fetch:.2f} + decode {limits.decode:.2f} + encode {limits.encode:.2f} µs of CPU a row"
+        sections.append(
+            f"limit: {limits.rows_per_cpu_second:,.0f} rows/CPU s ({steps}); a consumer without Spark reads "
+            f"{limits.read_rows_per_second:,.0f} rows/s, and decodes {limits.decoded_rows_per_second:,.0f} rows/s"
+        )
+    profiled = [way for way in found.ways if way.stages is not None]
+    if profiled:
+        shares: dict[str, str] = {stage: f"{{r.stages[{stage}]:.1%}}" for stage in STAGES}
+        sections.append(table(profiled, {"CPU by stage": "{r.way}", **shares, "idle cores": "{r.idle:.1%}"}))
+    sections.append(
+        f"{found.records:,} records in {found.partitions} partitions; medians of the runs after the first batch. "
+        "Ratios: medians of rows/CPU s in the same round."
+    )
+    return "\n\n".join(sections)

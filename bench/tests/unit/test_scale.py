@@ -1,0 +1,92 @@
+"""Bounds of the dimensions, what a result says, and its charts; test_bench.py of the integration tests measures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from lakefeed.errors import ConfigError
+from lakefeed_bench.scale import DIMENSIONS, CostPoint, DimensionResult, chosen, draw, report
+
+
+def result(
+    name: str, *, exponent: float, rate: float = 1.0, heap_mb: float = 0.0, is_complete: bool = True
+) -> DimensionResult:
+    """A result whose cost is a fixed one and a power of the size, the same at the largest size for all exponents."""
+    dimension, points = DIMENSIONS[name], []
+    largest = dimension.sizes[-1]
+    for size in dimension.sizes:
+        for jitter in (0.99, 1.01):
+            cost = 0.2 + rate * 10 * (size / largest) ** exponent
+            points.append(
+                CostPoint(
+                    size=size,
+                    cpu_seconds=cost * jitter,
+                    cpu={"tasks": cost / 2, "other": cost / 2},
+                    seconds=cost,
+                    requests=7.0,
+                    heap_mb=100 + heap_mb * size / largest,
+                    peak_rss_mb=900,
+                )
+            )
+    return DimensionResult(dimension=dimension, points=tuple(points), is_complete=is_complete)
+
+
+def test_a_linear_cost_holds_and_a_square_does_not() -> None:
+    assert result("rows", exponent=1.0).holds
+    assert result("rows", exponent=0.6).holds
+    square = result("rows", exponent=2.0)
+    assert square.cpu.verdict == "above linear"
+    assert not square.holds
+
+
+@pytest.mark.parametrize("name", ["files", "batches"])
+def test_what_only_adds_up_must_cost_nothing(name: str) -> None:
+    assert result(name, exponent=1.0, rate=0.0).holds
+    assert not result(name, exponent=1.0).holds
+
+
+def test_missing_rows_and_a_growing_heap_do_not_hold() -> None:
+    assert not result("rows", exponent=1.0, is_complete=False).holds
+    assert result("rows", exponent=1.0, heap_mb=60).is_heap_flat
+    growing = result("rows", exponent=1.0, heap_mb=70)
+    assert (growing.is_heap_flat, growing.holds) == (False, False)
+    assert growing.heap_mb[1] == pytest.approx(170)
+
+
+def test_more_requests_count_too() -> None:
+    found = result("partitions", exponent=1.0)
+    more = tuple(replace(point, requests=5 + point.size**2 / 1e4) for point in found.points)
+    assert not replace(found, points=more).holds
+
+
+def test_the_table_says_what_does_not_hold() -> None:
+    text = report([result("rows", exponent=1.0), result("columns", exponent=2.0)])
+    assert [line.split()[-1] for line in text.splitlines()[1:3]] == ["True", "False"]
+    assert "10,000,000" in text
+    assert "taxi trips" in text
+
+
+def test_each_dimension_has_charts(tmp_path: Path) -> None:
+    draw(result("bytes", exponent=1.0), tmp_path / "scale-bytes.svg")
+    assert "exponent 1.0" in "".join(ElementTree.parse(tmp_path / "scale-bytes.svg").getroot().itertext())
+
+
+def test_a_bound_is_measured_itself() -> None:
+    assert [dimension.sizes for dimension in chosen(["rows=50_000"])] == [(1_000, 10_000, 50_000)]
+    assert [dimension.sizes for dimension in chosen(["rows=10_000"])] == [(1_000, 10_000)]
+    assert [dimension.name for dimension in chosen([])] == list(DIMENSIONS)
+
+
+@pytest.mark.parametrize("wrong", ["lines", "rows=", "rows=-1", "rows=many", "lines=5"])
+def test_what_is_no_dimension_is_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="is no dimension"):
+        chosen([wrong])
+
+
+def test_a_bound_leaves_sizes_that_grow() -> None:
+    with pytest.raises(ConfigError, match="leaves nothing that grows"):
+        chosen(["rows=10"])

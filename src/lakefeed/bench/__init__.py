@@ -1,1 +1,0 @@
-"""Measurements against real servers that can be repeated: ``lakefeed bench``."""
