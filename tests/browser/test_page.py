@@ -223,6 +223,21 @@ def test_a_lost_connection_is_shown_until_it_is_back(browser: Browser, taxi: Sho
         opened.errors[:] = [error for error in opened.errors if "net::ERR" not in error]
 
 
+def test_a_question_that_a_busy_server_refuses_is_asked_again(
+    browser: Browser, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where many pages are opened at once."""
+    with tab(browser, url) as opened:
+        monkeypatch.setattr("lakefeed.dashboard.workers.MOST_WAITING", 0)
+        page = opened.open("/#/feed/taxi")
+        with page.expect_response(lambda again: again.status == 503):
+            pass
+        monkeypatch.undo()
+        is_shown(page)
+        expect(page.get_by_text("too many requests wait")).to_have_count(0)
+        opened.errors[:] = [error for error in opened.errors if "503" not in error]
+
+
 def test_without_the_chart_library_the_figures_are_shown(browser: Browser, url: str) -> None:
     """As in a browser whose language is none, with which uPlot does not start."""
     with tab(browser, url) as opened:

@@ -27,10 +27,12 @@ class Refused(Exception):
         status: of HTTP.
         error: one sentence.
         hint: what to do next.
+        retry_after: the seconds after which the same request may be answered; None if it is not to be repeated.
     """
 
-    def __init__(self, status: int, error: str, hint: str | None = None) -> None:
+    def __init__(self, status: int, error: str, hint: str | None = None, *, retry_after: int | None = None) -> None:
         super().__init__(error)
+        self.retry_after = retry_after
         self.status = status
         self.error = error
         self.hint = hint

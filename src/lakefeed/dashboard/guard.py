@@ -70,16 +70,17 @@ class Guard:
             async with asyncio.timeout(seconds):
                 await self._app(scope, _Limited(receive), answer)
         except HTTPException as error:
-            await answer.fail(scope, receive, error.status_code, _HTTP_ERRORS.get(error.status_code, "refused"))
+            refused = Refused(error.status_code, _HTTP_ERRORS.get(error.status_code, "refused"))
+            await answer.fail(scope, receive, refused)
         except TimeoutError:
-            await answer.fail(scope, receive, 503, "the answer takes too long")
+            await answer.fail(scope, receive, Refused(503, "the answer takes too long"))
         except Refused as refused:
-            await answer.fail(scope, receive, refused.status, refused.error, refused.hint)
+            await answer.fail(scope, receive, refused)
         except Exception as error:
             # Its text may have values of records.
             _log.warning("a request to the dashboard has failed: %s", type(error).__name__)
             _log.debug("details", exc_info=True)
-            await answer.fail(scope, receive, 500, "the dashboard has failed to answer")
+            await answer.fail(scope, receive, Refused(500, "the dashboard has failed to answer"))
 
     async def _refusal(self, request: Request) -> Response | None:
         if not self._access.is_for_us(request):
@@ -203,9 +204,11 @@ class _Answer:
                 headers["connection"] = "close"
         await self._send(message)
 
-    async def fail(self, scope: Scope, receive: Receive, status: int, error: str, hint: str | None = None) -> None:
+    async def fail(self, scope: Scope, receive: Receive, refused: Refused) -> None:
         """Answer with an error, or cut the answer off that has begun."""
         if not self._has_begun:
-            await JsonResponse({"error": error, "hint": hint}, status)(scope, receive, self)
+            after = {} if refused.retry_after is None else {"retry-after": str(refused.retry_after)}
+            document = {"error": refused.error, "hint": refused.hint}
+            await JsonResponse(document, refused.status, after)(scope, receive, self)
         elif abort := scope.get("state", {}).get("connection", {}).get("abort"):
             abort()

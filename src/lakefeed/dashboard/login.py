@@ -52,7 +52,7 @@ class Login:
         try:
             caller = self._access.bearer(token) if token else await self._checked(user, password)
         except TooBusy:
-            raise Refused(503, "too many logins at once", "try again in some seconds") from None
+            raise Refused(503, "too many logins at once", "try again in some seconds", retry_after=2) from None
         if caller is None:
             known = user if user in self._access.roles else None
             self._audit.refused("a login", address=address, user=known)

@@ -126,7 +126,7 @@ class Hub:
     def open(self, feed: str | None) -> Client:
         """Add a page; Refused if there are too many."""
         if self._is_closed or len(self._clients) >= MOST_CLIENTS:
-            raise Refused(503, "too many pages are open", "close some of them")
+            raise Refused(503, "too many pages are open", "close some of them", retry_after=15)
         client = Client(feed)
         self._clients.add(client)
         if self._pulse is None or self._pulse.done():

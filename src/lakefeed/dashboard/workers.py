@@ -48,7 +48,7 @@ class _Pool:
 
     async def run(self, call: Callable[[], Result]) -> Result:
         if self._waiting >= MOST_WAITING:
-            raise Refused(503, "too many requests wait", "try again in some seconds")
+            raise Refused(503, "too many requests wait", "try again in some seconds", retry_after=1)
         self._waiting += 1
         try:
             async with asyncio.timeout(self._seconds):

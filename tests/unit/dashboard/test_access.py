@@ -335,6 +335,14 @@ def test_wrong_tokens_are_limited_and_a_right_one_is_not(monkeypatch: pytest.Mon
     assert all("wrong" not in str(dict(event.details)) for event in refused)
 
 
+def test_a_busy_server_says_when_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakefeed.dashboard.workers.MOST_WAITING", 0)
+    with dashboard(monitor_of(), without_login()) as served:
+        answer = httpx.get(f"{base(served)}/api/feeds", trust_env=False)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json() == {"error": "too many requests wait", "hint": "try again in some seconds"}
+
+
 def test_time_is_bounded_for_what_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     from lakefeed.dashboard import workers
 

@@ -3,6 +3,8 @@
 /** @typedef {{user: string | null, role: "viewer" | "operator", csrf: string | null, login_required: boolean}} Session */
 
 const LIMIT_MS = 20_000;
+/** How often a question is asked again that a busy server has refused. */
+const REPEATS = 3;
 /** @type {Session | null} */
 let session = null;
 
@@ -11,11 +13,13 @@ export class ApiError extends Error {
    * @param {number} status 0 if the server did not answer
    * @param {string} message
    * @param {string | null} [hint]
+   * @param {number} [after] the seconds after which the server may answer; 0 if it does not say so
    */
-  constructor(status, message, hint = null) {
+  constructor(status, message, hint = null, after = 0) {
     super(message);
     this.status = status;
     this.hint = hint;
+    this.after = after;
   }
 
   /** The error and what to do next, as one text. */
@@ -37,11 +41,20 @@ export function isOperator() {
 
 /**
  * @param {string} path
- * @param {number} [limit] milliseconds
+ * @param {number} [limit] milliseconds, of each attempt
  * @returns {Promise<any>}
  */
-export function get(path, limit = LIMIT_MS) {
-  return ask(path, { method: "GET" }, limit);
+export async function get(path, limit = LIMIT_MS) {
+  for (let repeats = 0; ; repeats += 1) {
+    try {
+      return await ask(path, { method: "GET" }, limit);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.after === 0 || repeats === REPEATS) throw error;
+      // Pages that were opened at once do not ask at once again.
+      const wait = error.after * 1000 * (1 + Math.random());
+      await new Promise((done) => setTimeout(done, wait));
+    }
+  }
 }
 
 /**
@@ -93,7 +106,9 @@ async function ask(path, options, limit) {
   }
   const content = await answer.json().catch(() => null);
   if (!answer.ok) {
-    throw new ApiError(answer.status, content?.error ?? `the server answers with status ${answer.status}`, content?.hint);
+    const message = content?.error ?? `the server answers with status ${answer.status}`;
+    const after = answer.status === 503 ? Number(answer.headers.get("retry-after")) : 0;
+    throw new ApiError(answer.status, message, content?.hint, after);
   }
   return content;
 }
