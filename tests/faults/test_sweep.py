@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
-from lakefeed.config.connections import Catalog, Connections
 from lakefeed.local import Endpoints
 from tests.support.cli import Running, lakefeed
 from tests.support.faults.drivers import SHORT_LIVED
@@ -26,6 +25,7 @@ from tests.support.faults.landed import Landing, SinkKind, assert_all_landed, as
 from tests.support.faults.s3_fault_proxy import FaultProxy, Kind, on
 from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
+from tests.support.rest_feed import RestFeed
 from tests.support.servers.kafka_cluster import BROKERS, Cluster, kafka_cluster
 from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
 
@@ -103,32 +103,6 @@ def _run(dice: random.Random, points: list[KillPoint]) -> Run:
     # The first changes of a table are those of the start.
     answers = tuple(dice.choice((*ANSWERS, "")) for _ in range(dice.randint(0, 6)))
     return Run(dice.randint(20, 400), dice.randint(1, 60), dice.choice(ENDS), dice.choice(points), spoilt, answers)
-
-
-@dataclass
-class RestFeed(Feed):
-    """A feed with its tables in a REST catalog."""
-
-    catalog: str = "rest"
-    server: RestCatalog | None = None
-
-    @property
-    def catalog_block(self) -> dict[str, Any]:
-        assert self.server is not None
-        block = {"type": "rest", "uri": self.server.url, "warehouse": self.server.warehouse}
-        return {"catalogs": {"rest": {**block, "credential": "${REST_CREDENTIAL}"}}}
-
-    @property
-    def environment(self) -> dict[str, str]:
-        assert self.server is not None
-        return {**super().environment, "REST_CREDENTIAL": self.server.credential}
-
-    @property
-    def connections(self) -> Connections:
-        assert self.server is not None
-        block = {**self.catalog_block["catalogs"]["rest"], "credential": self.server.credential}
-        known = Connections.from_environment(super().environment)
-        return known.model_copy(update={"catalogs": {**known.catalogs, "rest": Catalog.model_validate(block)}})
 
 
 @pytest.fixture(scope="module")

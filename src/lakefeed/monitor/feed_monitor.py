@@ -136,7 +136,6 @@ class FeedMonitor:
         spans, now = tuple(ranges), self._clock()
         self.stopwatch = Stopwatch()
         with self._lock:
-            self._began = self._asked_at = self._steady()
             for span in spans:
                 self._read[span.topic, span.partition] = span.end
                 if span.key in self._ends:
@@ -144,8 +143,7 @@ class FeedMonitor:
                 # Another place than the last end after a move, or of a topic that was recreated.
                 self._committed[span.topic, span.partition] = span.start
             offsets = sum(span.records for span in spans) if spans else None
-            running = RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets)
-            self._change(running=running, state="working", progress_at=now)
+            self._work_on(RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets))
         try:
             with timing(self.stopwatch):
                 yield self.stopwatch
@@ -158,6 +156,18 @@ class FeedMonitor:
         with self._lock:
             self._committed.update({(span.topic, span.partition): span.end for span in spans})
             self._change(running=None, state=self._after_batch, waits_for=None, last_commit_at=now, progress_at=now)
+
+    @contextmanager
+    def round(self, number: int) -> Iterator[None]:
+        """Note that tables of many are written in this block; the caller notes which have committed or failed."""
+        with self._lock:
+            self._work_on(RunningBatch(batch_id=number, began_at=self._clock()))
+        try:
+            yield
+        finally:
+            with self._lock:
+                over = {"waits_for": None} if self._tasks_wait else {}
+                self._change(running=None, state=self._after_batch, **over)
 
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
         """Add a finished batch, with how far the topics reached when it was planned; returns it with its lag's age."""
@@ -359,6 +369,13 @@ class FeedMonitor:
             stops = self._progress.state == "stopping"
             state: State = "stopping" if stops else "waiting" if pause is None else "paused"
             self._change(paused=pause, state=state, **({} if pause is None else {"running": None}))
+
+    def _work_on(self, running: RunningBatch) -> None:
+        self._began = self._asked_at = self._steady()
+        self._tasks_wait = False
+        # A server that the feed waits for has to answer this batch first.
+        state = "working" if self._progress.waits_for is None else "retrying"
+        self._change(running=running, state=state, progress_at=running.began_at)
 
     def _change(self, **changes: object) -> None:
         self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]

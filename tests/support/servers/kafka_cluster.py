@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,7 +82,7 @@ class Cluster:
 
     @property
     def addresses(self) -> str:
-        return ",".join(self.nodes[number].address for number in BROKERS)
+        return ",".join(node.address for number, node in self.nodes.items() if number != _CONTROLLER)
 
     def create_topic(self, name: str, assignments: list[list[int]]) -> None:
         """Create a topic with these replicas of its partitions, the leader first."""
@@ -135,15 +135,15 @@ def _node(folder: Path, number: int, port: int, controller: int, cluster_id: str
 
 
 @contextmanager
-def kafka_cluster(folder: Path) -> Iterator[Cluster]:
+def kafka_cluster(folder: Path, *, brokers: Sequence[int] = BROKERS) -> Iterator[Cluster]:
     """Run the cluster until the block ends."""
+    numbers = (_CONTROLLER, *brokers)
     ports: list[int] = []
-    for _ in range(len(BROKERS) + 1):
+    for _ in numbers:
         ports.append(choose_free(avoid=ports))
-    numbers = (_CONTROLLER, *BROKERS)
     nodes = {n: _node(folder, n, ports[at], ports[0], "MkU3OEVBNTcwNTJENDM2Qg") for at, n in enumerate(numbers)}
     nodes[_CONTROLLER].prepare()
-    for number in BROKERS:
+    for number in brokers:
         # Formatting takes a JVM: copy what it makes.
         shutil.copytree(nodes[_CONTROLLER].data, nodes[number].data, dirs_exist_ok=True)
         meta = nodes[number].data / "meta.properties"
@@ -160,6 +160,6 @@ def kafka_cluster(folder: Path) -> Iterator[Cluster]:
             cluster.servers[number] = running.enter_context(server)
         for node in nodes.values():
             node.joins.append(True)
-        for number in BROKERS:
+        for number in brokers:
             wait_for(f"broker {number}", nodes[number].listens, logs=nodes[number].log.read_text, seconds=60)
         yield cluster

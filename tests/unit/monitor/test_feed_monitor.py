@@ -146,6 +146,31 @@ def test_the_server_that_tasks_wait_for_is_shown_until_it_answers_or_the_batch_e
     assert (monitor.snapshot().state, monitor.snapshot().waits_for) == ("waiting", None)
 
 
+def test_a_round_of_many_tables_has_tasks_and_the_server_that_they_wait_for_and_commits_nothing_itself() -> None:
+    clock = Clock()
+    monitor = monitor_at(clock)
+    answers = iter([TaskCounts(1, 4, 7, "http://r: HTTP status 503"), TaskCounts(1, 4, 7, "http://r: HTTP status 503")])
+    monitor.count_tasks_by(lambda: next(answers))
+    with monitor.round(3):
+        assert (monitor.snapshot().state, monitor.snapshot().waits_for) == ("working", None)
+        clock.now += 3
+        monitor.tick()
+        shown = monitor.snapshot()
+        assert (shown.state, shown.waits_for) == ("retrying", "http://r: HTTP status 503")
+        assert shown.running is not None
+        assert (shown.running.batch_id, shown.running.tasks, shown.running.records) == (3, 4, 7)
+    shown = monitor.snapshot()
+    assert (shown.state, shown.waits_for, shown.running, shown.last_commit_at) == ("waiting", None, None, None)
+
+
+def test_a_batch_that_is_tried_again_is_shown_as_one_that_waits() -> None:
+    monitor = monitor_at(Clock())
+    monitor.waits_for(Unreachable("the catalog does not answer"))
+    with monitor.batch(1):
+        assert monitor.snapshot().state == "retrying"
+    assert (monitor.snapshot().state, monitor.snapshot().waits_for) == ("waiting", None)
+
+
 def test_a_loop_that_does_not_turn_hangs() -> None:
     clock = Clock()
     monitor = monitor_at(clock)

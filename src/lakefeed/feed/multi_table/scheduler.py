@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import TypeVar
 
 from lakefeed.clients.kafka.librdkafka import isolation_level
@@ -36,6 +36,7 @@ from lakefeed.lazy import SparkSession
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.pauses import LocalPauses
 from lakefeed.monitor.control import ActionRequest
+from lakefeed.monitor.listener import task_counter
 
 LOOK_FOR_TOPICS_SECONDS = 10.0
 TICK_SECONDS = 1.0
@@ -122,6 +123,7 @@ class MultiTableScheduler:
                 thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=activate, initargs=(session,))
                 self._threads.append(threads.enter_context(thread))
             self._options.monitor.begin(sink=self._feed.identity.owner.sink, fence=None)
+            self._options.monitor.count_tasks_by(task_counter(self._spark, group=None))
             while (outcome := self._steering.settle()) != "stop":
                 began = time.monotonic()
                 if outcome == "resumed":
@@ -176,6 +178,7 @@ class MultiTableScheduler:
                 on_failure(config, topic),
                 seconds_of(config.table_rules.retry_after),
                 accept_loss=self._options.accept_loss,
+                has_answered=lambda: self.done > 0,
             )
             self.tables[topic] = table
             if (clash := self._taken.take(topic, table.feed.config, table)) is not None:
@@ -211,7 +214,8 @@ class MultiTableScheduler:
         due = self._due(topics)
         begun = [self._threads[number % len(self._threads)].submit(step, table) for number, table in due]
         try:
-            steps = [self._result_of(future) for future in begun]
+            with self._options.monitor.round(self.done) if begun else nullcontext():
+                steps = [self._result_of(future) for future in begun]
         finally:
             # Where one has failed for all, what has not begun does not begin.
             for future in begun:
@@ -259,7 +263,8 @@ class MultiTableScheduler:
             if name in steps and table.failure is not None and not table.waits_for_server:
                 monitor.failed(table.failure)
         failures = {name: table.failure for name, table in self.tables.items() if table.failure is not None}
-        monitor.tables_failed(failures)
-        monitor.waits_for(next((table.failure for table in self.tables.values() if table.waits_for_server), None))
+        waiting = {name: error for name, error in failures.items() if self.tables[name].waits_for_server}
+        monitor.tables_failed({name: error for name, error in failures.items() if name not in waiting})
+        monitor.waits_for(next(iter(waiting.values()), None))
         monitor.starts_at({(name, part.id): part.start_offset for name, part in parts})
         monitor.observe_ends({(name, part.id): part.end_offset for name, part in parts})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar
@@ -21,7 +21,14 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import tables_of_topic
 from lakefeed.config.starting import StartingOffsets
 from lakefeed.config.topic_tables import require_fit
-from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError, RecordsLost
+from lakefeed.errors import (
+    BrokerUnreachable,
+    ConfigError,
+    DriverReplaced,
+    LakefeedError,
+    RecordsLost,
+    Unreachable,
+)
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart, record_beginning
@@ -124,6 +131,7 @@ class TableTask:
         feed: of this topic alone.
         until: the end offsets up to which a run that ends by itself writes.
         failure: why it is paused or stopped; None if it is not.
+        has_answered: whether a table of the job has landed a batch in this run, so that its servers were there.
     """
 
     topic: str
@@ -134,6 +142,7 @@ class TableTask:
     accept_loss: bool = False
     until: Mapping[int, int] | None = None
     failure: LakefeedError | None = None
+    has_answered: Callable[[], bool] = lambda: False
     batches: int = 0
     rows: int = 0
     counts: Counts = ZERO
@@ -303,11 +312,17 @@ class TableTask:
             return False
         return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)
 
+    def _is_outage(self, error: LakefeedError) -> bool:
+        """Check that the server has answered rightly before; of rights to this table, others say nothing."""
+        if isinstance(error, BrokerUnreachable) or self.batches:
+            return True
+        return isinstance(error, Unreachable) and self.has_answered()
+
     def _fail(self, error: LakefeedError) -> str:
         """Pause or stop the table; returns a message for the user, which is empty if the failure is known."""
         if not error.passes:
             self._unanswered_since = None
-        elif self._unanswered_since is None and self.batches:
+        elif self._unanswered_since is None and self._is_outage(error):
             self._unanswered_since = time.monotonic()
         # Opened again, the table would take the fence from the other driver, which would take it back.
         if isinstance(error, DriverReplaced):

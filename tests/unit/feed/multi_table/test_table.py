@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
-from lakefeed.errors import DriverReplaced
+from lakefeed.errors import AccessDenied, BrokerUnreachable, DriverReplaced, JobFailed, LakefeedError, Unreachable
 from lakefeed.feed.multi_table.table import TableTask, next_ranges
 from lakefeed.ledger.continuity import DRIVER
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -109,6 +109,28 @@ def test_nothing_is_waited_for_at_the_end(tmp_path: Path) -> None:
     assert gathering.is_due(topic((0, 1)))
     gathering.until = {0: 0}
     assert not gathering.is_due(topic((0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("error", "batches", "others", "waits"),
+    [
+        (Unreachable("the store answers with an error"), 1, True, True),
+        (Unreachable("the store answers with an error"), 0, True, True),
+        (Unreachable("the store answers with an error"), 0, False, False),
+        (BrokerUnreachable("no broker answers"), 0, False, True),
+        (AccessDenied("a token has expired"), 1, True, True),
+        (AccessDenied("this table is not for you"), 0, True, False),
+        (JobFailed("the disk is full"), 1, True, False),
+    ],
+)
+def test_a_server_that_has_answered_a_table_of_the_job_is_waited_for(
+    error: LakefeedError, batches: int, *, others: bool, waits: bool, tmp_path: Path
+) -> None:
+    failing = table(tmp_path)
+    closed: Any = SimpleNamespace(counting=SimpleNamespace(close=lambda: None))
+    failing.batches, failing.has_answered, failing._writer = batches, lambda: others, closed
+    failing._fail(error)
+    assert failing.waits_for_server is waits
 
 
 MINE, EARLIER = f"2 {DRIVER}ab", f"3 {'0' * len(DRIVER)}cd"
