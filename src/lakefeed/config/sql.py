@@ -105,6 +105,13 @@ def columns_of_ddl(text: str) -> list[str]:
     return _DdlParser(text).columns()
 
 
+def types_of_ddl(text: str) -> list[tuple[str, str]]:
+    """Return each column and each part of one: its path with dots, as Iceberg names it, and its type's first word."""
+    parser = _DdlParser(text)
+    parser.columns()
+    return parser.types
+
+
 Ddl = Annotated[str, checked(columns_of_ddl)]
 """Columns as Spark DDL."""
 
@@ -117,7 +124,8 @@ class _DdlParser:
             bare = whole[1]
         self._words = [found[0].strip() for found in _TOKEN.finditer(bare) if found[0].strip()]
         self._at = 0
-        self._depth = 0
+        self._path: list[str] = []
+        self.types: list[tuple[str, str]] = []
 
     def columns(self) -> list[str]:
         if not self._words:
@@ -143,7 +151,7 @@ class _DdlParser:
             found = f"'{name}'" if name else "the end"
             raise ValueError(f"a column's name is required, and {found} is there; other letters go in `backticks`")
         self._accept(":")
-        self._type(name)
+        self._part(name, column=name)
         if self._accept("COLLATE"):
             self._next(after="COLLATE")
         if self._accept("NOT"):
@@ -152,19 +160,23 @@ class _DdlParser:
             self._next(after="COMMENT")
         return name
 
+    def _part(self, name: str, *, column: str) -> None:
+        self._path.append(name)
+        self._type(column)
+        self._path.pop()
+
     def _type(self, column: str) -> None:
         word = self._next()
         kind = word.upper()
+        self.types.append((".".join(self._path), kind))
         if not word or word in (",", ">", ")"):
             raise ValueError(f"the column {column} has no type")
         if kind in _NESTED:
             if not self._accept("<"):
                 raise ValueError(f"the column {column}: {kind} requires its inner type: {_NESTED[kind]}")
-            self._depth += 1
-            if self._depth > _MAX_DEPTH:
+            if len(self._path) > _MAX_DEPTH:
                 raise ValueError(f"types are nested deeper than {_MAX_DEPTH}")
             self._inner(kind, column)
-            self._depth -= 1
         elif kind == "INTERVAL":
             while self._peek().upper() in _UNITS:
                 self._next()
@@ -179,13 +191,14 @@ class _DdlParser:
             raise ValueError(f"the column {column} has the type '{word}', which Spark does not know{meant}")
 
     def _inner(self, kind: str, column: str) -> None:
-        if kind != "STRUCT":
-            self._type(column)
+        if kind == "ARRAY":
+            self._part("element", column=column)
+        elif kind == "MAP":
+            self._part("key", column=column)
+            self._expect(",")
+            self._part("value", column=column)
         elif self._peek() != ">":
             self._separated(self._field)
-        if kind == "MAP":
-            self._expect(",")
-            self._type(column)
         self._expect(">")
 
     def _numbers(self, kind: str, column: str) -> None:

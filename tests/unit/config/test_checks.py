@@ -42,6 +42,38 @@ def test_columns_that_the_rows_have(reading: Reader, settings: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("ddl", "settings", "key", "says"),
+    [
+        ("id INT, _file STRING", "", "decode.json.schema_ddl", "_file is reserved for a metadata column"),
+        ("id INT, a STRUCT<b: INT>, `a.b` INT", "", "decode.json.schema_ddl", "one column a.b"),
+        ("id INT, a MAP<INT, STRUCT<b: INT>>, `a.value.b` INT", "", "decode.json.schema_ddl", "one column a.value.b"),
+        ("id INT, ID INT", "", "decode.json.schema_ddl", "one column ID"),
+        ("id BIGINT", "days(id)", "sink.iceberg.partition_by.0", "days(id) cannot partition a column of type BIGINT"),
+        ("a STRUCT<id: STRING>", "hours(a.id)", "sink.iceberg.partition_by.0", "of type STRING"),
+        ("id DATE", "hours(id)", "sink.iceberg.partition_by.0", "of type DATE"),
+        ("id DOUBLE", "'bucket(4, id)'", "sink.iceberg.partition_by.0", "of type DOUBLE"),
+        ("id ARRAY<INT>", "id", "sink.iceberg.partition_by.0", "of type ARRAY"),
+        ("id TIMESTAMP, id_day INT", "days(id)", "sink.iceberg.partition_by.0", "id_day, as a column is named"),
+    ],
+)
+def test_columns_that_iceberg_refuses(reading: Reader, ddl: str, settings: str, key: str, says: str) -> None:
+    partition = f"    partition_by: [{settings}]\n" if settings else ""
+    text = GOOD.replace(AVRO, f"  json: {{schema_ddl: '{ddl}'}}\n").replace(TABLE, TABLE + partition)
+    [found] = reading(text)[1]
+    assert (found.key, found.severity) == (key, "error")
+    assert says in found.what
+    # A transform may name and cast them otherwise.
+    assert reading(f"{text}transform: {{sql: SELECT 1 AS id FROM taxi}}\n")[1] == []
+
+
+def test_partitions_that_iceberg_takes(reading: Reader) -> None:
+    ddl = "a.b DECIMAL(9, 2), at TIMESTAMP_NTZ, on_ DATE, s STRUCT<t: STRING>, f FLOAT".replace("a.b", "`a.b`")
+    partitions = "hours(at), years(on_), 'bucket(4, s.t)', 'truncate(2, s.t)', f, 'bucket(2, on_)'"
+    text = GOOD.replace(AVRO, f"  json: {{schema_ddl: '{ddl}'}}\n")
+    assert reading(text.replace(TABLE, f"{TABLE}    partition_by: [{partitions}]\n"))[1] == []
+
+
+@pytest.mark.parametrize(
     ("name", "schema"),
     [
         ("s.avsc", {"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}),

@@ -144,7 +144,7 @@ def _explained(catalog: Settings) -> Iterator[None]:
     from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
     from requests.exceptions import ConnectionError as NoConnection
     from requests.exceptions import Timeout
-    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.exc import DatabaseError, OperationalError
 
     where = catalog.uri or f"the {catalog.type} catalog"
     try:
@@ -155,8 +155,8 @@ def _explained(catalog: Settings) -> Iterator[None]:
         raise AccessDenied(what, where=where, hint=hint) from None
     except (NoConnection, Timeout):
         raise Unreachable("the catalog does not answer", where=where) from None
-    except OperationalError as error:
-        if not catalog.uri.startswith(postgresql.SCHEME):
+    except DatabaseError as error:
+        if not (isinstance(error, OperationalError) and catalog.uri.startswith(postgresql.SCHEME)):
             what = f"the catalog's database cannot be used: {error.orig}"
             raise Unreachable(what, where=where, hint="lakefeed check --connect says what is wrong with it") from None
         raise postgresql.login_error(str(error.orig), postgresql.CatalogDatabase.of(catalog.uri)) from None

@@ -11,7 +11,7 @@ from yaml.nodes import Node
 
 from lakefeed.config import trust
 from lakefeed.config.added_blocks import keys_for_runs
-from lakefeed.config.checks import function_problems, missing_columns, missing_jars, plain_text_logins
+from lakefeed.config.checks import function_problems, missing_columns, missing_jars, plain_text_logins, refused_columns
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.loading.document import Document, Remote, convert
 from lakefeed.config.loading.mistakes import Mistakes, find_mistakes
@@ -107,7 +107,8 @@ def read(
         later = [*_catalog_problems(config, environment), *_subject_problems(config, document)]
         if not errors_of([*found, *later]):
             later += plain_text_logins(config, config.connections(environment or {}))
-        later += [*missing_columns(config), *missing_jars(config), *misspelt_settings(config)]
+        later += [*missing_columns(config), *refused_columns(config), *missing_jars(config)]
+        later += misspelt_settings(config)
         later += function_problems(config, folder, static=environment is None)
         found += [problem for problem in map(document.located, later) if not mistakes.is_noise(problem)]
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))

@@ -26,7 +26,7 @@ from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.clients.s3 import Keys, configured_keys, require_bucket
 from lakefeed.clients.spark.errors import METADATA_GONE
 from lakefeed.config import trust
-from lakefeed.config.checks import decoded_columns, missing_columns
+from lakefeed.config.checks import decoded_columns, missing_columns, refusals
 from lakefeed.config.connections import Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.models import PipelineConfig
@@ -38,7 +38,8 @@ from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
-from lakefeed.lazy import StructType
+from lakefeed.lazy import DataType, StructType
+from lakefeed.records.schema.fit import inner_types
 from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
 from lakefeed.sinks.iceberg.layout import require_dead_letters, require_own_types, require_rows
@@ -64,7 +65,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
         return [Problem.of(error, key="tls")]
     checks = [*_kafka(config, connections, start=tables), *_places(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
-    checks += [partial(_missing_columns, config), partial(_change_events, config)]
+    checks += [partial(each, config) for each in (_missing_columns, _refused_columns, _change_events)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
     # A catalog that fails its own check is named there; opening tables through it would fail in more words.
@@ -72,7 +73,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
         problems += _table_problems(config, connections)
     waiting = tuple(f"sinks.{name}." for name, sink in config.sinks.items() if sink.can_lag)
     return [
-        replace(problem, severity="warning", hint="the feed continues without it, and it catches up by itself")
+        replace(problem, severity="warning", hint="once it has begun, the feed continues without it, and it catches up")
         if problem.key.startswith(waiting) and issubclass(problem.error, Unreachable)
         else problem
         for problem in problems
@@ -177,8 +178,16 @@ def _subjects(
         try:
             passed = _subject(registry, None if given else subject, encoded.kind)
         except LakefeedError as error:
-            if not isinstance(error, ConfigError | ResourceMissing) or isinstance(error, NotARegistry) or not kept():
-                return [Problem.of(error, key=key)]
+            refused = Problem.of(error, key=key)
+            if not isinstance(error, ConfigError | ResourceMissing) or isinstance(error, NotARegistry):
+                return [refused]
+            try:
+                if not kept():
+                    return [refused]
+            except (LakefeedError, OSError) as unread:
+                why = unread.what if isinstance(unread, LakefeedError) else str(unread)
+                what = f"whether the table keeps a schema that reads the records was not looked up: {why}"
+                return [refused, Problem(what=what, key=key, severity="warning")]
             passed = [error.what]
         hint = "its records are dead letters; the table's schema, or that of an older version, reads the others"
         return [Problem(what=what, key=key, about=registry.url, hint=hint, severity="warning") for what in passed]
@@ -192,13 +201,11 @@ def _subjects(
 
 
 def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
-    """Look into the table for a reader's schema of this feed."""
+    """Look into the table for a reader's schema of this feed; raise what keeps it from being read."""
     from lakefeed.operations.compare_schemas import existing_table
 
-    with suppress(LakefeedError, OSError):
-        table = existing_table(config, connections=connections)
-        return table is not None and f"lakefeed.reader.{config.name}" in table.properties
-    return False
+    table = existing_table(config, connections=connections)
+    return table is not None and f"lakefeed.reader.{config.name}" in table.properties
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
@@ -264,13 +271,11 @@ def _missing_columns(config: PipelineConfig) -> list[Problem]:
     from lakefeed.records.decode.avro_schema import table_schema
 
     try:
-        latest = _registry(registry).latest(subject)
-        if latest.kind == "PROTOBUF":
-            return []
+        latest = _registry(registry).latest(subject, block=decode.kind)
         schema = json.loads(table_schema(None, latest, registry=registry.url))
-        columns = [str(field["name"]) for field in schema["fields"]]
-    except (LakefeedError, ValueError, LookupError, TypeError):
-        return []  # Another check says what is wrong, or only Spark knows the columns.
+    except LakefeedError:
+        return []  # The subject's check says what is wrong.
+    columns = [str(field["name"]) for field in schema["fields"]]
     what = "which the subject's latest schema does not have"
     return [
         replace(problem, severity="warning", what=problem.what.replace("which the rows do not have", what))
@@ -288,11 +293,29 @@ def _change_events(config: PipelineConfig) -> list[Problem]:
     from lakefeed.records.schema.fit import columns_of
 
     try:
-        latest = _registry(registry).latest(decode.subject or f"{(config.kafka.topics or [''])[0]}-value")
-        error = why_no_rows(columns_of(table_schema(None, latest, registry=registry.url)))
-    except (LakefeedError, ValueError, LookupError, TypeError):
-        return []  # Another check says what is wrong, or only Spark knows the columns.
+        subject = decode.subject or f"{(config.kafka.topics or [''])[0]}-value"
+        latest = _registry(registry).latest(subject, block=decode.kind)
+        events = columns_of(table_schema(None, latest, registry=registry.url))
+    except LakefeedError:
+        return []  # The subject's check says what is wrong.
+    error = why_no_rows(events)
     return [] if error is None else [Problem.of(error, key="decode.envelope")]
+
+
+def _refused_columns(config: PipelineConfig) -> list[Problem]:
+    """Find what a table refuses of an Avro schema's columns; only warn if the schema is a registry's."""
+    rows = None if config.has_many_tables or config.decode.envelope else _rows(config)
+    if rows is None:
+        return []
+    is_latest = config.decode.avro is None or config.decode.avro.schema_file is None
+    found = refusals(config, list(_paths(rows)), place=f"decode.{config.decode.kind}")
+    return [replace(each, severity="warning") if is_latest else each for each in found]
+
+
+def _paths(type_: DataType, path: str = "") -> Iterator[tuple[str, str]]:
+    for inner, part in inner_types(type_, path):
+        yield inner, part.typeName().upper()
+        yield from _paths(part, inner)
 
 
 def _rows(config: PipelineConfig) -> StructType | None:

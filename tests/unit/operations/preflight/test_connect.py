@@ -7,8 +7,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -19,7 +21,18 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import exit_status
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.operations.preflight.connect import _catalog, _server, _sqlite, _topics, preflight
+from lakefeed.operations.preflight.connect import (
+    _catalog,
+    _change_events,
+    _keeps_schema,
+    _refused_columns,
+    _server,
+    _sqlite,
+    _subjects,
+    _topics,
+    preflight,
+)
+from tests.support.registry_in_a_thread import RegistryInAThread
 
 WAREHOUSE = "s3://lake/warehouse"
 
@@ -142,3 +155,67 @@ def test_a_java_key_store_is_no_reason_to_stop() -> None:
 def test_a_catalog_that_is_not_declared() -> None:
     (check,) = _catalog(pipeline(), Connections())
     assert [(each.key, each.error) for each in check()] == [("sink.iceberg.table", ConfigError)]
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryInAThread]:
+    with RegistryInAThread() as running:
+        yield running
+
+
+def register(registry: RegistryInAThread, schema: Any, *, kind: str = "AVRO") -> None:
+    found = {"id": 1, "subject": "t-value", "version": 1, "schemaType": kind}
+    registry.versions["t-value", 1] = {**found, "schema": schema if isinstance(schema, str) else json.dumps(schema)}
+
+
+def of_avro(avro: dict[str, Any], **decode: Any) -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "name": "p",
+            "source": {"kafka": {"bootstrap_servers": "localhost:1", "topics": ["t"]}},
+            "decode": {"avro": avro, **decode},
+            "sink": {"iceberg": {"table": "lake.a.b", "partition_by": ["days(id)"]}},
+            "trigger": "1 second",
+        }
+    )
+
+
+def test_a_table_that_cannot_be_read_is_reported_beside_the_schema_that_it_might_make_up_for(
+    tmp_path: Path, registry: RegistryInAThread
+) -> None:
+    register(registry, "int")
+    database = tmp_path / "catalog.db"
+    database.write_text("these are only notes, not a database")
+    catalog = Catalog(type="jdbc", uri=f"jdbc:sqlite:{database}", warehouse=WAREHOUSE)
+    config = of_avro({"registry": registry.url})
+    kept = partial(_keeps_schema, config, Connections(catalogs={"lake": catalog}))
+    [check] = _subjects(config.decode, "decode", "value", "t", kept)
+    unusable, unread = check()
+    assert (unusable.severity, unread.severity) == ("error", "warning")
+    assert "cannot be used" in unusable.what
+    assert "was not looked up: the catalog's database cannot be used: file is not a database" in unread.what
+
+
+def test_a_subject_of_another_kind_is_left_to_the_subjects_check(registry: RegistryInAThread) -> None:
+    register(registry, 'syntax = "proto3"; message A {}', kind="PROTOBUF")
+    config = of_avro({"registry": registry.url}, envelope="debezium")
+    assert _change_events(config) == []
+
+
+def test_columns_of_an_avro_schema_that_iceberg_refuses(tmp_path: Path, registry: RegistryInAThread) -> None:
+    """A registry's newest version may be one that no record has: the table keeps an older one."""
+    fields = [{"name": "id", "type": "long"}, {"name": "_pos", "type": "int"}]
+    schema = {"type": "record", "name": "A", "fields": fields}
+    register(registry, schema)
+    (tmp_path / "a.avsc").write_text(json.dumps(schema))
+    avro: dict[str, Any]
+    for avro, severity in (({"schema_file": tmp_path / "a.avsc"}, "error"), ({"registry": registry.url}, "warning")):
+        found = _refused_columns(of_avro(avro))
+        assert [(each.key, each.severity) for each in found] == [
+            ("decode.avro", severity),
+            ("sink.iceberg.partition_by.0", severity),
+        ]
+        assert [each.what for each in found] == [
+            "the name _pos is reserved for a metadata column of Iceberg",
+            "days(id) cannot partition a column of type LONG",
+        ]
