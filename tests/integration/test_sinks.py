@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakefeed
-from lakefeed.errors import LakefeedError
+from lakefeed.errors import LakefeedError, Unreachable
 from lakefeed.feed.feed import Feed as LakefeedFeed
 from lakefeed.feed.progress import BatchProgress
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.local import Endpoints
 from lakefeed.sinks.definition import Sink
 from lakefeed.sinks.iceberg.table import IcebergTable
 from packages.jdbc.tests.databases import DATABASES, server_of
 from tests.support.feed import Feed
+from tests.support.shop import eventually
 from tests.support.sink_cases import (
     CASES,
     DECODE,
@@ -245,6 +249,66 @@ def test_a_sink_that_pauses_catches_up_and_the_others_continue(
     feed.send(hits("7000"))
     feed.pipeline(**settings).run(spark=lake, once=True)
     assert sorted(each["zip"] for each in feed.rows(slow)) == sorted(each["zip"] for each in feed.rows())
+
+
+def test_a_sink_that_was_away_at_the_start_gets_all_records_and_its_requests_are_counted(
+    feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = f"lake.{feed.name}.slow"
+    settings = beside(feed, slow={"iceberg": {"table": slow}, "on_failure": "pause"})
+    feed.send(hits("8001"))
+    feed.pipeline(**settings).run(spark=lake, once=True)
+    monkeypatch.setattr("lakefeed.sinks.factory.PAUSE_SECONDS", 0)
+    is_away, loaded = threading.Event(), IcebergLedger.loaded
+
+    def loaded_unless_away(ledger: IcebergLedger) -> Any:
+        if ledger._table == slow and is_away.is_set():
+            raise ConnectionError("the catalog is away")
+        return loaded(ledger)
+
+    monkeypatch.setattr(IcebergLedger, "loaded", loaded_unless_away)
+    is_away.set()
+    batches: list[BatchProgress] = []
+    stop = threading.Event()
+
+    def counted() -> set[str]:
+        """The kinds of requests to the table beside that are counted in batches."""
+        found = (batch.requests for batch in batches if batch.requests is not None)
+        return {count.key_class for each in found for count in each.counts if count.location.endswith("/slow")}
+
+    feed.send(hits("8002"))
+    with ThreadPoolExecutor(1) as job:
+        running = job.submit(feed.pipeline(**settings).run, spark=lake, stop=stop, on_batch=batches.append)
+        try:
+            eventually(lambda: bool(batches) or running.done())
+            is_away.clear()
+            feed.send(hits("3011"))
+            eventually(lambda: len(batches) >= 2 or running.done())
+            feed.send(hits("6003"))
+            eventually(lambda: counted() >= {"data", "metadata"} or running.done())
+        finally:
+            stop.set()
+        running.result(120)
+    assert sorted(each["zip"] for each in feed.rows(slow)) == ["3011", "6003", "8001", "8002"]
+
+
+def test_a_sink_that_is_away_when_it_is_to_begin_stops_the_start(
+    feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a position it could not catch up, and its first records would be missing without a word."""
+    slow = f"lake.{feed.name}.slow"
+    settings = beside(feed, slow={"iceberg": {"table": slow}, "on_failure": "pause"})
+    feed.send(hits("8001"))
+
+    def away(*_: Any) -> None:
+        raise ConnectionError("Connection refused")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(IcebergTable, "apply_schema", away)
+        with pytest.raises(Unreachable, match="the sink 'slow' cannot begin"):
+            feed.pipeline(**settings).run(spark=lake, once=True)
+    feed.pipeline(**settings).run(spark=lake, once=True)
+    assert [each["zip"] for each in feed.rows(slow)] == ["8001"]
 
 
 def test_a_sink_that_stops_the_feed_leaves_no_row_twice(

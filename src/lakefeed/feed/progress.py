@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -73,6 +73,9 @@ class S3Requests:
             )
         )
 
+    def __add__(self, other: S3Requests) -> S3Requests:
+        return S3Requests._sum((*self.counts, *other.counts))
+
     def __sub__(self, before: S3Requests) -> S3Requests:
         subtracted = (RequestCount(*count[:3], *(-number for number in count[3:])) for count in before.counts)
         return S3Requests._sum((*self.counts, *subtracted))
@@ -138,13 +141,17 @@ class FeedRequests:
     store has confirmed its entry in the log of commits, or when the feed says so with ``end_batch``. The meter sees
     these moments themselves, so with a local master a batch's count is exact. On a cluster an executor's last requests
     can be counted in the next batch.
-    ``written`` are the places of rows and dead letters, ``since`` the counts before the first batch.
+    ``written`` yields the places of rows and dead letters that are known by now; it is asked again after each batch.
+    ``since`` are the counts before the first batch.
     """
 
-    def __init__(self, spark: SparkSession, *, checkpoint: str, written: Iterable[str], since: S3Requests) -> None:
+    def __init__(
+        self, spark: SparkSession, *, checkpoint: str, written: Callable[[], Iterable[str]], since: S3Requests
+    ) -> None:
         self._meter = java(spark).s3.RequestMeter
         self._checkpoint = location_of(checkpoint)
-        self._locations = (self._checkpoint, *map(location_of, written))
+        self._written, self._since = written, since
+        self._locations = (self._checkpoint, *map(location_of, written()))
         self._before = self._query_began = since.below(self._locations)
         self._startup: S3Requests | None = None
         self._last: S3Requests | None = None
@@ -171,7 +178,9 @@ class FeedRequests:
         begin = self._last or self._start() or self._query_began
         text = self._meter.atCommit(self._checkpoint, batch_id)
         self._last = self._now() if text is None else S3Requests.parse(text)
-        return self._last - begin
+        found = self._last - begin
+        self._add_places()
+        return found
 
     def of_startup(self) -> S3Requests:
         """Return the requests before the first batch; all of them if there was none."""
@@ -180,6 +189,15 @@ class FeedRequests:
     def total(self) -> S3Requests:
         """Return all requests of this query so far, those before its first batch included."""
         return self._now() - self._before
+
+    def _add_places(self) -> None:
+        """Count the places that are new, too: what they have had in this run comes with the next batch."""
+        new = [place for place in map(location_of, self._written()) if place not in self._locations]
+        if new and self._last is not None:
+            earlier = self._since.below(new)
+            self._before, self._last = self._before + earlier, self._last + earlier
+            self._locations = (*self._locations, *new)
+            self._watch()
 
     def _watch(self) -> None:
         self._meter.watch(self._checkpoint, "\n".join(self._locations))

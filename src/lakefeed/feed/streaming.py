@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -65,7 +65,7 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     with run.steering:
         writer = run.begin_writer()
         with (
-            FeedRequests(spark, checkpoint=feed.checkpoint_location, written=run.places(), since=before) as requests,
+            FeedRequests(spark, checkpoint=feed.checkpoint_location, written=run.places, since=before) as requests,
             upkeep_beside_feed(feed, spark, monitor=options.monitor) as add_notes,
         ):
             began = time.monotonic()
@@ -119,6 +119,8 @@ class StreamRun:
         self.outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
         self.group: GroupPublisher | None = None
         self._reached: Mapping[Partition, int] | None = None
+        self._places: dict[str, str] = {}
+        self._waited = False
 
     def _decide_start(self, *, accept_loss: bool) -> FeedStart:
         return FeedStart(
@@ -164,14 +166,16 @@ class StreamRun:
         self.options.monitor.begin(sink=sink, fence=writer.fence, position=position, start=why)
         return writer
 
-    def places(self) -> Iterator[str]:
-        """Yield the places of rows and dead letters, of all sinks but those that cannot be asked now."""
-        config = self.feed.config
-        yield self.sink.location()
-        for table in tables_of(config, beside=True):
-            if table != config.sink.chosen.snapshot_table:
+    def places(self) -> Iterable[str]:
+        """Return the places of rows and dead letters; those of a sink that waits when it does not wait any more."""
+        before, self._waited = self._waited, bool(self.sink.lagging())
+        if not self._places or (before and not self._waited):
+            self._places[""] = self.sink.location()
+            config = self.feed.config
+            for table in {*tables_of(config, beside=True)} - {config.sink.chosen.snapshot_table, *self._places}:
                 with suppress(Exception):  # Of a sink that waits: the feed runs without it.
-                    yield IcebergLedger(self.spark, table, config.name).location()
+                    self._places[table] = IcebergLedger(self.spark, table, config.name).location()
+        return self._places.values()
 
     def run_queries(
         self, writer: BatchWriter, requests: FeedRequests, *, on_batch: Callable[[BatchProgress], None]

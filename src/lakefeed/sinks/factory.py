@@ -276,7 +276,7 @@ class FanOutSink(BaseSink):
                 sink.try_rows(rows, commit)
 
     def _try(self, side: SecondarySink, act: Callable[[], None]) -> None:
-        """Let a sink that can lag fail without the others."""
+        """Let a sink that can lag fail without the others, once it has begun: it would never get what it has missed."""
         waited = side.failure
         try:
             act()
@@ -284,6 +284,10 @@ class FanOutSink(BaseSink):
             if not side.can_lag:
                 raise
             failure = translate(error)
+            if side.is_new:
+                what = f"the sink '{side.name}' cannot begin: {failure.what}"
+                hint = "start the feed when that is repaired, or without the sink: one that is added later begins later"
+                raise type(failure)(what, where=failure.where, hint=hint) from error
             side.wait(failure)
             if waited is None:
                 self._note(f"the sink '{side.name}' waits: {failure.what}; it catches up by itself")

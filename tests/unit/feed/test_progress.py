@@ -185,7 +185,9 @@ class Meter:
 def test_requests_between_two_queries_belong_to_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     meter = Meter()
     monkeypatch.setattr(progress, "java", lambda spark: SimpleNamespace(s3=SimpleNamespace(RequestMeter=meter)))
-    counted = FeedRequests(cast("Any", None), checkpoint="s3a://lake/c", written=["s3://lake/t"], since=S3Requests())
+    counted = FeedRequests(
+        cast("Any", None), checkpoint="s3a://lake/c", written=lambda: ["s3://lake/t"], since=S3Requests()
+    )
     with counted as requests:
         meter.requests += 7
         meter.batch(0, 15)
@@ -203,3 +205,40 @@ def test_requests_between_two_queries_belong_to_no_batch(monkeypatch: pytest.Mon
         meter.requests += 14
         assert requests.of_batch(3).total == 14
         assert (requests.of_startup().total, requests.total().total) == (7, 142)
+
+
+def test_a_place_that_is_known_later_is_counted_from_the_beginning_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Both(Meter):
+        beside, watched = 100, ""
+
+        def report(self) -> str:
+            return f"{super().report()}\nPutObject\tdata\tlake/beside\t{self.beside}\t0\t0\t0"
+
+        def watch(self, checkpoint: str, locations: str) -> None:
+            self.watched = locations
+
+        def atFirstBatch(self, checkpoint: str) -> str:  # noqa: N802
+            return self.below(super().atFirstBatch(checkpoint))
+
+        def atCommit(self, checkpoint: str, batch: int) -> str:  # noqa: N802
+            return self.below(super().atCommit(checkpoint, batch))
+
+        def below(self, report: str | None) -> str:
+            lines = (report or "").splitlines()
+            return "\n".join(line for line in lines if line.split("\t")[2] in self.watched)
+
+    meter, places = Both(), ["s3://lake/t"]
+    monkeypatch.setattr(progress, "java", lambda spark: SimpleNamespace(s3=SimpleNamespace(RequestMeter=meter)))
+    since = S3Requests.parse(meter.report())
+    counted = FeedRequests(cast("Any", None), checkpoint="s3a://lake/c", written=lambda: places, since=since)
+    with counted as requests:
+        meter.batch(0, 15)
+        assert requests.of_batch(0).total == 15
+        meter.beside += 3
+        places.append("s3://lake/beside")
+        meter.batch(1, 15)
+        assert requests.of_batch(1).total == 15
+        meter.beside += 4
+        meter.batch(2, 15)
+        assert requests.of_batch(2).total == 15 + 3 + 4
+        assert requests.total().total == 45 + 3 + 4

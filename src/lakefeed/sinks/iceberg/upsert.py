@@ -312,7 +312,7 @@ class MergeTable(IcebergTable):
         """Merge the rows in one commit, and return how many they are; refuses two of the same key."""
         columns = self._spark.table(self.name).schema
         properties = {**commit.properties(), COMMIT_ID: commit_id}
-        changed = align_columns(rows, columns).persist()
+        changed = self.with_countable_hours(align_columns(rows, columns)).persist()
         session, keys = changed.sparkSession, self._sink.keys
         try:
             count = counted_groups(changed, keys=keys, where=f"table {self.name}", kind="iceberg")
