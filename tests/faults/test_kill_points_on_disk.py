@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,19 @@ def cases() -> list[object]:
     return found
 
 
+@contextmanager
+def reader_of(catalog: Path) -> Iterator[Callable[[], None]]:
+    """Yield what begins to read the catalog: until the block ends no transaction ends, and its journal stays."""
+    with ExitStack() as opened:
+
+        def read() -> None:
+            reader = opened.enter_context(closing(sqlite3.connect(catalog, timeout=60, check_same_thread=False)))
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+        yield read
+
+
 def send_first(work: Workload) -> None:
     work.feed.create_topic(partitions=PARTITIONS)
     work.send(90)
@@ -75,12 +91,14 @@ def test_killed_as_a_file_appears_each_record_is_there_once_after_a_restart(
     if place not in ("offsets entry", "journal"):
         last = [pattern_of(place, landing)]  # type: ignore[arg-type]
     assert on_disk.disk is not None
-    watch = DiskWatch(on_disk.disk, [begun(landing), *last], victim.kill)
-    watch.start()
-    try:
-        assert victim.process.wait(500) < 0, victim.said()
-    finally:
-        watch.close()
+    with reader_of(on_disk.disk / "warehouse" / "catalog.db") as read:
+        hold = {"begun": read} if place == "journal" else {}
+        watch = DiskWatch(on_disk.disk, [begun(landing), *last], victim.kill, **hold)
+        watch.start()
+        try:
+            assert victim.process.wait(500) < 0, victim.said()
+        finally:
+            watch.close()
     assert watch.seen is not None
     assert_nothing_wrong(landing, work)
 

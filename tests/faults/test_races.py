@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from lakefeed.local import Endpoints
-from tests.support.faults.drivers import SHORT_LIVED, Driver, driver
+from tests.support.faults.drivers import SHORT_LIVED, Driver
 from tests.support.faults.landed import Landing, SinkKind, assert_all_landed
+from tests.support.faults.races import REPLACED, draw_pauses, run_together, said, two_drivers
 from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 from tests.support.shop import Shop
 
-REPLACED = "DriverReplaced: another driver has taken over this feed"
 # Of a sink without a fence, at the checkpoint or at Spark's log of files.
 IN_USE = ("CheckpointInUse: ", "the path of feed", "is behind its checkpoint")
 BEFORE = ("nothing", "batch begun", "checkpoint lost")
-STEPS = ("begin_writer", "decide_again", "apply", "start_query", "write_batch", "commit_rows")
 
 
 @pytest.mark.slow
@@ -47,7 +44,7 @@ def test_of_two_drivers_started_together_one_lands_each_record_once(
     with two_drivers(environment, tmp_path) as both:
         for number in range(rounds):
             landing = Landing(Feed(stack, tmp_path), sink, 70, topic=feed.topic, has_checkpoint=has_checkpoint)
-            pauses = [{step: dice.choice((0.0, 0.0, dice.uniform(0.1, 3.0))) for step in STEPS} for _ in both]
+            pauses = draw_pauses(dice)
             before = BEFORE[number % (3 if has_checkpoint and sink == "iceberg" else 2)]
             if before == "checkpoint lost":
                 assert run(both[0], landing) is None
@@ -86,12 +83,10 @@ def test_of_two_jobs_of_many_tables_started_together_one_lands_them_all(
                 shop.create(name)
                 shop.feed.send([json.dumps({"id": number}).encode() for number in range(20)], topic=shop.topic(name))
             shop.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}, tables={"at_once": 2})
-            for each in both:
-                each.prepare(shop.feed.folder / "many.yaml", pauses={"begin_writer": 3.0, "commit_rows": 2.0})
             apart = dice.uniform(-0.5, 0.5)
-            both[0].tell(str(max(0.0, apart)))
-            both[1].tell(str(max(0.0, -apart)))
-            lost = [error for each in both if (error := each.ended()) is not None]
+            pauses = [{"begin_writer": 3.0, "commit_rows": 2.0}] * 2
+            ended = run_together(both, shop.feed.folder / "many.yaml", pauses, apart=apart)
+            lost = [error for error in ended if error is not None]
             ends[len(lost)] += 1
             print(apart, lost, flush=True)
             assert len(lost) < 2, lost
@@ -100,23 +95,6 @@ def test_of_two_jobs_of_many_tables_started_together_one_lands_them_all(
                 assert sorted(row["id"] for row in shop.rows(name)) == list(range(20))
     print(dict(ends), f"{said(both, 'began just before')} tables were taken back")
     assert ends[1]
-
-
-@contextmanager
-def two_drivers(environment: Mapping[str, str], folder: Path) -> Iterator[list[Driver]]:
-    with ExitStack() as running:
-        yield [
-            running.enter_context(
-                driver(
-                    "tests.support.faults.driver_child", environment=environment, log=folder / f"driver-{number}.log"
-                )
-            )
-            for number in range(2)
-        ]
-
-
-def said(both: list[Driver], words: str) -> int:
-    return sum(each.log.read_text().count(words) for each in both)
 
 
 def play(
@@ -128,11 +106,7 @@ def play(
         both[0].prepare(file, begin_only=True)
         both[0].tell("0")
         assert both[0].ended() is None
-    for each, seconds in zip(both, pauses, strict=True):
-        each.prepare(file, pauses=seconds)
-    both[0].tell(str(max(0.0, apart)))
-    both[1].tell(str(max(0.0, -apart)))
-    return [each.ended() for each in both]
+    return run_together(both, file, pauses, apart=apart)
 
 
 def run(one: Driver, landing: Landing) -> str | None:

@@ -19,10 +19,11 @@ def lakefeed(
     environment: Mapping[str, str] | None = None,
     timeout: float = 300,
     cwd: Path | None = None,
+    command: Sequence[str] = COMMAND,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end."""
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
+        [*command, *map(str, arguments)],
         env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -145,6 +145,8 @@ def run(
     ):
         if served.dashboard_url is not None:
             view.note(f"the dashboard is at {served.dashboard_url}")
+        for note in served.notes:
+            view.note(note)
         # What spark-submit starts writes its log where that says.
         view.note("starting" if is_submitted() else f"starting; Spark's log is {log_file}")
         with reporting_failed_start(declared.config, monitor, declared.connections):

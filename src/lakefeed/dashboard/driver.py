@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -41,6 +41,7 @@ class Served:
         url: of the driver's endpoint, which ``token`` opens; None without one.
         dashboard_url: for browsers; None without a dashboard.
         probe_port: the port for probes; None without one.
+        notes: what the user should know of it.
         use_session: takes the feed's session once it has begun: its query panels need it.
     """
 
@@ -48,6 +49,7 @@ class Served:
     token: str | None = field(default=None, repr=False)
     dashboard_url: str | None = None
     probe_port: int | None = None
+    notes: Sequence[str] = ()
     use_session: Callable[[SparkSession], None] = lambda spark: None
 
 
@@ -83,6 +85,7 @@ def reachable(
 
             served = stack.enter_context(serve(feed, port=port, dashboard=dashboard, probe_port=probe_port))
             served = replace(served, use_session=show_details)
+        notes: list[str] = []
         note_fence = stack.enter_context(
             drivers.announced(
                 progress.driver,
@@ -91,10 +94,11 @@ def reachable(
                 since=progress.started_at,
                 url=served.url,
                 token=served.token,
+                say=notes.append,
             )
         )
         monitor.note_fence_by(note_fence)
-        yield served
+        yield replace(served, notes=notes)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import socket
 import threading
@@ -24,6 +25,8 @@ from lakefeed.monitor.feed_monitor import failure_of
 from lakefeed.monitor.model import Driver
 from lakefeed.monitor.own_files import read_own_file, write_own_file
 from lakefeed.monitor.text import LONGEST_IN_LOG, one_line
+
+_log = logging.getLogger(__name__)
 
 TOUCH_SECONDS = 5.0
 
@@ -100,11 +103,12 @@ def announced(
     url: str | None = None,
     token: str | None = None,
     folder: Path | None = None,
+    say: Callable[[str], None] = _log.warning,
 ) -> Iterator[Callable[[str | None], None]]:
     """Keep the driver's file within this block; gives what notes the driver's fence there.
 
-    A folder that cannot be written to is no reason to fail, nor is a user without a home. A driver that ends while an
-    earlier one still runs, as one whose start was refused, gives the file back.
+    A folder that cannot be written to is no reason to fail, and is said; nor is a user without a home. A driver that
+    ends while an earlier one still runs, as one whose start was refused, gives the file back.
     """
     try:
         path = path_of(identity, folder=folder)
@@ -128,7 +132,11 @@ def announced(
         _write(path, replace(own, fence=fence, has_begun=True))
 
     earlier = read(path)
-    _write(path, own)
+    if (refused := _write(path, own)) is not None:
+        say(
+            f"lakefeed status and pause do not find this driver: {path.parent} cannot be written: {refused.strerror}; "
+            "let this user write there, or name another folder by LAKEFEED_HOME"
+        )
     end: Literal["ended", "failed"] = "failed"
     ends = threading.Event()
     threading.Thread(target=_touch, args=(path, own, ends), name="lakefeed-alive", daemon=True).start()
@@ -166,9 +174,13 @@ def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
                 os.utime(path)
 
 
-def _write(path: Path, driver: DriverFile) -> None:
-    with contextlib.suppress(OSError):
+def _write(path: Path, driver: DriverFile) -> OSError | None:
+    """Write a driver's file; return the error that kept it from being written."""
+    try:
         write_own_file(path, json.dumps(asdict(driver)))
+    except OSError as error:
+        return error
+    return None
 
 
 def read(path: Path) -> DriverFile | None:

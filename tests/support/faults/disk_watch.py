@@ -14,12 +14,15 @@ class DiskWatch(threading.Thread):
     """Waits for new files that match the patterns one after the other, and acts at the last one.
 
     Attributes:
+        begun: called at the file of the first pattern.
         seen: the file at which it has acted; None if that never came.
     """
 
-    def __init__(self, folder: Path, patterns: Sequence[str], act: Callable[[], None]) -> None:
+    def __init__(
+        self, folder: Path, patterns: Sequence[str], act: Callable[[], None], *, begun: Callable[[], object] = int
+    ) -> None:
         super().__init__(name="disk-watch", daemon=True)
-        self._folder, self._act = folder, act
+        self._folder, self._act, self._begun = folder, act, begun
         self._patterns = [re.compile(pattern) for pattern in patterns]
         self._ending = threading.Event()
         self.seen: str | None = None
@@ -33,6 +36,8 @@ class DiskWatch(threading.Thread):
                 if self._ending.is_set():
                     return
                 time.sleep(0.0005)
+            if not number:
+                self._begun()
         self._act()
         self.seen = found
 

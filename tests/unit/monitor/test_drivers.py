@@ -133,8 +133,13 @@ def test_a_file_that_others_may_read_is_not_trusted(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with announced(this_driver(), feed="t", identity="t", since=1.0, folder=tmp_path / "file") as note_fence:
+    said: list[str] = []
+    folder = tmp_path / "file"
+    with announced(this_driver(), feed="t", identity="t", since=1.0, folder=folder, say=said.append) as note_fence:
         note_fence("1 a")
+    [note] = said
+    assert f"{folder} cannot be written: File exists" in note
+    assert "LAKEFEED_HOME" in note
     assert path_of("t", folder=tmp_path).parent == tmp_path
 
 

@@ -1,0 +1,121 @@
+"""Folders that a run may not write, or that are files: exit status 2, what, where and the next step, no stack trace.
+
+Root may write everywhere. So each command gives up the capability for it, and a folder of mode 0500 takes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakefeed.local import Endpoints
+from tests.support.cli import COMMAND, lakefeed
+from tests.support.faults.drivers import SHORT_LIVED
+from tests.support.feed import Feed
+
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+OF_ORDINARY_RIGHTS = f"""
+import ctypes, os, sys
+if os.getuid() == 0 and ctypes.CDLL(None).prctl({PR_CAPBSET_DROP}, {CAP_DAC_OVERRIDE}, 0, 0, 0):
+    sys.exit("the right to write everywhere could not be given up")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+COMMAND_OF_ORDINARY_RIGHTS = (sys.executable, "-c", OF_ORDINARY_RIGHTS, *COMMAND)
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Path:
+    """A folder that takes no file."""
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    return folder
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file where a folder is needed."""
+    path = tmp_path / "file"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def on_disk(stack: Endpoints, tmp_path: Path) -> Feed:
+    feed = Feed(stack, tmp_path, disk=tmp_path / "lake")
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro([{"id": 1, "zone": "a"}]))
+    return feed
+
+
+def refusal(feed: Feed, *options: str | Path, environment: dict[str, str] | None = None, **blocks: Any) -> str:
+    """Return what a run says that is refused."""
+    done = lakefeed(
+        *("run", feed.write_file(**blocks), "--once", *options),
+        environment={**feed.environment, **SHORT_LIVED, **(environment or {})},
+        command=COMMAND_OF_ORDINARY_RIGHTS,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "\tat " not in done.stderr, done.stderr
+    assert "next:" in done.stderr, done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+@pytest.mark.parametrize("kind", ["locked", "file"])
+def test_before_anything_starts(on_disk: Feed, request: pytest.FixtureRequest, kind: str) -> None:
+    place: Path = request.getfixturevalue(kind)
+    why = {"locked": ("Permission denied",), "file": ("Not a directory", "File exists", "it is a file")}[kind]
+    refusals = {
+        "checkpoint": refusal(on_disk, checkpoint=f"file://{place}/checkpoint"),
+        "warehouse": refusal(on_disk, catalogs={on_disk.catalog: {"warehouse": f"{place}/warehouse"}}),
+        "Spark's folder": refusal(on_disk, spark={"spark.local.dir": f"{place}/spark"}),
+        "log": refusal(on_disk, "--log-file", place / "jvm.log"),
+    }
+    for name, said in refusals.items():
+        print(f"{name}: {said}")
+        assert any(each in said for each in why), said
+        assert str(place) in said, said
+
+
+@pytest.mark.parametrize("kind", ["locked", "file"])
+def test_a_feed_without_a_home_says_who_does_not_find_it_and_runs(
+    on_disk: Feed, request: pytest.FixtureRequest, kind: str
+) -> None:
+    place: Path = request.getfixturevalue(kind)
+    done = lakefeed(
+        *("run", on_disk.write_file(), "--once"),
+        environment={**on_disk.environment, **SHORT_LIVED, "LAKEFEED_HOME": f"{place}/home"},
+        command=COMMAND_OF_ORDINARY_RIGHTS,
+    )
+    print(done.stderr)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    why = {"locked": "Permission denied", "file": "Not a directory"}[kind]
+    assert f"do not find this driver: {place}/home/run/drivers cannot be written: {why}" in done.stderr
+    assert [row["id"] for row in on_disk.rows()] == [1]
+
+
+@pytest.mark.parametrize("place", ["table", "checkpoint"])
+def test_within_a_batch(on_disk: Feed, place: str) -> None:
+    """A folder that was written before."""
+    landed = lakefeed("run", on_disk.write_file(), "--once", environment={**on_disk.environment, **SHORT_LIVED})
+    assert landed.returncode == 0, landed.stderr
+    on_disk.send(on_disk.avro([{"id": 2, "zone": "a"}]))
+    assert on_disk.disk is not None
+    folder = {
+        "table": on_disk.disk / "warehouse" / on_disk.name / "rows" / "data",
+        "checkpoint": on_disk.disk / "checkpoints" / on_disk.name / "offsets",
+    }[place]
+    folder.chmod(0o500)
+    said = refusal(on_disk)
+    print(said)
+    assert "a file cannot be written" in said
+    assert str(folder) in said
+    folder.chmod(0o700)
+    again = lakefeed("run", on_disk.write_file(), "--once", environment={**on_disk.environment, **SHORT_LIVED})
+    assert again.returncode == 0, again.stderr
+    assert sorted(row["id"] for row in on_disk.rows()) == [1, 2]
