@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from statistics import median
 from typing import Any
 
 import click
@@ -22,7 +21,7 @@ from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode import rows as decoded_rows
-from lakefeed_bench.harness import Outcome, finish, in_turns, number, only, table
+from lakefeed_bench.harness import Outcome, finish, in_turns, median_of, number, only, table
 
 _SCHEMA_ID = 100_001
 """In every record's header: more than a byte, as in a registry that is in use."""
@@ -104,13 +103,7 @@ def compare(spark: SparkSession, name: str, *, rows: int, rounds: int, warm_up: 
             costs = in_turns(list(ways), run, rounds=rounds, warm_up=warm_up, title=f"{name}, ")
     finally:
         held.unpersist()
-    medians = {
-        way: Cost(
-            cpu_microseconds=median(cost.cpu_microseconds for cost in found),
-            rows_per_second=median(cost.rows_per_second for cost in found),
-        )
-        for way, found in costs.items()
-    }
+    medians = {way: median_of(found) for way, found in costs.items()}
     return DecoderComparison(
         case=name, about=case.about, rows=rows, rounds=rounds, bytes_per_record=round(length, 1), **medians
     )
@@ -155,15 +148,8 @@ def _task_cpu(spark: SparkSession, frame: DataFrame) -> int:
 
 def report(comparisons: Sequence[DecoderComparison]) -> str:
     """Show the results in columns."""
-    columns = {
-        "schema": "{r.case}",
-        "bytes": "{r.bytes_per_record:.0f}",
-        "only read": "{r.read.cpu_microseconds:.3f} µs",
-        "from_avro": "{r.from_avro.cpu_microseconds:.3f} µs",
-        "lakefeed": "{r.lakefeed.cpu_microseconds:.3f} µs",
-        "ratio": "{r.ratio_to_from_avro:.2f}",
-        "without reading": "{r.ratio_without_reading:.2f}",
-    }
+    costs = " ".join(f"{way}.cpu_microseconds" for way in ("read", "from_avro", "lakefeed"))
+    columns = f"case bytes_per_record {costs} ratio_to_from_avro ratio_without_reading"
     note = "CPU time of the tasks for each row; medians. A ratio above 1: faster than from_avro."
     return f"{table(comparisons, columns)}\n\n{note}"
 
@@ -172,55 +158,21 @@ def _taxi(spark: SparkSession, rows: int) -> DataFrame:
     return taxi_rows(spark, rows).drop(KEY)
 
 
-_NESTED_ROWS = (
-    "id",
-    """named_struct(
-        'name', concat('customer ', id), 'email', if(id % 3 = 0, null, concat(id, '@example.org')),
-        'address', named_struct('street', concat(id % 500, ' Main Street'), 'city', 'Springfield',
-            'zip', if(id % 2 = 0, null, '12345'))) AS customer""",
-    """transform(sequence(1, 1 + cast(id % 4 AS INT)), at -> named_struct(
-        'sku', concat('sku-', at), 'quantity', at, 'price', at * 1.5D,
-        'note', if(at % 2 = 0, null, 'a note'))) AS items""",
-    "map('channel', 'web', 'campaign', concat('c', id % 10)) AS labels",
-    """if(id % 4 = 0, null, named_struct(
-        'member0', if(id % 4 = 1, named_struct('number', '4111111111111111', 'month', 7), null),
-        'member1', if(id % 4 = 2, named_struct('account', 'DE00123456780000000000'), null),
-        'member2', if(id % 4 = 3, 12.5D, null))) AS payment""",
-    "element_at(array('OPEN', 'PAID', 'SENT'), 1 + cast(id % 3 AS INT)) AS status",
-    "if(id % 2 = 0, null, 0.25D) AS discount",
-)
+def _case(name: str, about: str) -> DecodeCase:
+    """Return the case of a schema file, and of the file with its columns: one expression in each paragraph."""
+    folder = files("lakefeed_bench")
+    _, *columns = folder.joinpath(f"{name}.sql").read_text("utf-8").split("\n\n")
 
-_LOGICAL_ROWS = (
-    "concat('6ba7b810-9dad-11d1-80b4-', lpad(hex(id), 12, '0')) AS id",
-    "date_add(DATE'2020-01-01', cast(id % 3000 AS INT)) AS day",
-    "timestamp_micros(1700000000000000 + id * 1234567) AS created",
-    "timestamp_millis(1700000000000 + id * 1234) AS seen",
-    "cast(timestamp_micros(1700000000000000 + id * 7654321) AS TIMESTAMP_NTZ) AS opens",
-    "cast(id % 86400000 AS INT) AS lasted",
-    "cast(id % 10000000 / 100 AS DECIMAL(10, 2)) AS amount",
-    "cast(id * 1.2345 AS DECIMAL(18, 4)) AS balance",
-    "cast(id * 123456789.123456 AS DECIMAL(30, 6)) AS rate",
-    "if(id % 2 = 0, null, timestamp_micros(1700000000000000 + id)) AS changed",
-    "if(id % 3 = 0, null, DATE'2026-01-31') AS due",
-)
+    def make(spark: SparkSession, rows: int) -> DataFrame:
+        return spark.range(rows).select(*(expression(spark, column) for column in columns))
 
-
-def _schema(name: str) -> str:
-    return files("lakefeed_bench").joinpath(f"{name}.avsc").read_text()
-
-
-def _of(*columns: str) -> Callable[[SparkSession, int], DataFrame]:
-    return lambda spark, rows: spark.range(rows).select(*(expression(spark, each) for each in columns))
+    return DecodeCase(about=about, schema=folder.joinpath(f"{name}.avsc").read_text("utf-8"), rows=make)
 
 
 CASES: Mapping[str, DecodeCase] = {
     "taxi": DecodeCase(about="17 fields, flat", schema=taxi_schema(), rows=_taxi),
-    "nested": DecodeCase(
-        about="records, an array, a map, unions, an enum", schema=_schema("nested"), rows=_of(*_NESTED_ROWS)
-    ),
-    "logical": DecodeCase(
-        about="dates, moments, decimals, a UUID", schema=_schema("logical"), rows=_of(*_LOGICAL_ROWS)
-    ),
+    "nested": _case("nested", "records, an array, a map, unions, an enum"),
+    "logical": _case("logical", "dates, moments, decimals, a UUID"),
 }
 
 

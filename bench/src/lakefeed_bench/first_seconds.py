@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import click
 
 from lakefeed.clients.spark.class_archive import OFF, VARIABLE, WRITE
 from lakefeed_bench import jobs
-from lakefeed_bench.harness import Bench, Outcome, in_turns, measurement, number, only, table
+from lakefeed_bench.harness import Bench, Outcome, in_turns, measurement, median_of, number, only, table
 from lakefeed_bench.jobs import Work
 from lakefeed_bench.minio import Minio, by_api
 from lakefeed_bench.processes import run_command
@@ -53,27 +52,25 @@ class CommandResult:
     """All timed runs of one command: medians, and the most requests; complete if each has landed the new records."""
 
     command: str
+    seconds: float
+    cpu_seconds: float
+    s3_requests: int
+    s3_calls: dict[str, int]
+    complete: bool
     runs: Sequence[TimedCommand]
 
-    @property
-    def seconds(self) -> float:
-        return statistics.median(run.seconds for run in self.runs)
-
-    @property
-    def cpu_seconds(self) -> float:
-        return statistics.median(run.cpu_seconds for run in self.runs)
-
-    @property
-    def s3_requests(self) -> int:
-        return sum(self.s3_calls.values())
-
-    @property
-    def s3_calls(self) -> dict[str, int]:
-        return max(self.runs, key=lambda run: run.s3_requests).s3_calls
-
-    @property
-    def complete(self) -> bool:
-        return all(run.complete for run in self.runs)
+    @classmethod
+    def of(cls, command: str, runs: Sequence[TimedCommand]) -> CommandResult:
+        typical, most = median_of(runs), max(runs, key=lambda run: run.s3_requests)
+        return cls(
+            command=command,
+            seconds=typical.seconds,
+            cpu_seconds=typical.cpu_seconds,
+            s3_requests=most.s3_requests,
+            s3_calls=most.s3_calls,
+            complete=all(run.complete for run in runs),
+            runs=runs,
+        )
 
 
 @measurement(
@@ -120,23 +117,13 @@ def first_seconds(bench: Bench, records: int, runs: int, commands: Sequence[str]
             )
 
         found = in_turns(chosen, run, rounds=runs)
-    results = [CommandResult(command=command, runs=found[command]) for command in chosen]
+    results = [CommandResult.of(command, found[command]) for command in chosen]
     note = (
         f"Medians of {runs} runs, each a process from its start to its end; {records:,} new records, an existing "
         "table. CPU seconds: all processes of the command. S3 requests: the store's count, the highest of the runs."
     )
-    columns = {
-        "command": "{r.command}",
-        "seconds": "{r.seconds:.2f}",
-        "CPU seconds": "{r.cpu_seconds:.2f}",
-        "S3 requests": "{r.s3_requests}",
-        "all rows": "{r.complete}",
-    }
-    return Outcome(
-        results=results,
-        text=f"{table(results, columns)}\n\n{note}",
-        holds=all(result.complete for result in results),
-    )
+    text = table(results, "command seconds cpu_seconds s3_requests complete")
+    return Outcome(results=results, text=f"{text}\n\n{note}", holds=all(result.complete for result in results))
 
 
 def _write_pipeline(bench: Bench, name: str, work: Work) -> Path:

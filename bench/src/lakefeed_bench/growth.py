@@ -11,10 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 Points = Sequence[tuple[float, float]]
-Verdict = Literal["flat", "below linear", "linear", "above linear", "unclear"]
 
 TOLERANCE = 0.1
 """So much an exponent may be above a bound: caches and sorting cost a little more than linear."""
@@ -41,17 +39,6 @@ class CostGrowth:
     low: float | None
     high: float | None
     ratio: float
-
-    @property
-    def verdict(self) -> Verdict:
-        """Compare the exponent with 1; ``unclear`` where it is above, and may be 1 as well."""
-        if self.exponent is None:
-            return "flat"
-        if self.is_above(1.0):
-            return "above linear"
-        if self.exponent > 1 + TOLERANCE:
-            return "unclear"
-        return "linear" if self.exponent > 1 - TOLERANCE else "below linear"
 
     def is_above(self, bound: float) -> bool:
         """Check that the cost surely grows faster than the size to this power."""

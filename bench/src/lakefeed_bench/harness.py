@@ -6,14 +6,13 @@ import math
 import multiprocessing
 import os
 import statistics
-import string
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property, wraps
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property, reduce, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -133,21 +132,39 @@ def in_turns(
     return found
 
 
+def median_of(runs: Sequence[Result]) -> Result:
+    """Return the runs' medians: of each field with figures; of the others the first run's."""
+    figures: dict[str, Any] = {}
+    for name, value in vars(runs[0]).items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            figures[name] = statistics.median(getattr(run, name) for run in runs)
+    return replace(runs[0], **figures)  # type: ignore[type-var]
+
+
 def median_ratio(ours: Iterable[Result], others: Iterable[Result], figure: Callable[[Result], float]) -> float:
     """Return the median over the rounds of a figure of ours by that of others in the same round."""
     return statistics.median(figure(our) / figure(other) for our, other in zip(ours, others, strict=True))
 
 
-class _Template(string.Formatter):
-    def format_field(self, value: Any, spec: str) -> str:
-        return "-" if value is None else str(super().format_field(value, spec))
+def table(results: Iterable[object], columns: str) -> str:
+    """Return a line for each result: its figures by their names, such as ``seconds kept.files``; a dash for None."""
+    names = columns.split()
+    rows = [[_cell(reduce(_part, name.split("."), result)) for name in names] for result in results]
+    return "\n".join(aligned([[name.replace("_", " ") for name in names], *rows], left=1))
 
 
-def table(results: Iterable[object], columns: Mapping[str, str], *, left: int = 1) -> str:
-    """Return a line for each result ``r``: headings by their templates, such as ``{r.rows:,}``; a dash for None."""
-    template = _Template()
-    rows = [[template.format(column, r=result) for column in columns.values()] for result in results]
-    return "\n".join(aligned([list(columns), *rows], left=left))
+def _part(value: Any, name: str) -> Any:
+    return value[name] if isinstance(value, Mapping) else getattr(value, name)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    if isinstance(value, float):
+        return f"{value:,.{0 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3}f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def document(value: Any) -> Any:

@@ -5,20 +5,23 @@ The pipeline runs in this process as ``lakefeed run`` runs it; what sends and wh
 
 from __future__ import annotations
 
+import json
 import statistics
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 from lakefeed.cli.options import FILE
+from lakefeed.clients.spark.jvm import java
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
@@ -27,10 +30,112 @@ from lakefeed.errors import JobFailed
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.lazy import SparkSession
 from lakefeed.pipeline import Pipeline
-from lakefeed_bench.batch_times import PHASES, BatchTime, Overhead, noting_batches
 from lakefeed_bench.charts import Chart, write_charts
 from lakefeed_bench.harness import Bench, Outcome, job_process, measurement, number, say, store_option, table
 from lakefeed_bench.latency_load import CATALOG, DRAIN_SECONDS, NAMESPACE, POLL_SECONDS, Load, Observed, observe
+
+PHASES = ("ends", "plan", "offsets_entry", "before_jobs", "jobs", "after_jobs", "commits_entry", "rest")
+"""The overhead of a batch in its order; the sum is the batch's duration less the time in tasks.
+
+``ends``           ask the broker for the ends of the topics
+``plan``           plan the stream's own query
+``offsets_entry``  write the checkpoint's entry of the batch
+``before_jobs``    call Python, ask the broker and the ledger, plan the write
+``jobs``           schedule tasks and collect their results: a job's time less that of its tasks
+``after_jobs``     commit to the sink, and what follows until Python has returned
+``commits_entry``  write the checkpoint's entry that the batch is done
+``rest``           what no other phase has, such as Spark's report
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchTime:
+    """One batch with its times in milliseconds: ``at`` is its begin, ``tasks`` the time that a task ran at least."""
+
+    batch_id: int
+    at: float
+    duration: float
+    tasks: float
+    jobs: int
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def overhead(self) -> float:
+        return self.duration - self.tasks
+
+    @classmethod
+    def of(cls, noted: Mapping[str, Any]) -> BatchTime:
+        """Read one of ``BatchTimes``; Spark measures its own phases, the jobs divide the time of ``addBatch``."""
+        report = noted["report"]
+        took: dict[str, float] = {name: float(value) for name, value in report["durationMs"].items()}
+        at = datetime.fromisoformat(report["timestamp"]).timestamp() * 1000
+        total, add, tasks = took.get("triggerExecution", 0.0), took.get("addBatch", 0.0), covered(noted["tasks"])
+        before = {
+            "ends": took.get("latestOffset", 0.0),
+            "plan": took.get("queryPlanning", 0.0) + took.get("getBatch", 0.0),
+            "offsets_entry": took.get("walCommit", 0.0),
+        }
+        commits = took.get("commitOffsets", 0.0) + took.get("commitBatch", 0.0)
+        began = at + sum(before.values())
+        first = min((start for start, _ in noted["jobs"]), default=began + add)
+        last = max((end for _, end in noted["jobs"]), default=began + add)
+        phases = {
+            **before,
+            "before_jobs": first - began,
+            "jobs": last - first - tasks,
+            "after_jobs": began + add - last,
+            "commits_entry": commits,
+            "rest": total - sum(before.values()) - add - commits,
+        }
+        jobs = len(noted["jobs"])
+        return cls(batch_id=int(report["batchId"]), at=at, duration=total, tasks=tasks, jobs=jobs, phases=phases)
+
+
+def covered(spans: Iterable[Sequence[float]]) -> float:
+    """Return how much time the spans cover together."""
+    total, until = 0.0, float("-inf")
+    for start, end in sorted(map(tuple, spans)):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overhead:
+    """Medians over batches, in milliseconds; ``p99_ms`` is of the overhead."""
+
+    batches: int
+    p50_ms: float
+    p99_ms: float
+    tasks_ms: float
+    jobs: float
+    phases: Mapping[str, float]
+
+    @classmethod
+    def of(cls, times: Sequence[BatchTime]) -> Overhead:
+        overheads = sorted(time.overhead for time in times)
+        return cls(
+            batches=len(times),
+            p50_ms=statistics.median(overheads),
+            p99_ms=overheads[max(0, -(-len(overheads) * 99 // 100) - 1)],
+            tasks_ms=statistics.median(time.tasks for time in times),
+            jobs=statistics.fmean(time.jobs for time in times),
+            phases={name: statistics.median(time.phases[name] for time in times) for name in PHASES},
+        )
+
+
+@contextmanager
+def noting_batches(spark: SparkSession) -> Iterator[list[BatchTime]]:
+    """Note the batches of the query that runs in this block; the list has them after it."""
+    found: list[BatchTime] = []
+    context: Any = spark.sparkContext._jsc
+    times = java(spark).bench.BatchTimes.begin(context.sc())
+    try:
+        yield found
+    finally:
+        context.sc().listenerBus().waitUntilEmpty()
+        found += map(BatchTime.of, json.loads(str(times.end())))
+
 
 Target = Literal["table", "topic"]
 
@@ -237,22 +342,9 @@ def config_of(bench: Bench, name: str, trigger: str, target: Target, *, checkpoi
 
 def report(measured: Sequence[Latency], load: Load) -> str:
     """Show the results, and what batches take beside their tasks."""
-    columns = {
-        "trigger": "{r.trigger}",
-        **{count: f"{{r.{count}:,}}" for count in ("records", "missing", "copies")},
-        **{rank: f"{{r.{rank}_ms:,.1f}} ms" for rank in ("p50", "p99", "max")},
-        "files/h": "{r.files_per_hour:,}",
-        "S3 requests/h": "{r.requests_per_hour:,}",
-    }
-    phases = {
-        "batch, medians in ms": "{r.trigger}",
-        "batches": "{r.overhead.batches}",
-        "jobs": "{r.overhead.jobs:.1f}",
-        "tasks": "{r.overhead.tasks_ms:,.0f}",
-        "overhead": "{r.overhead.p50_ms:,.0f}",
-        "p99": "{r.overhead.p99_ms:,.0f}",
-        **{phase: f"{{r.overhead.phases[{phase}]:,.0f}}" for phase in PHASES},
-    }
+    columns = "trigger records missing copies p50_ms p99_ms max_ms files_per_hour requests_per_hour"
+    names = ("batches", "jobs", "tasks_ms", "p50_ms", "p99_ms", *(f"phases.{phase}" for phase in PHASES))
+    phases = f"trigger {' '.join(f'overhead.{name}' for name in names)}"
     end = "a reader of the sink's topic"
     if measured[0].target == "table":
         end = f"a reader that has loaded the table; its catalog is asked each {POLL_SECONDS * 1000:.0f} ms"

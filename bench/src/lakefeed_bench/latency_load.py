@@ -6,11 +6,10 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.config.connections import Connections
@@ -18,7 +17,6 @@ from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.table import Table
 
 START_SECONDS, DRAIN_SECONDS = 180.0, 120.0
@@ -52,108 +50,119 @@ class Observed:
     copies: int
     began: float
     ended: float
-    files: int | None = None
+    files: int | None
 
     @property
     def missing(self) -> int:
         return self.records - len(self.took)
 
 
+class Reader(Protocol):
+    """Notes the records at the other end."""
+
+    count: int
+    """The records that are visible so far, copies left out if the reader can tell."""
+
+    def poll(self) -> None:
+        """Look for new ones, for a short time."""
+
+    def arrivals(self) -> Iterator[tuple[int, int]]:
+        """Yield the number of each record, and the nanoseconds from its sending until it was visible."""
+
+    def files(self, began: float, ended: float) -> int | None:
+        """Count the data files that became visible between two times."""
+
+
 def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: float) -> Observed:
     """Send records to a topic, and read what the pipeline writes; the last ones may take ``drain`` seconds."""
-    reader = _TableReader(name, endpoints) if target == "table" else _TopicReader(name, endpoints)
-    with closing(_Sender(name, endpoints, load.rate)) as sender, closing(reader):
-        return _observe(sender, reader, load, drain=drain)
+    reader: Reader = _TableReader(name, endpoints) if target == "table" else _TopicReader(name, endpoints)
+    with _sending(name, endpoints, load.rate) as sender:
+        _follow(reader, START_SECONDS, until=lambda: reader.count > 0)
+        if not reader.count:
+            raise JobFailed(f"no record came through within {START_SECONDS:.0f} s", where=name)
+        _follow(reader, load.warm_up)
+        first, began = sender.count, time.time()
+        _follow(reader, load.seconds)
+        measured, ended = range(first, sender.count), time.time()
+        # The load continues: otherwise the end of a stream would be measured.
+        _follow(reader, drain, until=lambda: reader.count >= measured.stop)
+    took: dict[int, int] = {}
+    copies = 0
+    for number, nanoseconds in reader.arrivals():
+        if number in measured:
+            copies += number in took
+            took[number] = min(nanoseconds, took.get(number, nanoseconds))
+    files = reader.files(began, ended)
+    times = sorted(took.values())
+    return Observed(records=len(measured), took=times, copies=copies, began=began, ended=ended, files=files)
 
 
-def _observe(sender: _Sender, reader: _TopicReader | _TableReader, load: Load, *, drain: float) -> Observed:
-    reader.read(START_SECONDS, until=lambda: reader.count > 0)
-    if not reader.count:
-        raise JobFailed(f"no record came through within {START_SECONDS:.0f} s", where=sender.topic)
-    reader.read(load.warm_up)
-    first, began = sender.count, time.time()
-    reader.read(load.seconds)
-    measured, ended = range(first, sender.count), time.time()
-    # The load continues: otherwise the end of a stream would be measured.
-    reader.read(drain, until=lambda: reader.has_all(measured))
-    took, copies = reader.times(measured)
-    files = reader.files(began, ended) if isinstance(reader, _TableReader) else None
-    return Observed(records=len(measured), took=took, copies=copies, began=began, ended=ended, files=files)
+def _follow(reader: Reader, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+    """Read until the condition holds or the time is up."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not until():
+        reader.poll()
 
 
+@dataclass
 class _Sender:
     """Sends records at a rate, each with its number and the time of the call."""
 
-    def __init__(self, topic: str, endpoints: Endpoints, rate: int) -> None:
+    count: int = 0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def send(self, topic: str, endpoints: Endpoints, rate: int) -> None:
         from confluent_kafka import Producer
 
-        self._producer = Producer({"bootstrap.servers": endpoints.bootstrap_servers, "linger.ms": 0, "log_level": 0})
-        self.topic = topic
-        self._rate = rate
-        self._ended = threading.Event()
-        self.count = 0
-        self._thread = threading.Thread(target=self._send, daemon=True)
-        self._thread.start()
-
-    def _send(self) -> None:
+        producer = Producer({"bootstrap.servers": endpoints.bootstrap_servers, "linger.ms": 0, "log_level": 0})
         began = time.monotonic()
-        while not self._ended.is_set():
+        while not self.ended.wait(max(0.0, began + self.count / rate - time.monotonic())):
             value = {"id": self.count, "sent": time.time_ns(), "zip": f"z{self.count % 100}"}
-            self._producer.produce(self.topic, value=json.dumps(value).encode())
-            self._producer.poll(0)
+            producer.produce(topic, value=json.dumps(value).encode())
+            producer.poll(0)
             self.count += 1
-            self._ended.wait(max(0.0, began + self.count / self._rate - time.monotonic()))
+        producer.flush(30)
 
-    def close(self) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._producer.flush(30)
+
+@contextmanager
+def _sending(topic: str, endpoints: Endpoints, rate: int) -> Iterator[_Sender]:
+    sender = _Sender()
+    thread = threading.Thread(target=sender.send, args=(topic, endpoints, rate), daemon=True)
+    thread.start()
+    try:
+        yield sender
+    finally:
+        sender.ended.set()
+        thread.join()
 
 
 class _TopicReader:
-    """Notes by its number how many nanoseconds a record's first copy took, and how many copies came after it."""
+    """Reads the topic that the pipeline writes."""
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        self._arrived: dict[int, int] = {}
-        self._copies: list[int] = []
         settings = {"bootstrap.servers": endpoints.bootstrap_servers, "group.id": name, "enable.auto.commit": False}
         self._consumer = Consumer({**settings, "fetch.wait.max.ms": 10, "log_level": 0})
         self._consumer.assign([TopicPartition(f"{name}_out", 0, 0)])
+        self._arrivals: list[tuple[int, int]] = []
+        self._numbers: set[int] = set()
+        self.count = 0
 
-    @property
-    def count(self) -> int:
-        return len(self._arrived)
+    def poll(self) -> None:
+        message = self._consumer.poll(0.05)
+        if message is None or message.error():
+            return
+        at, row = time.time_ns(), json.loads(message.value() or b"{}")
+        self._arrivals.append((row["id"], at - row["sent"]))
+        self._numbers.add(row["id"])
+        self.count = len(self._numbers)
 
-    def read(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
-        """Read until the condition holds or the time is up."""
-        deadline, look = time.monotonic() + seconds, 0.0
-        while (now := time.monotonic()) < deadline:
-            if now >= look:
-                if until():
-                    return
-                look = now + 0.5
-            message = self._consumer.poll(0.05)
-            if message is None or message.error():
-                continue
-            at = time.time_ns()
-            row = json.loads(message.value() or b"{}")
-            if row["id"] in self._arrived:
-                self._copies.append(row["id"])
-            else:
-                self._arrived[row["id"]] = at - row["sent"]
+    def arrivals(self) -> Iterator[tuple[int, int]]:
+        yield from self._arrivals
 
-    def has_all(self, numbers: range) -> bool:
-        return all(number in self._arrived for number in numbers)
-
-    def times(self, numbers: range) -> tuple[list[int], int]:
-        """Return the times of these records in order, and how many copies came of them."""
-        took = sorted(self._arrived[number] for number in numbers if number in self._arrived)
-        return took, sum(number in numbers for number in self._copies)
-
-    def close(self) -> None:
-        self._consumer.close()
+    def files(self, began: float, ended: float) -> int | None:
+        return None
 
 
 class _TableReader:
@@ -165,80 +174,41 @@ class _TableReader:
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:
         self._name = name
-        self._connections = Connections.from_environment(endpoints.as_environment())
         self._database = sqlite3.connect(f"file:{endpoints.catalog_file}?mode=ro", uri=True)
-        self._catalog = open_catalog(CATALOG, connections=self._connections)
+        connections = Connections.from_environment(endpoints.as_environment())
+        self._catalog = open_catalog(CATALOG, connections=connections)
         self._location: str | None = None
         self._table: Table | None = None
         self._seen: dict[int, int] = {}
+        self.count = 0
 
-    @property
-    def count(self) -> int:
-        """Return the number of rows, as the newest snapshot says."""
-        snapshot = self._table.current_snapshot() if self._table is not None else None
-        return int(snapshot.summary["total-records"] or 0) if snapshot is not None and snapshot.summary else 0
-
-    def read(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
-        """Follow the table until the condition holds or the time is up."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if (location := self._newest()) not in (None, self._location):
-                self._location, self._table = location, self._catalog.load_table((NAMESPACE, self._name))
-                now = time.time_ns()
-                for snapshot in self._table.metadata.snapshots:
-                    self._seen.setdefault(snapshot.snapshot_id, now)
-                if until():
-                    return
-            time.sleep(POLL_SECONDS)
-
-    def _newest(self) -> str | None:
+    def poll(self) -> None:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
         # All rows: a query that is not at its end holds a lock against the writer.
         found = self._database.execute(query, (NAMESPACE, self._name)).fetchall()
-        return str(found[0][0]) if found else None
-
-    def has_all(self, numbers: range) -> bool:
-        return self.count >= numbers.stop
-
-    def times(self, numbers: range) -> tuple[list[int], int]:
-        """Return the times of these records in order, and how many copies the table has of them."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        rows = self._rows()
-        inside = pc.and_(pc.greater_equal(rows["id"], numbers.start), pc.less(rows["id"], numbers.stop))
-        first = rows.filter(inside).group_by("id").aggregate([("took", "min"), ("took", "count")])
-        took = pc.take(first["took_min"], pc.sort_indices(first["took_min"]))
-        copies = (pc.sum(first["took_count"]).as_py() or 0) - first.num_rows
-        assert pa.types.is_int64(took.type)
-        return took.to_pylist(), copies
-
-    def _rows(self) -> pa.Table:
-        """Read number and time of each row, file by file: a manifest says which snapshot has brought a file."""
-        import pyarrow as pa
-
-        with ThreadPoolExecutor(4) as pool:
-            return pa.concat_tables(pool.map(lambda entry: self._rows_of(*entry), self._entries()))
+        if found and found[0][0] != self._location:
+            self._location, self._table = found[0][0], self._catalog.load_table((NAMESPACE, self._name))
+            now = time.time_ns()
+            for snapshot in self._table.metadata.snapshots:
+                self._seen.setdefault(snapshot.snapshot_id, now)
+            newest = self._table.current_snapshot()
+            self.count = int(newest.summary["total-records"] or 0) if newest and newest.summary else 0
+        time.sleep(POLL_SECONDS)
 
     def _entries(self) -> list[tuple[str, int]]:
+        """Return the data files, and when the snapshot that has brought each became visible."""
         assert self._table is not None  # The first row has been seen.
         entries = self._table.inspect.entries().select(["snapshot_id", "data_file"]).to_pylist()
-        return [(entry["data_file"]["file_path"], entry["snapshot_id"]) for entry in entries]
+        return [(entry["data_file"]["file_path"], self._seen[entry["snapshot_id"]]) for entry in entries]
 
-    def _rows_of(self, path: str, snapshot_id: int) -> pa.Table:
-        import pyarrow as pa
-        import pyarrow.compute as pc
+    def arrivals(self) -> Iterator[tuple[int, int]]:
         import pyarrow.parquet as pq
 
         assert self._table is not None
-        with self._table.io.new_input(path).open() as file:
-            rows: Any = pq.read_table(file, columns=["id", "sent"])
-        visible = pa.scalar(self._seen[snapshot_id], pa.int64())
-        return pa.table({"id": rows["id"], "took": pc.subtract(visible, rows["sent"])})
+        for path, seen in self._entries():
+            with self._table.io.new_input(path).open() as file:
+                rows = pq.read_table(file, columns=["id", "sent"]).to_pydict()
+            yield from ((number, seen - sent) for number, sent in zip(rows["id"], rows["sent"], strict=True))
 
-    def files(self, began: float, ended: float) -> int:
-        """Count the data files that became visible between two times."""
-        return sum(began * 1e9 <= self._seen[snapshot_id] < ended * 1e9 for _, snapshot_id in self._entries())
-
-    def close(self) -> None:
-        self._database.close()
+    def files(self, began: float, ended: float) -> int | None:
+        return sum(began * 1e9 <= seen < ended * 1e9 for _, seen in self._entries())

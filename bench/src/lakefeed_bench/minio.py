@@ -116,10 +116,11 @@ class Minio:
 
         signed = AWSRequest("GET", self._endpoint + _TRACE)
         S3SigV4Auth(self._session.get_credentials(), "s3", self._region).add_auth(signed)
+        headers = {**signed.headers, "Accept-Encoding": "identity"}
         file, ended = self._logs / f"{name}.trace.json", threading.Event()
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"")
-        with httpx.stream("GET", signed.url, headers=dict(signed.headers), timeout=_MARK_SECONDS) as response:
+        with httpx.stream("GET", signed.url, headers=headers, timeout=_MARK_SECONDS) as response:
             response.raise_for_status()
 
             def copy() -> None:

@@ -12,22 +12,107 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Sequence
-from contextlib import nullcontext
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
+import httpx
+
+from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 from lakefeed.clients.spark.session import session
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed
+from lakefeed.monitor import drivers
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
 from lakefeed_bench import jobs
 from lakefeed_bench.harness import Bench, Outcome, in_turns, measurement, number, table
 from lakefeed_bench.jobs import Work
 from lakefeed_bench.minio import Minio
-from lakefeed_bench.onlookers import Onlookers, receiving
 from lakefeed_bench.processes import KEEP_COMPILERS, CpuTimes, without_compilers
+
+EVERY_SECONDS = {"/api/feeds/{feed}/progress": 2.0, "/metrics": 5.0, "/health": 5.0}
+"""``lakefeed status --watch``, a Prometheus in a hurry, and a probe."""
+AT_OPENING = ("/api/feeds", "/api/feeds/{feed}/progress", "/api/feeds/{feed}/history", "/api/feeds/{feed}/events")
+"""What a page reads before it follows the stream: not the table's files, which are read for one who opens that view."""
+_TIMEOUT_SECONDS = 10.0
+
+
+@contextmanager
+def receiving() -> Iterator[tuple[str, Counter[str]]]:
+    """Accept each POST, as a lineage server or a webhook does; yield the address, and the count by path."""
+    got: Counter[str] = Counter()
+
+    def receive(request: HttpRequest) -> HttpAnswer:
+        got[request.path] += 1
+        return HttpAnswer()
+
+    with serve_http(receive) as address:
+        yield address, got
+
+
+class Onlookers:
+    """Reads what a driver's followers read: an open page with its stream, a terminal, a scraper and a probe.
+
+    Attributes:
+        answers: how many answers came, by path; ``stream`` counts its messages.
+    """
+
+    def __init__(self, feed: str, *, folder: Path) -> None:
+        self.answers: Counter[str] = Counter()
+        self._feed = feed
+        self._folder = folder
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._look, args=(look,)) for look in (self._poll, self._listen)]
+
+    def __enter__(self) -> Onlookers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(_TIMEOUT_SECONDS + 1)
+
+    def _look(self, look: Callable[[httpx.Client], None]) -> None:
+        """Wait for the driver's file, then look at its server, on a connection that stays open, until it is over."""
+        while not self._over.wait(0.2):
+            for driver in drivers.all_drivers(folder=self._folder):
+                if driver.feed == self._feed and driver.is_running and driver.url:
+                    headers = {"Authorization": f"Bearer {driver.token}"}
+                    with (
+                        suppress(httpx.HTTPError),
+                        httpx.Client(base_url=driver.url, headers=headers, timeout=_TIMEOUT_SECONDS) as client,
+                    ):
+                        look(client)
+
+    def _poll(self, client: httpx.Client) -> None:
+        due = dict.fromkeys(EVERY_SECONDS, time.monotonic())
+        while True:
+            path = min(due, key=due.__getitem__)
+            if self._over.wait(max(0.0, due[path] - time.monotonic())):
+                return
+            self._read(client, path)
+            due[path] += EVERY_SECONDS[path]
+
+    def _listen(self, client: httpx.Client) -> None:
+        for path in AT_OPENING:
+            self._read(client, path)
+        with client.stream("GET", f"/api/stream?feed={self._feed}") as response:
+            for line in response.iter_lines():
+                self.answers["stream"] += line.startswith("data:")
+                if self._over.is_set():
+                    return
+
+    def _read(self, client: httpx.Client, path: str) -> None:
+        self.answers[path] += client.get(path.format(feed=self._feed)).is_success
+
 
 Mode = Literal["on", "off"]
 MODES: tuple[Mode, ...] = ("on", "off")
@@ -228,21 +313,12 @@ def monitor(bench: Bench, pairs: int, **sizes: int) -> Outcome:
 
 def report(cost: MonitorCost) -> str:
     """Show each run, and what can be said of the loss."""
-    columns = {
-        "pair": "{r[0]}",
-        "": "{r[1].mode}",
-        "rows/CPU s": "{r[1].rows_per_cpu_second:,.0f}",
-        "rows/s": "{r[1].rows_per_second:,.0f}",
-        "CPU s": "{r[1].cpu_seconds:.1f}",
-        **{kind: f"{{r[1].cpu[{kind}]:.2f}}" for kind in ("tasks", "collector", "other", "python")},
-        "s": "{r[1].seconds:.1f}",
-        "S3 requests": "{r[1].s3_requests}",
-    }
-    runs = [(at, run) for at, pair in enumerate(cost.pairs, 1) for run in (pair.on, pair.off)]
+    kinds = " ".join(f"cpu.{kind}" for kind in ("tasks", "collector", "other", "python"))
+    runs = [run for pair in cost.pairs for run in (pair.on, pair.off)]
     first = cost.pairs[0].on
     return "\n".join(
         [
-            table(runs, columns, left=2),
+            table(runs, f"mode rows_per_cpu_second rows_per_second cpu_seconds {kinds} seconds s3_requests"),
             "",
             f"{first.rows:,} rows in {first.batches} batches, {len(cost.pairs)} pairs; with everything on:",
             f"CPU time outside the tasks lowers rows for each CPU second of the driver: {cost.added}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -134,34 +135,28 @@ def run_command(command: Sequence[str], *, environment: Mapping[str, str], log: 
     of what a command leaves behind, which Linux alone offers. Raises JobFailed if the status is not 0.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    with log.open("ab") as errors:
-        began = time.monotonic()
-        process = subprocess.Popen(
-            command,
-            # Python's compiled modules belong to a warm cache.
-            env={**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        )
-    assert process.stdout is not None
-    try:
-        with process.stdout:
-            output = process.stdout.read().decode()
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        cpu = usage.ru_utime + usage.ru_stime
-        with suppress(ChildProcessError):
-            while True:
-                _, _, usage = os.wait4(-process.pid, 0)
-                cpu += usage.ru_utime + usage.ru_stime
-    except BaseException:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        raise
+    # Python's compiled modules belong to a warm cache.
+    variables = {**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""}
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    with (
+        log.open("ab") as errors,
+        subprocess.Popen(
+            command, env=variables, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        ) as process,
+    ):
+        try:
+            output, _ = process.communicate()
+            seconds = time.monotonic() - began
+            with suppress(ChildProcessError):
+                while True:
+                    os.waitpid(-process.pid, 0)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
     if process.returncode != 0:
         what = f"{' '.join(command)} ended with status {process.returncode}"
         raise JobFailed(what, where=str(log), hint="read the log")
-    return FinishedCommand(seconds=seconds, cpu_seconds=cpu, output=output)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return FinishedCommand(seconds=seconds, cpu_seconds=cpu, output=output.decode())

@@ -6,7 +6,6 @@ the median over the rounds of what both did in the same round.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,18 @@ from lakefeed.operations.produce.taxi import KEY, Totals, taxi_rows, taxi_schema
 from lakefeed.operations.produce.write import produce as produce_records
 from lakefeed.records.encode.encode import to_records
 from lakefeed_bench import jobs
-from lakefeed_bench.harness import Bench, Outcome, Run, in_turns, measurement, median_ratio, number, only, table
+from lakefeed_bench.harness import (
+    Bench,
+    Outcome,
+    Run,
+    in_turns,
+    measurement,
+    median_of,
+    median_ratio,
+    number,
+    only,
+    table,
+)
 from lakefeed_bench.processes import Took, timed
 
 if TYPE_CHECKING:
@@ -64,11 +74,11 @@ class ProducerResult:
 
     @property
     def rows_per_second(self) -> float:
-        return self.rows / statistics.median(run.seconds for run in self.runs)
+        return self.rows / median_of(self.runs).seconds
 
     @property
     def rows_per_cpu_second(self) -> float:
-        return self.rows / statistics.median(run.cpu_seconds for run in self.runs)
+        return self.rows / median_of(self.runs).cpu_seconds
 
     @property
     def rows_equal(self) -> bool:
@@ -94,21 +104,12 @@ def produce(bench: Bench, rows: int, partitions: int, runs: int, inputs: Sequenc
         for each in inputs or INPUTS:
             trips = Trips(input=each, rows=rows, folder=bench.logs)
             found += measure(bench, trips, processes, partitions=partitions, runs=runs)
-    columns = {
-        "input": "{r.input}",
-        "producer": "{r.producer}",
-        "rows": "{r.rows:,}",
-        "rows/s": "{r.rows_per_second:,.0f}",
-        "rows/CPU s": "{r.rows_per_cpu_second:,.0f}",
-        "by CPU": "{r.ratio_to_seed:.2f}",
-        "by clock": "{r.ratio_to_seed_by_clock:.2f}",
-        "rows equal": "{r.rows_equal}",
-    }
+    columns = "input producer rows rows_per_second rows_per_cpu_second ratio_to_seed ratio_to_seed_by_clock rows_equal"
     note = (
-        "By CPU, by clock: rows for each CPU second of JVM and Python, and each second, as a multiple of the seeds' "
+        "Ratios: rows for each CPU second of JVM and Python, and each second, as a multiple of the seeds' "
         "producer in the same round; medians. read: the same rows read or generated, and dropped."
     )
-    text = f"{table(found, columns, left=2)}\n\n{note}"
+    text = f"{table(found, columns)}\n\n{note}"
     return Outcome(results=found, text=text, holds=all(result.rows_equal for result in found))
 
 

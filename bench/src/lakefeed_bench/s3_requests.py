@@ -16,12 +16,11 @@ from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import Connections
 from lakefeed.local import Endpoints
 from lakefeed_bench import jobs
-from lakefeed_bench.harness import Bench, Outcome, measurement, only, say
+from lakefeed_bench.harness import Bench, Outcome, measurement, only, say, table
 from lakefeed_bench.jobs import LandingCase, Manager, Sink, Work
 from lakefeed_bench.minio import ApiCalls, Kept, Minio, Phases, as_traced, by_api, phases
 
 MANAGERS, SINKS = get_args(Manager), get_args(Sink)
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class SeedReference(NamedTuple):
@@ -29,8 +28,8 @@ class SeedReference(NamedTuple):
 
     name: str
     per_batch: float
-    total: int | str = ""
-    kept: int | str = ""
+    total: int = 0
+    kept: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,20 +155,8 @@ def count_rows(path: str) -> int:
     return SparkSession.builder.getOrCreate().read.parquet(path).count()
 
 
-def size(count: int) -> str:
-    """Format bytes as ``mc`` does: one digit after the point below ten, else none."""
-    value, unit = float(count), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.1f} {_UNITS[unit]}" if unit and value < 10 else f"{value:.0f} {_UNITS[unit]}"
-
-
 def case_report(measured: CountedCase) -> str:
-    """Show one case: its requests in the columns of ``mc support top api``, and whether they can be believed."""
-    phases, kept, apis = measured.phases, measured.kept, measured.apis
-    lines = [f"{'API':32}{'RX':<8}{'TX':<8}{'CALLS':<8}ERRORS"]
-    lines += [f"{api.api:32}{size(api.received):<8}{size(api.sent):<8}{api.calls:<8}{api.errors}" for api in apis]
-    received, sent = size(sum(api.received for api in apis)), size(sum(api.sent for api in apis))
+    """Show one case: its requests by API, and whether they can be believed."""
     difference = ", ".join(
         f"{name} {measured.metered.get(name, 0)} by the meter, {measured.calls.get(name, 0)} in the trace"
         for name in sorted(measured.metered.keys() | measured.calls.keys())
@@ -177,48 +164,24 @@ def case_report(measured: CountedCase) -> str:
     )
     agreement = f"THE JVM'S METER DIFFERS: {difference}" if difference else "the JVM's meter agrees exactly"
     landed = "as in the topic" if measured.complete else f"BUT THE TOPIC HAS {measured.expected:,}"
-    return "\n".join(
-        [
-            f"{measured.manager} · {measured.sink} · {measured.bucket} bucket\n",
-            *lines,
-            f"\nTotal: {measured.total} CALLS, {received} RX, {sent} TX - in {measured.seconds:.2f}s\n",
-            f"{phases.batches} batches, {kept.files} files: {phases.startup} requests before the first batch's "
-            f"offsets, {phases.first_batch} in the first batch, {phases.per_batch:.1f} in each later one",
-            f"left: {kept.objects} objects in {kept.versions} versions, {kept.delete_markers} delete markers",
-            f"{measured.rows:,} rows landed, {landed}; {agreement}",
-        ]
-    )
+    title = f"{measured.manager} · {measured.sink} · {measured.bucket} bucket"
+    apis = table(measured.apis, "api received sent calls errors")
+    return f"{title}\n\n{apis}\n\n{measured.rows:,} rows landed, {landed}; {agreement}"
 
 
 def comparison(measured: Sequence[CountedCase], work: Workload) -> str:
-    """Show all cases as one Markdown table, with the published figures above them."""
-    headings = (
-        *("manager", "sink", "bucket", "batches", "files", "start-up", "first", "per batch", "total"),
-        *("objects", "versions", "markers", "rows", "meter"),
+    """Show all cases, and the published figures that they repeat."""
+    columns = (
+        "manager sink bucket phases.batches kept.files phases.startup phases.first_batch phases.per_batch total "
+        "kept.objects kept.versions kept.delete_markers complete meter_agrees"
     )
     # The seeds count versions and delete markers in one number.
-    references = [
-        (seed.name, "parquet", *[""] * 5, f"{seed.per_batch:.1f}", str(seed.total), "", str(seed.kept), *[""] * 3)
+    published = [
+        f"{seed.name}, parquet: {seed.per_batch:.1f} requests a batch"
+        + (f", {seed.total} in all, {seed.kept} versions and markers" if seed.total else "")
         for seed in work.references
     ]
-    rows = [headings, *references, *map(_row, measured)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)
-
-
-def _row(measured: CountedCase) -> tuple[str, ...]:
-    phases, kept = measured.phases, measured.kept
-    return (
-        *(measured.manager, measured.sink, measured.bucket, str(phases.batches), str(kept.files)),
-        *(str(phases.startup), str(phases.first_batch), f"{phases.per_batch:.1f}", str(measured.total)),
-        *(str(kept.objects), str(kept.versions), str(kept.delete_markers)),
-        "all" if measured.complete else f"{measured.rows} OF {measured.expected}",
-        "agrees" if measured.meter_agrees else "DIFFERS",
-    )
+    return "\n".join([table(measured, columns), "", *published])
 
 
 @measurement(

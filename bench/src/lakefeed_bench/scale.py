@@ -6,8 +6,7 @@ round, down in the next. The figures are those of the batches after the first on
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +19,21 @@ from lakefeed.errors import ConfigError
 from lakefeed_bench import jobs
 from lakefeed_bench.charts import Chart, Points, write_charts
 from lakefeed_bench.growth import CostGrowth, growth_of
-from lakefeed_bench.harness import Bench, Outcome, Run, in_turns, measurement, number, say, store_option, table
+from lakefeed_bench.harness import (
+    Bench,
+    Outcome,
+    Run,
+    in_turns,
+    measurement,
+    median_of,
+    number,
+    say,
+    store_option,
+    table,
+)
 from lakefeed_bench.jobs import Work
 from lakefeed_bench.processes import KEEP_COMPILERS
-from lakefeed_bench.scale_jobs import ScaleFigures, ScaleRun, run_scale
-from lakefeed_bench.scale_topics import create_topic, fill_topic, produce_columns
+from lakefeed_bench.scale_jobs import ScaleFigures, ScaleRun, create_topic, fill_topic, produce_columns, run_scale
 
 MEGABYTE = 1_000_000
 HEAP_MB = 64
@@ -38,13 +47,12 @@ _UPKEEP = {"every": "20 seconds", "only": ["expire"], "expire": {"older_than": "
 commits each minute. A rewrite of manifests is a Spark job, whose memory would count as the driver's here."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Dimension:
     """One size that grows while all others stay.
 
     Attributes:
-        title: of its chart.
-        label: of its axis.
+        title, label: of its chart and of the chart's axis.
         note: what stays.
         sizes: that are measured, in their order.
         records: of a batch, where they are not what grows; of each topic, where there are many.
@@ -63,90 +71,38 @@ class Dimension:
     bound: float = 1.0
 
 
-DIMENSIONS = {
-    dimension.name: dimension
-    for dimension in (
-        Dimension(
-            name="rows",
-            title="Rows of a batch",
-            label="rows per batch",
-            note="taxi trips of 17 columns from 4 partitions",
-            sizes=(1_000, 10_000, 100_000, 1_000_000, 10_000_000),
-        ),
-        Dimension(
-            name="partitions",
-            title="Partitions of the topic",
-            label="partitions",
-            note="20,000 small records a batch, over all partitions",
-            sizes=(1, 10, 100, 1_000),
-            records=20_000,
-        ),
-        Dimension(
-            name="columns",
-            title="Columns of a row",
-            label="columns",
-            note="10,000 rows a batch",
-            sizes=(5, 50, 200, 500),
-            records=10_000,
-        ),
-        Dimension(
-            name="bytes",
-            title="Size of a record",
-            label="bytes of a record",
-            note="100 records a batch, of text that does not compress",
-            sizes=(100, 1_000, 10_000, 100_000, 1_000_000),
-            records=100,
-        ),
-        Dimension(
-            name="files",
-            title="Files in the table",
-            label="data files before the run",
-            note="1,000 small records a batch",
-            sizes=(10, 100, 1_000, 10_000, 100_000),
-            records=1_000,
-            steady=8,
-            bound=0.0,
-        ),
-        Dimension(
-            name="batches",
-            title="Batches since the start",
-            label="batches since the start",
-            note="10 small records a batch, one run",
-            sizes=(20, 50, 100, 200, 300, 500, 700, *range(1_000, 7_500, 500), 8_500, 10_000),
-            records=10,
-            steady=1,
-            bound=0.0,
-        ),
-        Dimension(
-            name="topics",
-            title="Topics of a job",
-            label="topics, each with a table",
-            note="100 small records of each topic a round",
-            sizes=(1, 10, 50, 100, 200),
-            records=100,
-            steady=3,
-        ),
-    )
-}
+_BATCHES = (20, 50, 100, 200, 300, 500, 700, 1_000, 1_500, *range(2_000, 7_001, 1_000), 8_500, 10_000)
+_TRIPS, _TEXT = "taxi trips of 17 columns from 4 partitions", "100 records a batch, of text that does not compress"
+_SPREAD, _EACH_TOPIC = "20,000 small records a batch, over all partitions", "100 small records of each topic a round"
+_ALL = (
+    Dimension("rows", "Rows of a batch", "rows per batch", _TRIPS, (1_000, 10_000, 100_000, 1_000_000, 10_000_000)),
+    Dimension("partitions", "Partitions of the topic", "partitions", _SPREAD, (1, 10, 100, 1_000), 20_000),
+    Dimension("columns", "Columns of a row", "columns", "10,000 rows a batch", (5, 50, 200, 500), 10_000),
+    Dimension("bytes", "Size of a record", "bytes of a record", _TEXT, (100, 1_000, 10_000, 100_000, 1_000_000), 100),
+    Dimension(
+        *("files", "Files in the table", "data files before the run", "1,000 small records a batch"),
+        *((10, 100, 1_000, 10_000, 100_000), 1_000, 8, 0.0),
+    ),
+    Dimension(
+        *("batches", "Batches since the start", "batches since the start", "10 small records a batch, one run"),
+        *(_BATCHES, 10, 1, 0.0),
+    ),
+    Dimension("topics", "Topics of a job", "topics, each with a table", _EACH_TOPIC, (1, 10, 50, 100, 200), 100, 3),
+)
+DIMENSIONS = {dimension.name: dimension for dimension in _ALL}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostPoint:
-    """The cost of a batch at one size, in one run."""
+    """The cost of a batch at one size: in one run, or the medians of all."""
 
     size: int
     cpu_seconds: float
-    cpu: Mapping[str, float]
+    task_seconds: float
     seconds: float
     requests: float
     heap_mb: float
     peak_rss_mb: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.cpu_seconds:.3f} CPU s and {self.seconds:.3f} s a batch, {self.requests:.1f} S3 requests, "
-            f"heap {self.heap_mb:.0f} MB, peak {self.peak_rss_mb:,} MB"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,34 +123,23 @@ class DimensionResult:
 
     @property
     def medians(self) -> list[CostPoint]:
-        """The median over the runs of each size, by size."""
-
-        def median(size: int, figure: Callable[[CostPoint], float]) -> float:
-            return statistics.median(figure(point) for point in self.points if point.size == size)
-
-        return [
-            CostPoint(
-                size=size,
-                cpu_seconds=median(size, lambda point: point.cpu_seconds),
-                cpu={"tasks": median(size, lambda point: point.cpu["tasks"])},
-                seconds=median(size, lambda point: point.seconds),
-                requests=median(size, lambda point: point.requests),
-                heap_mb=median(size, lambda point: point.heap_mb),
-                peak_rss_mb=round(median(size, lambda point: point.peak_rss_mb)),
-            )
-            for size in sorted({point.size for point in self.points})
-        ]
+        """The medians over the runs of each size, by size."""
+        sizes = sorted({point.size for point in self.points})
+        return [median_of([point for point in self.points if point.size == size]) for size in sizes]
 
     @property
-    def heap_mb(self) -> tuple[float, float]:
-        """The driver's heap after a collection at the smallest size, and the highest at any size."""
-        heaps = [point.heap_mb for point in self.medians]
-        return heaps[0], max(heaps)
+    def heap_from(self) -> float:
+        """The driver's heap after a collection at the smallest size."""
+        return self.medians[0].heap_mb
+
+    @property
+    def heap_to(self) -> float:
+        """The highest at any size."""
+        return max(point.heap_mb for point in self.medians)
 
     @property
     def is_heap_flat(self) -> bool:
-        smallest, highest = self.heap_mb
-        return highest - smallest <= HEAP_MB
+        return self.heap_to - self.heap_from <= HEAP_MB
 
     @property
     def holds(self) -> bool:
@@ -355,7 +300,7 @@ def _point(figures: ScaleFigures, at: int, *, size: int) -> CostPoint:
     return CostPoint(
         size=size,
         cpu_seconds=(after.cpu_seconds - before.cpu_seconds) / batches,
-        cpu={kind: (after.cpu[kind] - before.cpu[kind]) / batches for kind in after.cpu},
+        task_seconds=(after.cpu["tasks"] - before.cpu["tasks"]) / batches,
         seconds=(after.seconds - before.seconds) / batches,
         requests=(after.requests - before.requests) / batches,
         heap_mb=(after.heap or 0) / MEGABYTE,
@@ -365,59 +310,36 @@ def _point(figures: ScaleFigures, at: int, *, size: int) -> CostPoint:
 
 def report(results: Sequence[DimensionResult]) -> str:
     """Show each dimension in a line, and its sizes below."""
-    summary = {
-        "dimension": "{r.dimension.name}",
-        "CPU exponent": "{r.cpu.exponent:.2f}",
-        "from": "{r.cpu.low:.2f}",
-        "to": "{r.cpu.high:.2f}",
-        "fixed CPU s": "{r.cpu.fixed:.2f}",
-        "times": "{r.cpu.ratio:.1f}",
-        "requests exponent": "{r.requests.exponent:.2f}",
-        "times ": "{r.requests.ratio:.1f}",
-        "heap MB": "{r.heap_mb[0]:.0f} to {r.heap_mb[1]:.0f}",
-        "complete": "{r.is_complete}",
-        "holds": "{r.holds}",
-    }
-    sizes = {
-        "size": "{r.size:,}",
-        "CPU s": "{r.cpu_seconds:.3f}",
-        "of tasks": "{r.cpu[tasks]:.3f}",
-        "wall s": "{r.seconds:.3f}",
-        "S3 requests": "{r.requests:,.1f}",
-        "heap MB": "{r.heap_mb:,.0f}",
-        "peak RSS MB": "{r.peak_rss_mb:,}",
-    }
+    growth = "cpu.exponent cpu.low cpu.high cpu.fixed cpu.ratio requests.exponent requests.ratio"
+    summary = table(results, f"dimension.name {growth} heap_from heap_to is_complete holds")
+    sizes = "size cpu_seconds task_seconds seconds requests heap_mb peak_rss_mb"
     note = (
         "Figures of a batch, medians over the runs; CPU of the driver's JVM, without its compilers, and of Python. "
-        "Exponent, from, to: of the part that grows, the fixed cost taken out, with its interval of 95 %; - if it is "
-        "flat. times: the largest size's cost by the smallest's. Heap: the driver's, after a collection."
+        "Exponent: of the part that grows, the fixed cost taken out, with its interval of 95 %; - if flat. Ratio: the "
+        "largest size's cost by the smallest's. Heap: the driver's in MB, after a collection."
     )
     details = [
         f"{result.dimension.title}: {result.dimension.note}\n{table(result.medians, sizes)}" for result in results
     ]
-    return "\n\n".join([table(results, summary), *details, note])
+    return "\n\n".join([summary, *details, note])
 
 
 def draw(result: DimensionResult, file: Path) -> None:
     """Draw the charts of one dimension: time, memory, requests."""
     medians, label, exponent = result.medians, result.dimension.label, result.cpu.exponent
 
-    def line(figure: Callable[[CostPoint], float]) -> Points:
-        return [(point.size, figure(point)) for point in medians]
+    def lines(**names: str) -> dict[str, Points]:
+        return {name: [(point.size, getattr(point, figure)) for point in medians] for figure, name in names.items()}
 
     growth = "flat" if exponent is None else f"exponent {exponent:.2f}"
-    time = {"CPU time": line(lambda point: point.cpu_seconds), "wall time": line(lambda point: point.seconds)}
-    fitted = {"fitted CPU time": line(lambda point: result.cpu.at(point.size))}
-    memory = {
-        "heap after a collection": line(lambda point: point.heap_mb),
-        "peak of the process": line(lambda point: point.peak_rss_mb),
-    }
-    requests = {"S3 requests": line(lambda point: point.requests)}
+    fitted = {"fitted CPU time": [(point.size, result.cpu.at(point.size)) for point in medians]}
+    time = lines(cpu_seconds="CPU time", seconds="wall time")
+    memory = lines(heap_mb="heap after a collection", peak_rss_mb="peak of the process")
     is_log = max(point.requests for point in medians) > 20 * min(point.requests for point in medians)
     title = f"{result.dimension.title}: time of a batch ({growth})"
     charts = [
         Chart(title=title, x=label, y="seconds", y_unit="s", lines=time, dashed=fitted),
         Chart(title="Memory of the driver", x=label, y="MB", is_log=False, lines=memory),
-        Chart(title="S3 requests of a batch", x=label, y="requests", is_log=is_log, lines=requests),
+        Chart(title="S3 requests of a batch", x=label, y="requests", is_log=is_log, lines=lines(requests="requests")),
     ]
     write_charts(file, charts, title=f"How a feed grows with the {label}")

@@ -1,8 +1,13 @@
-"""The measured runs of ``lakefeed-bench scale``, in a process whose JVM stays warm between them."""
+"""The topics of ``lakefeed-bench scale``, and its measured runs, in a process whose JVM stays warm between them."""
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 import os
+import random
+import struct
 import sys
 import threading
 import time
@@ -10,16 +15,41 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import fastavro
+
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.session import session
+from lakefeed.clients.spark.statements import expression
 from lakefeed.config.models import PipelineConfig
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.errors import JobFailed
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.iceberg import IcebergLedger
+from lakefeed.local import Endpoints
+from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
+from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.records.encode.encode import to_records
 from lakefeed_bench import jobs
 from lakefeed_bench.processes import CpuTimes, forget_peaks, peak_megabytes, without_compilers
 
+_SCHEMA = {
+    "type": "record",
+    "name": "Reading",
+    "fields": [{"name": "id", "type": "long"}, {"name": "zone", "type": "string"}],
+}
+_OVERHEAD = 20
+"""The bytes of a record beside its text: Confluent's header, the number, the text's length."""
+LARGEST_RECORD = 4_000_000
+# Index files of a thousand partitions would otherwise take 20 GB, before the first record.
+_TOPIC = {"segment.index.bytes": "65536", "max.message.bytes": str(LARGEST_RECORD)}
+_COLUMNS = (
+    "cast(id * {n} % 1000003 AS BIGINT)",
+    "cast(hash(id, {n}) / 1000.0D AS DOUBLE)",
+    "concat('text-', cast(hash(id, {n}) % 1000 AS STRING))",
+    "timestamp_micros(1700000000000000 + id * {n})",
+)
+"""The values of the columns of wide rows, in turn."""
 _COLLECTIONS = 3
 _BETWEEN_COLLECTIONS_SECONDS = 0.5
 
@@ -66,6 +96,13 @@ class ScaleFigures:
     peak_rss_mb: int
     is_complete: bool
 
+    def __str__(self) -> str:
+        before, after = self.marks[0], self.marks[-1]
+        batches = max(1, after.batch - before.batch)
+        cpu, seconds = after.cpu_seconds - before.cpu_seconds, after.seconds - before.seconds
+        complete = "" if self.is_complete else "; ROWS ARE MISSING"
+        return f"{cpu / batches:.3f} CPU s and {seconds / batches:.3f} s a batch{complete}"
+
 
 def run_scale(run: ScaleRun) -> ScaleFigures:
     """Run a pipeline in this process's session."""
@@ -73,14 +110,15 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
     # Not pipeline.session(): its preflight asks S3 from Python.
     spark = session("bench-scale", connections=pipeline.connections)
     if run.files:
-        add_files(spark, pipeline, run.files)
-    collected_heap(spark)
+        _add_files(spark, pipeline, run.files)
+    _collected_heap(spark)
     forget_peaks()
     clock = _Clock(spark, run)
-    # Spark reports the batches of a stream; a job of many tables calls ``on_batch`` with its rounds.
+    # Spark reports the batches of a stream; a job of many tables calls ``on_batch`` with its rounds, and waits for it.
     remove = None if run.has_tables else jobs.on_progress(spark, lambda _: clock.end_batch())
+    on_batch = (lambda _: clock.end_batch()) if run.has_tables else None
     try:
-        summary = pipeline.run(spark=spark, once=True, stop=clock.stop, on_batch=clock.on_batch)
+        summary = pipeline.run(spark=spark, once=True, stop=clock.stop, on_batch=on_batch)
     finally:
         if remove is not None:
             remove()
@@ -88,7 +126,7 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
     return ScaleFigures(marks=tuple(clock.marks), peak_rss_mb=peak_megabytes(), is_complete=is_complete)
 
 
-def add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
+def _add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
     """Create the pipeline's table by its first batch, and give it the metadata of so many files more."""
     stop = threading.Event()
     pipeline.run(spark=spark, once=True, stop=stop, on_batch=lambda progress: stop.set())
@@ -96,7 +134,7 @@ def add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
     jvm.java(spark).bench.ManyFiles.append(table, files)
 
 
-def collected_heap(spark: SparkSession) -> tuple[int, float]:
+def _collected_heap(spark: SparkSession) -> tuple[int, float]:
     """Collect the driver's garbage; return the bytes of its heap that stay in use, and the seconds that it stood still.
 
     The least of several collections: a batch or a maintenance at work holds memory that it gives back.
@@ -116,7 +154,7 @@ def collected_heap(spark: SparkSession) -> tuple[int, float]:
 
 @dataclass
 class _Clock:
-    """Takes the figures at the end of batches: Spark reports those of a stream, a job of many tables its rounds."""
+    """Takes the figures at the end of batches, less what taking them has cost itself, the collections above all."""
 
     spark: SparkSession
     run: ScaleRun
@@ -125,39 +163,69 @@ class _Clock:
 
     def __post_init__(self) -> None:
         self._done = 0
-        # The time that taking the figures has taken itself, the collections above all.
         self._own_seconds = self._own_cpu = 0.0
         self._requests = self._requests_now()
         self._began, self._cpu = time.monotonic(), CpuTimes.now()
-
-    def on_batch(self, progress: BatchProgress) -> None:
-        """Note a round of a job with many tables, which waits for this."""
-        if self.run.has_tables:
-            self.end_batch()
 
     def end_batch(self) -> None:
         self._done += 1
         if self._done not in self.run.marks:
             return
-        now, cpu, requests = time.monotonic(), CpuTimes.now().since(self._cpu), self._requests_now()
-        heap, stopped = collected_heap(self.spark) if self._done in self.run.heap_at else (None, 0.0)
-        after = CpuTimes.now().since(self._cpu)
-        self.marks.append(
-            Mark(
-                batch=self._done,
-                cpu={**cpu, "collector": cpu["collector"] - self._own_cpu},
-                seconds=now - self._began - self._own_seconds,
-                requests=requests - self._requests,
-                heap=heap,
-            )
-        )
+        seconds = time.monotonic() - self._began - self._own_seconds
+        cpu, requests = CpuTimes.now().since(self._cpu), self._requests_now() - self._requests
+        heap, stopped = _collected_heap(self.spark) if self._done in self.run.heap_at else (None, 0.0)
+        spent = {**cpu, "collector": cpu["collector"] - self._own_cpu}
+        self.marks.append(Mark(batch=self._done, cpu=spent, seconds=seconds, requests=requests, heap=heap))
         # For the log: a long run returns its figures at its end only.
         print(asdict(self.marks[-1]), flush=True)
         if heap is not None:
-            self._own_cpu += after["collector"] - cpu["collector"]
+            self._own_cpu += CpuTimes.now().since(self._cpu)["collector"] - cpu["collector"]
             self._own_seconds += stopped
         if self._done >= max(self.run.marks):
             self.stop.set()
 
     def _requests_now(self) -> int:
         return sum(jvm.s3_requests(self.spark).values())
+
+
+def create_topic(topic: str, endpoints: Endpoints, *, partitions: int) -> None:
+    """Create a topic for records of all sizes."""
+    Topics(endpoints.bootstrap_servers).create(topic, partitions=partitions, config=_TOPIC)
+
+
+def fill_topic(
+    topic: str, endpoints: Endpoints, *, records: int, partitions: int, bytes_each: int | None = None
+) -> None:
+    """Create a topic and fill its partitions evenly, without Spark; records are small, or have about so many bytes."""
+    from confluent_kafka import Producer
+
+    create_topic(topic, endpoints, partitions=partitions)
+    schema_id = SchemaRegistry(endpoints.schema_registry_url).register(f"{topic}-value", json.dumps(_SCHEMA))
+    length = max(1, (bytes_each or 0) - _OVERHEAD)
+    # Texts that no codec makes much smaller, each cut from one pool at a place of its own.
+    pool = base64.b64encode(random.Random(1).randbytes(length + 1_000_000)).decode()  # noqa: S311  (the same each time)
+    settings = {"linger.ms": 20, "message.max.bytes": LARGEST_RECORD, "log_level": 0}
+    producer = Producer({"bootstrap.servers": endpoints.bootstrap_servers, **settings})
+    for number in range(records):
+        at = number * 7919 % 1_000_000
+        zone = f"zone-{number % 100}" if bytes_each is None else pool[at : at + length]
+        value = io.BytesIO()
+        value.write(b"\0" + struct.pack(">I", schema_id))
+        fastavro.schemaless_writer(value, _SCHEMA, {"id": number, "zone": zone})
+        while True:
+            try:
+                producer.produce(topic, value.getvalue(), partition=number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(300):
+        raise JobFailed("the broker has not taken all records", where=f"topic {topic}")
+
+
+def produce_columns(columns: int, rows: int, topic: str, endpoints: Endpoints) -> None:
+    """Produce rows of so many columns: whole numbers, floating ones, texts and times in turn."""
+    spark = session("bench-scale")
+    texts = [_COLUMNS[number % len(_COLUMNS)].format(n=number + 1) for number in range(columns)]
+    named = [expression(spark, text).alias(f"c{number}") for number, text in enumerate(texts)]
+    records = to_records(spark.range(rows).select(*named), topic=topic, registry=endpoints.schema_registry_url)
+    produce(records, topic, bootstrap_servers=endpoints.bootstrap_servers)

@@ -37,10 +37,9 @@ from lakefeed_bench.harness import (
     table,
 )
 from lakefeed_bench.jobs import Filled, LandingCase, Work
-from lakefeed_bench.limits import Limits, measure_limits
 from lakefeed_bench.processes import cpu_seconds_of
 from lakefeed_bench.stages import STAGES, Stage
-from lakefeed_bench.throughput_jobs import RunFigures, remove, run_once
+from lakefeed_bench.throughput_jobs import Limits, RunFigures, measure_limits, remove, run_once
 
 USUAL_WAYS = ("lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed")
 """The ways that are timed where none is chosen: lakefeed's, plain Spark's ``from_avro`` into Iceberg, and the seeds'
@@ -249,16 +248,8 @@ def _result(way: str, runs: Sequence[Landed], profiled: Sequence[Landed]) -> Way
 
 def report(found: Throughput) -> str:
     """Show the ways, the limits and the stages."""
-    ratios = ("spark", "seed", "limit", "off")
-    columns = {
-        "way": "{r.way}",
-        "rows/CPU s": "{r.rows_per_cpu_second:,.0f}",
-        **{f"to {name}": f"{{r.ratio_to_{name}:.2f}}" for name in ratios},
-        "rows/s": "{r.rows_per_second:,.0f}",
-        "peak MB": "{r.peak_rss_mb:,}",
-        "S3 requests": "{r.s3_requests:,.0f}",
-        "rows equal": "{r.rows_equal}",
-    }
+    ratios = " ".join(f"ratio_to_{name}" for name in ("spark", "seed", "limit", "off"))
+    columns = f"way rows_per_cpu_second {ratios} rows_per_second peak_rss_mb s3_requests rows_equal"
     sections = [table(found.ways, columns)]
     if (limits := found.limits) is not None:
         steps = f"fetch {limits.fetch:.2f} + decode {limits.decode:.2f} + encode {limits.encode:.2f} µs of CPU a row"
@@ -268,8 +259,7 @@ def report(found: Throughput) -> str:
         )
     profiled = [way for way in found.ways if way.stages is not None]
     if profiled:
-        shares: dict[str, str] = {stage: f"{{r.stages[{stage}]:.1%}}" for stage in STAGES}
-        sections.append(table(profiled, {"CPU by stage": "{r.way}", **shares, "idle cores": "{r.idle:.1%}"}))
+        sections.append(table(profiled, f"way {' '.join(f'stages.{stage}' for stage in STAGES)} idle"))
     sections.append(
         f"{found.records:,} records in {found.partitions} partitions; medians of the runs after the first batch. "
         "Ratios: medians of rows/CPU s in the same round."

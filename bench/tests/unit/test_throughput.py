@@ -10,7 +10,6 @@ import pytest
 
 from lakefeed.config.blocks import FastPath
 from lakefeed_bench.harness import document
-from lakefeed_bench.limits import Limits
 from lakefeed_bench.throughput import (
     FAST_PATHS,
     USUAL_WAYS,
@@ -23,6 +22,7 @@ from lakefeed_bench.throughput import (
     compared,
     report,
 )
+from lakefeed_bench.throughput_jobs import Limits
 
 FIGURES = Landed(
     batches=3,
@@ -90,7 +90,7 @@ def test_rows_that_differ_show() -> None:
     bench = found(result("lakefeed-iceberg", 400_000.0, equal=False), result("seed", 100_000.0))
     assert not bench.holds
     lines = report(bench).splitlines()
-    assert [line.split()[-1] for line in lines[1:3]] == ["False", "True"]
+    assert [line.split()[-1] for line in lines[1:3]] == ["NO", "yes"]
     assert "4.00" in lines[1]
 
 
