@@ -12,10 +12,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Section = Literal["begin", "run", "watch", "look", "repair", "tables", "deploy", "servers"]
 """The sections of ``lakefeed --help``, in the order of work."""
@@ -69,6 +71,8 @@ class CliCommand:
 
 def installed(group: str) -> list[EntryPoint]:
     """Return the entry points of a group by name; imports none of them."""
+    from importlib.metadata import entry_points  # lakefeed --version needs none of this.
+
     return sorted(entry_points(group=group), key=lambda each: each.name)
 
 

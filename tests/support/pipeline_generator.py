@@ -16,7 +16,7 @@ from lakefeed.config.checks import function_problems, missing_columns
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.mistakes import _blocks, _candidates
 from lakefeed.config.loading.shape import Place, dotted
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import PipelineConfig, pipeline_model
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def pipeline(dice: random.Random) -> dict[str, Any]:
         "checkpoint": "s3a://lake/c",
         "catalogs": {"lake": {"type": "jdbc", "uri": "jdbc:sqlite:/tmp/x", "warehouse": "s3://lake/w"}},
     }
-    fields = [(place, each) for place, each in shape.walk(PipelineConfig) if "schema_file" not in place[-1]]
+    fields = [(place, each) for place, each in shape.walk(pipeline_model()) if "schema_file" not in place[-1]]
     for place, each in dice.sample(fields, k=60):
         at = tuple("a" if part == "<name>" else part for part in place)
         options = list(_some(each.annotation, dice))
@@ -140,7 +140,7 @@ def _replaced(values: Any, place: Place, value: Any) -> Any:
 
 
 def _model_around(place: Place) -> type[BaseModel] | None:
-    return shape.model_of(shape.at(PipelineConfig, place[:-1]))
+    return shape.model_of(shape.at(pipeline_model(), place[:-1]))
 
 
 def _misspelt(values: Any, place: Place) -> tuple[Any, Place] | None:
@@ -155,7 +155,7 @@ def _misspelt(values: Any, place: Place) -> tuple[Any, Place] | None:
 
 def _unknown(values: Any, place: Place) -> tuple[Any, Place] | None:
     block = _value(values, place)
-    if shape.model_of(shape.at(PipelineConfig, place)) is None or not isinstance(block, dict):
+    if shape.model_of(shape.at(pipeline_model(), place)) is None or not isinstance(block, dict):
         return None
     return _replaced(values, place, {**block, "q\u00fcx": 1}), (*place, "q\u00fcx")
 
@@ -163,7 +163,7 @@ def _unknown(values: Any, place: Place) -> tuple[Any, Place] | None:
 def _wrong_type(values: Any, place: Place) -> tuple[Any, Place] | None:
     if _model_around(place) is None:
         return None
-    annotation = shape.at(PipelineConfig, place)
+    annotation = shape.at(pipeline_model(), place)
     wrong: Any = 5 if shape.model_of(annotation) or shape.free_form(annotation) else {"a": {"b": [1]}}
     return _replaced(values, place, wrong), place
 
@@ -177,7 +177,7 @@ def _missing(values: Any, place: Place) -> tuple[Any, Place] | None:
 
 
 def _unknown_word(values: Any, place: Place) -> tuple[Any, Place] | None:
-    annotation = shape.at(PipelineConfig, place)
+    annotation = shape.at(pipeline_model(), place)
     if not shape.choices(annotation) or str in shape.members(annotation) or isinstance(_value(values, place), list):
         return None
     return _replaced(values, place, "no such word"), place
@@ -185,7 +185,7 @@ def _unknown_word(values: Any, place: Place) -> tuple[Any, Place] | None:
 
 def _number(wrong: Any) -> Any:
     def mutate(values: Any, place: Place) -> tuple[Any, Place] | None:
-        if isinstance(_value(values, place), bool) or shape.members(shape.at(PipelineConfig, place)) not in (
+        if isinstance(_value(values, place), bool) or shape.members(shape.at(pipeline_model(), place)) not in (
             (int,),
             (float,),
         ):

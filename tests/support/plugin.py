@@ -29,8 +29,11 @@ def put_on_path(folder: Path, entry_points: Mapping[str, str], monkeypatch: pyte
         modules: the source of each module.
     """
     for name, source in modules.items():
-        (folder / f"{name}.py").write_text(source)
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        file = folder / f"{name.replace('.', '/')}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(source)
+        for loaded in (name, name.rpartition(".")[0]):
+            monkeypatch.delitem(sys.modules, loaded, raising=False)
     info = folder / "stranger-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")

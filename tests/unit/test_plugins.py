@@ -11,7 +11,7 @@ from lakefeed import plugins
 from lakefeed.cli.main import all_commands, main, root
 from lakefeed.config.blocks import SinkChoice
 from lakefeed.errors import ConfigError
-from lakefeed.plugins import COMMANDS_GROUP, OF_EXTRAS, SINKS_OF_EXTRAS
+from lakefeed.plugins import COMMANDS_GROUP, KEYS_OF_EXTRAS, OF_EXTRAS, SETTINGS_GROUP, SINKS_OF_EXTRAS
 
 
 def found(*entries: tuple[str, str]) -> list[EntryPoint]:
@@ -20,6 +20,11 @@ def found(*entries: tuple[str, str]) -> list[EntryPoint]:
 
 def test_each_command_of_an_extra_is_brought_by_it() -> None:
     assert {name for names in OF_EXTRAS.values() for name in names} <= set(all_commands())
+
+
+def test_each_key_of_an_extra_is_brought_by_it() -> None:
+    ours = {entry.name for entry in plugins.installed(SETTINGS_GROUP) if entry.module.startswith("lakefeed_")}
+    assert {name for names in KEYS_OF_EXTRAS.values() for name in names} == ours
 
 
 def test_a_command_whose_extra_is_missing_names_the_extra(

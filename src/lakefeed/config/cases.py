@@ -85,10 +85,8 @@ class ExpectedDeadLetter(Model):
     reason: str | None = Field(None, description="Text that the reason contains.")
     topic: str | None = None
     """Its topic."""
-    partition: int | None = None
-    """Its partition."""
-    offset: int | None = None
-    """Its offset."""
+    partition: int | None = Field(None, ge=0, le=2**31 - 1, description="Its partition.")
+    offset: int | None = Field(None, ge=0, le=1 << 62, description="Its offset.")
 
 
 class Case(Model):

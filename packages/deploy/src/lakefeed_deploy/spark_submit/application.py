@@ -8,7 +8,6 @@ it: the pipeline file names variables, whose values the driver finds in its envi
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import yaml
 
+from lakefeed import plugins
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.python_files import distributions_of, files_of, find_imports, with_requirements
 from lakefeed.clients.spark.session import class_path
@@ -113,7 +113,8 @@ def _texts(file: Path) -> dict[str, bytes]:
 def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict[str, Path]:
     folder = file.absolute().parent
     imports = find_imports(folder, function_modules(config))
-    plugged = {entry.dist.name for entry in importlib.metadata.entry_points(group="lakefeed.sinks") if entry.dist}
+    groups = (plugins.SINKS_GROUP, plugins.SETTINGS_GROUP, plugins.FOLLOWERS_GROUP)
+    plugged = {entry.dist.name for group in groups for entry in plugins.installed(group) if entry.dist}
     packages = with_requirements([_LAKEFEED, *plugged, *distributions_of(imports.packages)])
     entries = {f"python/{name}": path for distribution in packages.values() for name, path in files_of(distribution)}
     # Numbered: the order on the class path is that of the lock.
