@@ -138,6 +138,23 @@ def test_a_time_whose_hour_iceberg_cannot_count_is_a_dead_letter(lake: SparkSess
     assert all("beyond the year 246953" in reason for reason in letters.values())
 
 
+def test_a_group_whose_hour_iceberg_cannot_count_is_refused(lake: SparkSession, feed: Feed) -> None:
+    """No record alone is to blame, and so none becomes a dead letter."""
+    feed.create_topic(partitions=1)
+    feed.send([json.dumps({"id": 1, "n": 2**31 * 3_600_000_000}).encode()])
+    blocks: dict[str, Any] = {
+        "decode": {"json": {"schema_ddl": "id INT, n BIGINT"}},
+        "transform": {
+            "sql": f"SELECT id, max(timestamp_micros(n)) AS at FROM {feed.name} GROUP BY id",
+            "output_mode": "update",
+        },
+        "sink": {"iceberg": {"table": feed.table, "partition_by": ["hours(at)"], "mode": "upsert", "keys": ["id"]}},
+    }
+    with pytest.raises(RowsRefused, match="cannot count the hour of a time beyond the year 246953"):
+        feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert feed.rows() == []
+
+
 @pytest.mark.parametrize("kind", ["table", "topic"])
 def test_a_replay_lands_what_works_and_leaves_the_rest_with_todays_reason(
     lake: SparkSession, feed: Feed, kind: str

@@ -57,6 +57,14 @@ _DECODE = re.compile(
 _REGISTRY = re.compile(r"lakefeed schema registry ([\w ]+): (.*?)(?: SQLSTATE: \w{5})?$", re.MULTILINE)
 _REGISTRY_ERRORS: dict[str, type[LakefeedError]] = {"refuses the credentials": AccessDenied}
 
+_STORE_REFUSES = AccessDenied(
+    "the S3 store refuses the credentials",
+    hint="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
+)
+_SERVER_FAILS = Unreachable(
+    "the catalog or the S3 store answers with an error of its own", hint="look at the server that is named above"
+)
+
 # By a pattern of Spark's message, most specific first.
 KNOWN: dict[str, LakefeedError] = {
     r"(?:ClassNotFoundException|NoClassDefFoundError): io[./]lakefeed[./]": ConfigError(
@@ -148,17 +156,12 @@ KNOWN: dict[str, LakefeedError] = {
         "the S3 bucket does not exist",
         hint="create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",
     ),
-    r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403)": AccessDenied(
-        "the S3 store refuses the credentials",
-        hint="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
-    ),
+    r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403)": _STORE_REFUSES,
     # In other words than Java's exceptions for a connection: these servers have answered, and not what was asked.
     (
         r"(?:SlowDown|Status Code: (?:5\d\d|429)|ServiceUnavailableException|ServiceFailureException|"
         r"CommitStateUnknownException|RESTException: [^\n]*\b(?:5\d\d|429)\b|Service Unavailable|Bad Gateway)"
-    ): Unreachable(
-        "the catalog or the S3 store answers with an error of its own", hint="look at the server that is named above"
-    ),
+    ): _SERVER_FAILS,
     r"(?:the database system is (?:starting up|shutting down|in recovery)|terminating connection due to)": Unreachable(
         "the catalog's database does not answer", hint="check that it runs: catalogs.<name>.uri"
     ),
@@ -190,6 +193,8 @@ def translate(error: BaseException) -> LakefeedError:
         return error
     if found := decode_error_of(error) or registry_error_of(error):
         return found
+    if (answer := _store_answer(error)) is not None:
+        return answer
     text = str(error)
     # A record whose row cannot be computed has its values in the message: they accuse no server and no other driver.
     is_of_record = cause_in_data(error) is not None
@@ -292,17 +297,35 @@ def cause_in_data(error: BaseException) -> str | None:
 
     It is decided by the classes: a message may have any text of a record.
     """
-    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    classes, text = [], ""
-    while thrown is not None:
-        name, message = str(thrown.getClass().getName()), str(thrown.getMessage())
-        classes.append(name)
-        text, thrown = f"{name}: {message}", thrown.getCause()
-        if thrown is None and "File name too long" in message and name.startswith("java.io."):
-            return text
+    thrown = list(_thrown(error))
+    classes = [name for name, _ in thrown]
+    message = str(thrown[-1][1].getMessage()) if thrown else ""
+    text = f"{classes[-1]}: {message}" if thrown else ""
+    if "File name too long" in message and text.startswith("java.io."):
+        return text
     # Spark wraps what a task has thrown; it is the deepest one of them only where the scheduler itself gives up.
     world = [name for name in classes[:-1] if not name.endswith("SparkException")] + classes[-1:]
     return None if not classes or any(_WORLD.search(name) for name in world) else text
+
+
+def _thrown(error: BaseException) -> Iterator[tuple[str, Any]]:
+    """Yield Java's exception behind an error, and its causes, each after the name of its class."""
+    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while thrown is not None:
+        yield str(thrown.getClass().getName()), thrown
+        thrown = thrown.getCause()
+
+
+def _store_answer(error: BaseException) -> LakefeedError | None:
+    """Return the error for the status that an S3 store has answered with, if its client's own exception has come."""
+    for name, thrown in _thrown(error):
+        if name.startswith("software.amazon.awssdk.services.s3."):
+            status = int(thrown.statusCode())
+            if status not in (403, 429, *range(500, 600)):
+                return None
+            known = _STORE_REFUSES if status == 403 else _SERVER_FAILS
+            return type(known)(known.what, where=without_values(f"{name}: {thrown.getMessage()}"), hint=known.hint)
+    return None
 
 
 def _texts(exception: BaseException) -> Iterator[str]:

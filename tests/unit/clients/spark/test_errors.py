@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.clients.spark.errors import translate
-from lakefeed.errors import CheckpointInUse, FileDenied, JobFailed, LakefeedError
+from lakefeed.errors import AccessDenied, CheckpointInUse, FileDenied, JobFailed, LakefeedError, Unreachable
 
 STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST"
 
@@ -101,6 +101,26 @@ def failed_task(name: str, message: str) -> RuntimeError:
     error = RuntimeError(f"An error occurred while calling o1.append.\n: {text}\n\tat a.B.c(B.java:2)")
     error.java_exception = Thrown("org.apache.spark.SparkException", text, Thrown(name, message))  # type: ignore[attr-defined]
     return error
+
+
+class Answer(Thrown):
+    """An exception of the store's client."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__("software.amazon.awssdk.services.s3.model.S3Exception", message)
+        self._status = status
+
+    def statusCode(self) -> int:  # noqa: N802
+        return self._status
+
+
+@pytest.mark.parametrize(("status", "kind"), [(503, Unreachable), (429, Unreachable), (403, AccessDenied)])
+def test_the_status_that_the_stores_client_has_counts_and_no_text(status: int, kind: type[LakefeedError]) -> None:
+    error = RuntimeError("o1.append: s3://lake/NoSuchBucket/AccessDenied/SlowDown")
+    error.java_exception = Thrown("java.io.IOException", "put", Answer(status, "of AccessDenied/SlowDown"))  # type: ignore[attr-defined]
+    found = translate(error)
+    assert type(found) is kind
+    assert found.where == "software.amazon.awssdk.services.s3.model.S3Exception: of AccessDenied/SlowDown"
 
 
 @pytest.mark.parametrize(
