@@ -129,6 +129,8 @@ def in_turns(
             say(f"{title}{f'run {at} of {rounds}' if at > 0 else 'warm-up'}, {case}: {result}")
             if at > 0:
                 found[case].append(result)
+            elif not getattr(result, "rows_equal", True):
+                raise JobFailed("the rows of the warm-up are not those of the topic", where=str(case))
     return found
 
 
@@ -150,7 +152,9 @@ def table(results: Iterable[object], columns: str) -> str:
     """Return a line for each result: its figures by their names, such as ``seconds kept.files``; a dash for None."""
     names = columns.split()
     rows = [[_cell(reduce(_part, name.split("."), result)) for name in names] for result in results]
-    return "\n".join(aligned([[name.replace("_", " ") for name in names], *rows], left=1))
+    last = [name.rpartition(".")[2] for name in names]
+    headings = [short if last.count(short) == 1 else name for name, short in zip(names, last, strict=True)]
+    return "\n".join(aligned([[heading.replace("_", " ") for heading in headings], *rows], left=1))
 
 
 def _part(value: Any, name: str) -> Any:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.config.connections import Connections
@@ -57,25 +57,27 @@ class Observed:
         return self.records - len(self.took)
 
 
-class Reader(Protocol):
-    """Notes the records at the other end."""
+class _Reader:
+    """Notes the records at the other end; ``count`` is how many are visible so far."""
 
-    count: int
-    """The records that are visible so far, copies left out if the reader can tell."""
+    count = 0
 
     def poll(self) -> None:
         """Look for new ones, for a short time."""
+        raise NotImplementedError
 
     def arrivals(self) -> Iterator[tuple[int, int]]:
         """Yield the number of each record, and the nanoseconds from its sending until it was visible."""
+        raise NotImplementedError
 
     def files(self, began: float, ended: float) -> int | None:
         """Count the data files that became visible between two times."""
+        return None
 
 
 def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: float) -> Observed:
     """Send records to a topic, and read what the pipeline writes; the last ones may take ``drain`` seconds."""
-    reader: Reader = _TableReader(name, endpoints) if target == "table" else _TopicReader(name, endpoints)
+    reader: _Reader = _TableReader(name, endpoints) if target == "table" else _TopicReader(name, endpoints)
     with _sending(name, endpoints, load.rate) as sender:
         _follow(reader, START_SECONDS, until=lambda: reader.count > 0)
         if not reader.count:
@@ -97,7 +99,7 @@ def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: flo
     return Observed(records=len(measured), took=times, copies=copies, began=began, ended=ended, files=files)
 
 
-def _follow(reader: Reader, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+def _follow(reader: _Reader, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
     """Read until the condition holds or the time is up."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not until():
@@ -136,7 +138,7 @@ def _sending(topic: str, endpoints: Endpoints, rate: int) -> Iterator[_Sender]:
         thread.join()
 
 
-class _TopicReader:
+class _TopicReader(_Reader):
     """Reads the topic that the pipeline writes."""
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:
@@ -147,7 +149,6 @@ class _TopicReader:
         self._consumer.assign([TopicPartition(f"{name}_out", 0, 0)])
         self._arrivals: list[tuple[int, int]] = []
         self._numbers: set[int] = set()
-        self.count = 0
 
     def poll(self) -> None:
         message = self._consumer.poll(0.05)
@@ -161,11 +162,8 @@ class _TopicReader:
     def arrivals(self) -> Iterator[tuple[int, int]]:
         yield from self._arrivals
 
-    def files(self, began: float, ended: float) -> int | None:
-        return None
 
-
-class _TableReader:
+class _TableReader(_Reader):
     """Follows an Iceberg table: notes when a reader that has loaded it could first see each snapshot.
 
     The catalog's database is asked each ``POLL_SECONDS`` where the table's newest metadata is; when it names another
@@ -180,7 +178,6 @@ class _TableReader:
         self._location: str | None = None
         self._table: Table | None = None
         self._seen: dict[int, int] = {}
-        self.count = 0
 
     def poll(self) -> None:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
