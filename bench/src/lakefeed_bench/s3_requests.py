@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
 import click
 
@@ -23,49 +23,43 @@ from lakefeed_bench.minio import ApiCalls, Kept, Minio, Phases, as_traced, by_ap
 MANAGERS, SINKS = get_args(Manager), get_args(Sink)
 
 
-class SeedReference(NamedTuple):
-    """A figure of the published measurements that this one repeats: requests, and versions with delete markers."""
-
-    name: str
-    per_batch: float
-    total: int = 0
-    kept: int = 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class Workload(Work):
-    """Work with further settings of Spark for all cases, and the published figures to compare with."""
+    """Work with further settings of Spark for all cases, and the published figures that it repeats."""
 
     conf: Mapping[str, str] = field(default_factory=dict)
-    references: tuple[SeedReference, ...] = ()
+    published: tuple[str, ...]
 
 
-def workload_of(
-    name: str, *, rows: int | None = None, batches: int | None = None, partitions: int | None = None
-) -> Workload:
-    """Return ``six`` (6 batches of 10 files) or ``steady`` (200 small ones, with log compaction and purging)."""
-    default, minio = "seeds: Spark 3.3, default", "seeds: Spark 3.3, MinIO's manager"
-    if name == "six":
-        references = (
-            SeedReference(default, 912 / 6, total=912, kept=140),
-            SeedReference(minio, 453 / 6, total=453, kept=84),
-        )
-        count, files = batches or 6, partitions or 10
-        return Workload(name=name, rows=rows or 6_000_000, batches=count, partitions=files, references=references)
-    count, files = batches or 200, partitions or 1
-    return Workload(
-        name=name,
-        rows=rows or count * files * 100,
-        batches=count,
-        partitions=files,
+# The seeds count versions and delete markers in one number.
+WORKLOADS = {
+    "six": Workload(
+        name="six",
+        rows=6_000_000,
+        batches=6,
+        partitions=10,
+        published=(
+            "seeds: Spark 3.3, default, parquet: 152.0 requests a batch, 912 in all, 140 versions and markers",
+            "seeds: Spark 3.3, MinIO's manager, parquet: 75.5 requests a batch, 453 in all, 84 versions and markers",
+        ),
+    ),
+    "steady": Workload(
+        name="steady",
+        rows=20_000,
+        batches=200,
+        partitions=1,
         # Small enough that logs are compacted and expired entries purged for most of the run.
         conf={
             "spark.sql.streaming.minBatchesToRetain": "10",
             "spark.sql.streaming.fileSink.log.compactInterval": "10",
             "spark.sql.streaming.fileSink.log.cleanupDelay": "1s",
         },
-        references=(SeedReference(default, 699_374 / 6_740), SeedReference(minio, 361_281 / 15_801)),
-    )
+        published=(
+            "seeds: Spark 3.3, default, parquet: 103.8 requests a batch",
+            "seeds: Spark 3.3, MinIO's manager, parquet: 22.9 requests a batch",
+        ),
+    ),
+}
 
 
 def case_of(sink: Sink, versioned: bool, manager: Manager) -> LandingCase:
@@ -175,20 +169,14 @@ def comparison(measured: Sequence[CountedCase], work: Workload) -> str:
         "manager sink bucket phases.batches kept.files phases.startup phases.first_batch phases.per_batch total "
         "kept.objects kept.versions kept.delete_markers complete meter_agrees"
     )
-    # The seeds count versions and delete markers in one number.
-    published = [
-        f"{seed.name}, parquet: {seed.per_batch:.1f} requests a batch"
-        + (f", {seed.total} in all, {seed.kept} versions and markers" if seed.total else "")
-        for seed in work.references
-    ]
-    return "\n".join([table(measured, columns), "", *published])
+    return "\n".join([table(measured, columns), "", *work.published])
 
 
 @measurement(
     "s3-requests",
     click.option(
         "--workload",
-        type=click.Choice(["six", "steady"]),
+        type=click.Choice([*WORKLOADS]),
         default="six",
         show_default=True,
         help="six: 6 batches of 10 files. steady: 200 small ones, with log compaction and purging.",
@@ -214,7 +202,8 @@ def s3_requests(
     have every row of the topic; if either fails the status is 1. MinIO is built from source at the first use, which
     takes minutes and needs Go.
     """
-    work, minio, measured = workload_of(workload, **sizes), Minio(bench), list[CountedCase]()
+    chosen: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+    work, minio, measured = replace(WORKLOADS[workload], **chosen), Minio(bench), list[CountedCase]()
     expected = jobs.fill_topic(bench, work).records
     kinds = (False, True) if versioned is None else (versioned,)
     for case in itertools.starmap(case_of, itertools.product(sinks or SINKS, kinds, managers or MANAGERS)):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lakefeed_bench.harness import document
 from lakefeed_bench.minio import ApiCalls, Kept, Phases
-from lakefeed_bench.s3_requests import CountedCase, case_of, case_report, comparison, workload_of
+from lakefeed_bench.s3_requests import WORKLOADS, CountedCase, case_of, case_report, comparison
 
 APIS = (
     ApiCalls(api="s3.HeadObject", received=52_224, sent=0, calls=200, errors=0),
@@ -43,11 +43,11 @@ def test_missing_rows_and_a_meter_that_differs_cannot_be_overlooked() -> None:
     text = case_report(wrong)
     assert "BUT THE TOPIC HAS 6,000,000" in text
     assert "DIFFERS: s3.HeadObject 199 by the meter, 200 in the trace" in text
-    assert comparison([wrong], workload_of("six")).splitlines()[1].split()[-2:] == ["NO", "NO"]
+    assert comparison([wrong], WORKLOADS["six"]).splitlines()[1].split()[-2:] == ["NO", "NO"]
 
 
 def test_all_cases_stand_beside_the_published_figures() -> None:
-    lines = comparison([MEASURED], workload_of("six")).splitlines()
+    lines = comparison([MEASURED], WORKLOADS["six"]).splitlines()
     assert lines[1].split() == [
         *("lakefeed", "parquet", "versioned", "6", "60", "13", "50", "40.00", "263", "79", "80", "1", "yes", "yes")
     ]
@@ -64,9 +64,8 @@ def test_the_document_for_programs() -> None:
 
 def test_batches_take_a_little_more_than_their_share() -> None:
     # Spark shares a batch's records out by partition and rounds each share down.
-    assert workload_of("six", rows=60_000).records_a_batch == 10_009
-    assert workload_of("steady").records_a_batch == 100
-    assert workload_of("steady", batches=50).rows == 5_000
+    assert replace(WORKLOADS["six"], rows=60_000).records_a_batch == 10_009
+    assert WORKLOADS["steady"].records_a_batch == 100
 
 
 def test_each_case_has_a_name_and_bucket_of_its_own() -> None:
