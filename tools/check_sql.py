@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = (*ROOT.glob("src"), *ROOT.glob("packages/*/src"), *ROOT.glob("**/jvm/src/main/java"))
+SOURCES = (*ROOT.glob("src"), *ROOT.glob("packages/*/src"), *ROOT.glob("bench/src"), *ROOT.glob("**/jvm/src/main/java"))
 OWN = ("clients/spark/statements.py", "io/lakefeed/query/Statements.java")
 
 PARSED = {"sql", "expr", "selectExpr"}

@@ -19,7 +19,7 @@ GLOSSARY = ROOT / "CONTRIBUTING.md"
 CHECKED = (".java", ".md", ".py", ".toml", ".yaml", ".yml", "Makefile")
 OWN = ("tools/check_words.py", "tests/unit/project/test_check_words.py")
 
-DOCUMENTED = re.compile(r"src/|tests/support/|tools/|packages/[^/]+/src/")
+DOCUMENTED = re.compile(r"src/|tests/support/|tools/|packages/[^/]+/src/|bench/src/")
 """The docstrings of these folders are checked; those of tests tell what holds."""
 
 OPENING = re.compile(r"(?:What|Whoever|Where|Which|Those|That|Whether|Who)\b")

@@ -1,4 +1,4 @@
-"""What the measurements share: a command with a stack of its own, processes with a JVM, cases in turns, one table."""
+"""Harness of the measurements: a command with a stack of its own, processes with a JVM, cases in turns, one table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _JVM_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a measurement has found: the results for programs, the text for people; the status is 1 unless it holds."""
+    """Results of a measurement for programs, its text for people, and whether it holds: if not, the status is 1."""
 
     results: Any
     text: str

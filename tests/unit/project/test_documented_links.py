@@ -57,7 +57,7 @@ def test_a_broken_link_and_a_broken_anchor_are_found() -> None:
 def test_the_pages_that_code_and_messages_name_exist() -> None:
     sources = [
         file
-        for folder in ("src", "packages", "tools", "tests", "examples", "jvm")
+        for folder in ("src", "packages", "bench", "tools", "tests", "examples", "jvm")
         for file in (ROOT / folder).rglob("*")
         if file.suffix in (".py", ".java", ".yaml", ".sh", ".lock")
     ]
@@ -77,13 +77,13 @@ def test_the_pages_that_code_and_messages_name_exist() -> None:
 
 def test_the_tests_that_documents_name_exist() -> None:
     """A page that names a test as its proof must not outlive the test."""
-    files = [file for folder in ("tests", "packages") for file in (ROOT / folder).rglob("*.py")]
+    files = [file for folder in ("tests", "packages", "bench") for file in (ROOT / folder).rglob("*.py")]
     modules = {file.name for file in files}
     functions = {name for file in files for name in re.findall(r"^ *def (test_\w+)", file.read_text("utf-8"), re.M)}
     missing = []
     for page in PAGES:
         text = page.read_text("utf-8")
-        for path in re.findall(r"(?<![\w/])(?:packages/\w+/)?tests/[\w/]+\.py\b", text):
+        for path in re.findall(r"(?<![\w/])(?:(?:packages/\w+|bench)/)?tests/[\w/]+\.py\b", text):
             if not (ROOT / path).exists():
                 missing.append(f"{page.name}: {path}")
         for name, more in re.findall(r"`(test_\w+)(\.py|…)?(?:\[[^\]`]*\])?`", text):
