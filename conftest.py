@@ -21,7 +21,7 @@ from lakefeed.config import trust
 from lakefeed.config.loading.load import read
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
-from lakefeed.local import Endpoints, Stack
+from lakefeed_local.stack import Endpoints, Stack
 from tests.support import guardian
 from tests.support.feed import Feed
 from tests.support.lake import spark_in, spark_on

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.cli.main import root
 from lakefeed.dataframes import read_topic
-from lakefeed.local import Endpoints, Stack
+from lakefeed_local.stack import Endpoints, Stack
 from tests.support.lake import spark_on
 from tests.support.servers.database import DatabaseServer
 from tests.support.servers.mariadb import mariadb

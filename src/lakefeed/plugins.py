@@ -30,6 +30,7 @@ SINKS_GROUP = "lakefeed.sinks"
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "export-offsets"),
     "deploy": ("deploy",),
+    "local": ("quickstart", "demo", "examples", "local", "produce"),
     "observe": ("notify", "runs"),
 }
 """The commands that each extra of lakefeed brings."""
@@ -117,6 +118,19 @@ def page_of_sink(key: str) -> str | None:
     entry = installed_sinks().get(name)
     package = None if entry is None else sys.modules.get(entry.module.partition(".")[0])
     return getattr(package, "PAGE", None)
+
+
+def load_command(name: str) -> Any:
+    """Return the click command of this name that a package brings.
+
+    Raises:
+        MissingExtra: no installed package brings it.
+        ConfigError: its package cannot be imported.
+    """
+    found = installed_commands().get(name)
+    if found is None:
+        raise missing_command(name) or MissingExtra(f"no installed package brings the command {name}")
+    return found.load()
 
 
 def missing_command(name: str) -> MissingExtra | None:

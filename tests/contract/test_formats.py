@@ -36,7 +36,7 @@ from tests.support.records import avro_bytes, records, results
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakefeed.local import Endpoints
+    from lakefeed_local.stack import Endpoints
 
 ROW = {"id": 2**40, "name": "Zürich", "price": 1.5, "tags": ["a", "b"]}
 AVRO = {

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakefeed.feed.progress import s3_requests
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.checkpoint import Checkpoint, checkpoint_session, introduce
 from tests.support.faults.drivers import SHORT_LIVED, Driver, driver
 from tests.support.faults.s3_fault_proxy import FaultProxy, fault_proxy

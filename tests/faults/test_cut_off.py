@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import COMMAND, Running, lakefeed
 from tests.support.cut_off import Link
 from tests.support.feed import Feed

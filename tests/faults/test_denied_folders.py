@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import COMMAND, lakefeed
 from tests.support.faults.drivers import SHORT_LIVED
 from tests.support.feed import Feed

@@ -12,8 +12,8 @@ import pytest
 
 import lakefeed
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import Running
 from tests.support.cli import lakefeed as command
 from tests.support.faults.drivers import SHORT_LIVED

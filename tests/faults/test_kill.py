@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from lakefeed.local import Endpoints
-from lakefeed.operations.examples import packaged_example
+from lakefeed_local.examples import packaged_example
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import Running, lakefeed
 from tests.support.faults.disk_watch import DiskWatch
 from tests.support.faults.drivers import SHORT_LIVED

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.faults.drivers import SHORT_LIVED, Driver
 from tests.support.faults.landed import Landing, SinkKind, assert_all_landed
 from tests.support.faults.races import REPLACED, draw_pauses, run_together, said, two_drivers

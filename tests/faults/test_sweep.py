@@ -17,7 +17,7 @@ from typing import Literal
 
 import pytest
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import Running, lakefeed
 from tests.support.faults.drivers import SHORT_LIVED
 from tests.support.faults.kill_points import POINTS, KillPoint, batch_begun

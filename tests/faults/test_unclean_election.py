@@ -15,8 +15,8 @@ import pytest
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import LakefeedError, RecordsLost, Unreachable
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.lake import spark_on
 from tests.support.servers.kafka_cluster import BROKERS, Cluster, kafka_cluster

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed

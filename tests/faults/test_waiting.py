@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import ResourceMissing
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import Running, lakefeed
 from tests.support.drivers import address
 from tests.support.faults.drivers import SHORT_LIVED

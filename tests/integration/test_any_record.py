@@ -19,9 +19,9 @@ from pyiceberg.types import FixedType, IntegerType, NestedField, StringType, UUI
 
 from lakefeed.clients.iceberg.reader import open_catalog, open_table
 from lakefeed.errors import LakefeedError
-from lakefeed.local import Endpoints
-from lakefeed.local.part import ask
 from lakefeed.records.decode.registry import KINDS, SchemaRegistry
+from lakefeed_local.part import ask
+from lakefeed_local.stack import Endpoints
 from tests.support.any_contents import FORMATS, UUID, Json
 from tests.support.any_schemas import Schemas
 from tests.support.feed import Feed

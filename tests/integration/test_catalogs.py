@@ -21,10 +21,10 @@ from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.local import Endpoints
 from lakefeed.maintenance.maintain import Lease
 from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 from tests.support.servers.hive_metastore import HiveMetastore, hive_metastore

@@ -17,9 +17,9 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.loading.load import load
 from lakefeed.config.problem import raise_first_error
 from lakefeed.errors import AccessDenied
-from lakefeed.local import Endpoints
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed_local.stack import Endpoints
 
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
 

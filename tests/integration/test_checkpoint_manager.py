@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.clients.spark import jvm
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

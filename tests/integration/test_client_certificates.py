@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lakefeed.config import trust
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.secured import Secured, secured
 from tests.support.secured_feed import EACH_SERVER, land, problems, with_certificate
 from tests.support.servers.postgresql import PostgreSQL

@@ -12,9 +12,9 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.progress import BatchProgress, s3_requests
 from lakefeed.ledger.checkpoint import Claim, Owner
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.records.transform.plan import PARTS, ROCKSDB, STATE_STORE
+from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.local import Endpoints
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
-from lakefeed.operations.produce.write import produce
 from lakefeed.records.encode.encode import to_records
+from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed_local.produce.write import produce
+from lakefeed_local.stack import Endpoints
 from tests.support.blocks import PAGES, ROOT, blocks_of
 from tests.support.feed import Feed
 from tests.support.page_reader import Reader

@@ -22,8 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.progress import BatchProgress
-from lakefeed.local import Stack
 from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed_local.stack import Stack
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError
 from lakefeed.operations.preflight.discover import discover
-from lakefeed.operations.produce.write import produce
 from lakefeed.records.encode.encode import settle, to_records
-from tests.integration.test_produce import read
+from lakefeed_local.produce.write import produce
+from packages.local.tests.integration.test_produce import read
 from tests.support.feed import Feed
 from tests.support.protos import message_class
 

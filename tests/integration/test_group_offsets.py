@@ -11,8 +11,8 @@ from lakefeed.clients.kafka.lag import group_offsets
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
-from lakefeed.local import Endpoints
 from lakefeed.operations.lag import group_lag
+from lakefeed_local.stack import Endpoints
 
 
 def test_offsets_that_an_open_transaction_holds_are_refused_and_a_lag_is_shown_without_them(stack: Endpoints) -> None:

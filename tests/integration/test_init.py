@@ -18,8 +18,8 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
-from lakefeed.local import Endpoints
 from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed_local.stack import Endpoints
 
 SCHEMA = json.dumps(
     {

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.local import Endpoints
 from lakefeed.sinks.base import LedgerSink
+from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.sink_package import install
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, RecordsLost, ResourceMissing
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed_local.stack import Endpoints
 from tests.support.deaths import dying
 from tests.support.feed import Feed
 from tests.support.servers.kinesis import Kinesis, kinesis

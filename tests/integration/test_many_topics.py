@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from lakefeed.cli.main import root
 from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.shop import SCHEMAS, Shop, eventually, failures, verified
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tools.examples import NOTEBOOKS, carry_out, commands, surroundings
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pyiceberg.catalog import load_catalog
 
 from lakefeed.config.connections import CATALOG_FILE
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing
-from lakefeed.local import Endpoints
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from lakefeed_local.stack import Endpoints
 from lakefeed_observe.runs.stored import traces_of
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed

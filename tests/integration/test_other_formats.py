@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 

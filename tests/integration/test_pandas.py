@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from lakefeed.cli.plan import plan as command
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.ledger.snapshots import ancestors, commits_of
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.planned import RIDE, WIDER, Planned, ride

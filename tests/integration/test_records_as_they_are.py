@@ -26,12 +26,12 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.s3 import Keys
 from lakefeed.errors import ErrorBudgetExceeded
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.local.home import Home
-from lakefeed.local.part import NotReady
-from lakefeed.local.ports import choose_free
-from lakefeed.local.servers import RegistryServer
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, kinds
 from lakefeed.sinks.dead_letters.table import TableReader
+from lakefeed_local.home import Home
+from lakefeed_local.part import NotReady
+from lakefeed_local.ports import choose_free
+from lakefeed_local.servers import RegistryServer
 from tests.support.broken import KINDS, broken
 from tests.support.feed import TRIP, Feed
 

@@ -11,9 +11,9 @@ import pytest
 from pydantic import SecretStr
 
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
-from lakefeed.local import Endpoints
 from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed_local.stack import Endpoints
 from tests.support import wire_format
 from tests.support.records import avro_bytes, records, results
 

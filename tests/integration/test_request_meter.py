@@ -9,7 +9,7 @@ import pytest
 
 from lakefeed.clients.spark import jvm
 from lakefeed.feed.progress import s3_requests
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,8 +17,8 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config import trust
 from lakefeed.errors import ResourceMissing
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import Running
 from tests.support.feed import TRIP, Feed
 from tests.support.secured import Secured, secured

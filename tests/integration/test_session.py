@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakefeed as lf
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 

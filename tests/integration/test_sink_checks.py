@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed.local import Endpoints
 from lakefeed.operations.preflight.analysis import analyze
 from lakefeed.operations.preflight.connect import preflight
+from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.sink_cases import DECODE, OWN, Case, beside, blocks, iceberg, of_files, of_table, path
 

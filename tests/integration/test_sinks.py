@@ -14,9 +14,9 @@ from lakefeed.errors import LakefeedError, Unreachable
 from lakefeed.feed.feed import Feed as LakefeedFeed
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.local import Endpoints
 from lakefeed.sinks.definition import Sink
 from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed_local.stack import Endpoints
 from packages.jdbc.tests.databases import DATABASES, server_of
 from tests.support.feed import Feed
 from tests.support.shop import eventually

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.local import Endpoints
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 from tests.support.deaths import dying
 from tests.support.feed import Feed
 

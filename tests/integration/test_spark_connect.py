@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lakefeed.clients.spark.driver_jvm import require_java
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
 # In a process of its own: PySpark makes no other kind of session where it has made one of Spark Connect.

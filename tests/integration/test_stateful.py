@@ -13,7 +13,7 @@ import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.feed.progress import BatchProgress
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.feed import TRIP, Feed
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import FileSelector, S3FileSystem
 
-from lakefeed.local import Endpoints, Stack
+from lakefeed_local.stack import Endpoints, Stack
 
 
 def objects(endpoints: Endpoints) -> S3FileSystem:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lakefeed.errors import ResourceMissing
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 from tests.support.servers.temporary_keys import KeyGate, key_gate

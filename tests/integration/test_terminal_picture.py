@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.local import Endpoints
-from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
-from lakefeed.operations.produce.write import produce
 from lakefeed.records.encode.encode import to_records
+from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed_local.produce.write import produce
+from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.screen_picture import screen_svg
 from tests.support.terminal import terminal

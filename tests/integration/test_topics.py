@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from lakefeed.cli.topics import topics as command
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.local import Stack
 from lakefeed_deploy.image.wheel import write_wheels
+from lakefeed_local.stack import Stack
 from tests.support.blocks import ROOT, blocks_of
 from tests.support.page_reader import Reader
 

@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.feed.progress import BatchProgress
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.shapes import REGISTRY, SHAPES, Row, Shape, plain
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips
 from tests.support.cli import Running
 from tests.support.faults.drivers import SHORT_LIVED

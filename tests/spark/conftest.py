@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.local.home import make_catalog
+from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.testing import lakefeed_registry as lakefeed_registry
 from lakefeed.testing import lakefeed_table as lakefeed_table
 from lakefeed.testing import lakefeed_topic as lakefeed_topic

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from lakefeed.operations.produce.sources import read_error
+from lakefeed_local.produce.sources import read_error
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed.operations.produce.taxi import KEY, Totals, taxi_rows, taxi_schema, totals
 from lakefeed.records.encode import avro
+from lakefeed_local.produce.taxi import KEY, Totals, taxi_rows, taxi_schema, totals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.ledger.snapshots import position_in
-from lakefeed.local.home import make_catalog
 from tests.support.catalogs import SqliteCase
 from tests.support.feed_table import FEED, Table
 from tests.support.ledger_contract import *  # noqa: F403

@@ -35,8 +35,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.feed.feed import FAST_PATH
-from lakefeed.local.home import make_catalog
 from tests.support.any_rows import DAYS, MICROS, AnyRows
 from tests.support.catalogs import SqliteCase
 

@@ -18,8 +18,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Catalog, Connections
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 
 TRIP = {
     "type": "record",

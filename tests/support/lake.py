@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.session import is_running, session
 from lakefeed.config.connections import Connections, KinesisAccess
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.servers.authority import Authority, Signed
 from tests.support.servers.postgresql import UNPRIVILEGED, PostgreSQL
 from tests.support.servers.search import Gate, SearchServer, gate

@@ -21,9 +21,9 @@ from typing import Literal
 
 import pytest
 
-from lakefeed.local import Endpoints
-from lakefeed.local.ports import choose_free
-from lakefeed.local.servers import Minio, VersityGateway
+from lakefeed_local.ports import choose_free
+from lakefeed_local.servers import Minio, VersityGateway
+from lakefeed_local.stack import Endpoints
 
 REGION = "us-east-1"
 STORES = (

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.ledger.snapshot_summary import Commit
-from lakefeed.local.home import make_catalog
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.catalogs import SqliteCase

@@ -18,10 +18,10 @@ from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.statements import expression
 from lakefeed.config.connections import Connections
 from lakefeed.lazy import DataFrame, SparkSession, sf
-from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode import rows as decoded_rows
 from lakefeed_bench.harness import Outcome, finish, in_turns, median_of, number, only, table
+from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 
 _SCHEMA_ID = 100_001
 """In every record's header: more than a byte, as in a registry that is in use."""

@@ -19,15 +19,15 @@ from typing import Any, TypeVar
 import click
 from click.exceptions import Exit
 
-from lakefeed.cli.local import fresh_stack
 from lakefeed.cli.options import options_of, output_option, own_home_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_home
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.errors import translate
 from lakefeed.errors import JobFailed, LakefeedError
-from lakefeed.local import Endpoints
 from lakefeed.messages.printable import aligned
+from lakefeed_local.local_command import fresh_stack
+from lakefeed_local.stack import Endpoints
 
 Run = Callable[..., Any]
 """Runs a function of a module's top level in another process."""

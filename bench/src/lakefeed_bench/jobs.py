@@ -14,13 +14,13 @@ from lakefeed.clients.spark.session import session
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.blocks import FastPath
 from lakefeed.config.models import PipelineConfig
-from lakefeed.local import Endpoints
-from lakefeed.operations.produce.taxi import KEY, Totals, taxi_schema, totals
-from lakefeed.operations.produce.trips import taxi_trips
-from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 from lakefeed_bench.harness import Bench, say
+from lakefeed_local.produce.taxi import KEY, Totals, taxi_schema, totals
+from lakefeed_local.produce.trips import taxi_trips
+from lakefeed_local.produce.write import produce
+from lakefeed_local.stack import Endpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.config.connections import Connections
 from lakefeed.errors import JobFailed
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from lakefeed.clients.spark.session import session
 from lakefeed.lazy import t
-from lakefeed.local import Endpoints
-from lakefeed.operations.produce.sources import read_rows
-from lakefeed.operations.produce.taxi import KEY, Totals, taxi_rows, taxi_schema, totals
-from lakefeed.operations.produce.write import produce as produce_records
 from lakefeed.records.encode.encode import to_records
 from lakefeed_bench import jobs
 from lakefeed_bench.harness import (
@@ -32,6 +28,10 @@ from lakefeed_bench.harness import (
     table,
 )
 from lakefeed_bench.processes import Took, timed
+from lakefeed_local.produce.sources import read_rows
+from lakefeed_local.produce.taxi import KEY, Totals, taxi_rows, taxi_schema, totals
+from lakefeed_local.produce.write import produce as produce_records
+from lakefeed_local.stack import Endpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,11 +14,11 @@ from lakefeed.cli.output import echo, is_json
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import Connections
-from lakefeed.local import Endpoints
 from lakefeed_bench import jobs
 from lakefeed_bench.harness import Bench, Outcome, measurement, only, say, table
 from lakefeed_bench.jobs import LandingCase, Manager, Sink, Work
 from lakefeed_bench.minio import ApiCalls, Kept, Minio, Phases, as_traced, by_api, phases
+from lakefeed_local.stack import Endpoints
 
 MANAGERS, SINKS = get_args(Manager), get_args(Sink)
 

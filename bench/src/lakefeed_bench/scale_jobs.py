@@ -25,13 +25,13 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.local import Endpoints
-from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.encode.encode import to_records
 from lakefeed_bench import jobs
 from lakefeed_bench.processes import CpuTimes, forget_peaks, peak_megabytes, without_compilers
+from lakefeed_local.produce.write import produce
+from lakefeed_local.stack import Endpoints
 
 _SCHEMA = {
     "type": "record",

@@ -21,8 +21,6 @@ from lakefeed.cli.options import FILE
 from lakefeed.clients.environment import measured_throughput
 from lakefeed.config.blocks import FastPath
 from lakefeed.config.connections import Connections
-from lakefeed.local.stack import Stack
-from lakefeed.operations.produce.trips import table_totals
 from lakefeed_bench import jobs
 from lakefeed_bench.harness import (
     Bench,
@@ -40,6 +38,8 @@ from lakefeed_bench.jobs import Filled, LandingCase, Work
 from lakefeed_bench.processes import cpu_seconds_of
 from lakefeed_bench.stages import STAGES, Stage
 from lakefeed_bench.throughput_jobs import Limits, RunFigures, measure_limits, remove, run_once
+from lakefeed_local.produce.trips import table_totals
+from lakefeed_local.stack import Stack
 
 USUAL_WAYS = ("lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed")
 """The ways that are timed where none is chosen: lakefeed's, plain Spark's ``from_avro`` into Iceberg, and the seeds'

@@ -22,12 +22,12 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS, PREFIX
 from lakefeed.errors import JobFailed
 from lakefeed.lazy import SparkSession
-from lakefeed.local import Endpoints
-from lakefeed.operations.produce.taxi import Totals, taxi_schema, totals
 from lakefeed_bench import jobs
 from lakefeed_bench.jobs import LandingCase, Work
 from lakefeed_bench.processes import Took, cpu_seconds, forget_peaks, peak_megabytes, timed
 from lakefeed_bench.stages import Stage, shares
+from lakefeed_local.produce.taxi import Totals, taxi_schema, totals
+from lakefeed_local.stack import Endpoints
 
 # As the seeds' consumer has them; its other options are none of Spark's.
 _SEED_OPTIONS = {"failOnDataLoss": "false", "minPartitions": "10"}

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.session import session
 from lakefeed.lazy import DataFrame, SparkSession, sf
-from lakefeed.local import Endpoints
-from lakefeed.operations.produce.write import produce
 from lakefeed.records.encode.encode import to_records
 from lakefeed_bench import jobs
 from lakefeed_bench.harness import Bench, Outcome, in_turns, measurement, median_ratio, number, store_option
 from lakefeed_bench.jobs import LandingCase, Manager, Work
 from lakefeed_bench.processes import Took, timed
+from lakefeed_local.produce.write import produce
+from lakefeed_local.stack import Endpoints
 
 WAYS: dict[str, Manager] = {"spark-iceberg": "spark", "lakefeed-iceberg": "lakefeed"}
 MERGE = """

@@ -27,6 +27,7 @@ from lakefeed.cases.records import PlacedRecord, RecordFiles, place
 from lakefeed.cases.registry import CaseRegistry
 from lakefeed.cases.schemas import CaseSchemas
 from lakefeed.cases.values import read_row
+from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import log_path, session
@@ -43,7 +44,6 @@ from lakefeed.feed.run import MicroBatches, trigger_of, watch
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.stateful_batches import with_batch
-from lakefeed.local.home import make_catalog
 from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.records.decode.registry import SchemaText
 from lakefeed.records.encode.encode import json_of

@@ -27,10 +27,7 @@ def _core(target: str, text: str, section: Section) -> CliCommand:
 
 # In the order of --help.
 COMMANDS: dict[str, CliCommand] = {
-    "quickstart": _core("quickstart:quickstart", "Start servers, fill a topic, land it and query the table.", "begin"),
     "init": _core("init:init", "Write a commented pipeline.yaml for a topic and its schema.", "begin"),
-    "demo": _core("demo:demo", "Run the main job on the embedded stack, and verify it.", "begin"),
-    "examples": _core("examples:examples", "List the examples, and copy one to run and to change.", "begin"),
     "docs": _core("docs:docs", "Print a page of the documentation, or open it in a browser.", "begin"),
     "check": _core("check:check", "Find every mistake in a pipeline file; --connect asks servers.", "run"),
     "test": _core("test:test", "Run the test cases of a pipeline; asks no server.", "run"),
@@ -56,8 +53,6 @@ COMMANDS: dict[str, CliCommand] = {
     ),
     "tables": _core("tables:tables", "Show how tables are; compact, expire, remove orphans.", "tables"),
     "publish": _core("publish:publish", "Audit the branch of a table, and publish or drop it.", "tables"),
-    "local": _core("local:local", "Start and stop Kafka, registry, S3 store and catalog here.", "servers"),
-    "produce": _core("produce:produce", "Write rows from files, or generated ones, into a topic.", "servers"),
     "jars": _core("jars:jars", "Fetch and verify the locked jars.", "servers"),
     "doctor": _core("doctor:doctor", "Examine Java, Python, Spark, jars, memory, disk, ports, clock.", "servers"),
     "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
 

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from lakefeed.clients.kafka.librdkafka import SILENCE
 from lakefeed.clients.s3 import Keys
-from lakefeed.local.home import Home
-from lakefeed.local.part import NotReady
-from lakefeed.local.ports import choose_free
-from lakefeed.local.servers import Kafka
+from lakefeed_local.home import Home
+from lakefeed_local.part import NotReady
+from lakefeed_local.ports import choose_free
+from lakefeed_local.servers import Kafka
 from tests.support.servers.process import Restartable, restartable, wait_for
 
 BROKERS = (1, 2, 3)

@@ -17,9 +17,9 @@ import pyspark
 
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
-from lakefeed.local import Endpoints
-from lakefeed.local.home import write_properties
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.home import write_properties
+from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.stack import Endpoints
 from tests.support.servers.process import Restartable, restartable
 
 WORKER = "org.apache.kafka.connect.cli.ConnectStandalone"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from lakefeed.local.go import GoProgram
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.go import GoProgram
+from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.authority import Authority
 from tests.support.servers.debian import unpack_packages
 from tests.support.servers.process import running

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.database import DatabaseServer, unpack_archive, unprivileged
 from tests.support.servers.process import restartable
 

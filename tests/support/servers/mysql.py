@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.database import unpack_archive, unprivileged
 from tests.support.servers.debian import unpack_packages
 from tests.support.servers.mariadb import MariaDB, answers

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from lakefeed.clients.spark import jars
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.database import DatabaseServer
 from tests.support.servers.process import restartable
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.debian import unpack_packages
 from tests.support.servers.process import running
 

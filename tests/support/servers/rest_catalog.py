@@ -25,8 +25,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
-from lakefeed.local import Endpoints
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.ports import LOOPBACK, choose_free
+from lakefeed_local.stack import Endpoints
 from tests.support.servers.process import running
 
 Fault: TypeAlias = str

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
-from lakefeed.local.ports import LOOPBACK, choose_free
+from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.java import compile_java, newer_java
 from tests.support.servers.process import Restartable, restartable
 from tests.support.servers.tls_proxy import linger

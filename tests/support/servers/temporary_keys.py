@@ -23,8 +23,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
-from lakefeed.local import Endpoints
-from lakefeed.local.ports import LOOPBACK
+from lakefeed_local.ports import LOOPBACK
+from lakefeed_local.stack import Endpoints
 
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, ?SignedHeaders=([^,]+), ?Signature=(\w+)"

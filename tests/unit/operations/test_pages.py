@@ -20,9 +20,9 @@ from lakefeed.cli.output import fail
 from lakefeed.errors import LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.messages.pages import page_command
 from lakefeed.operations import page_html
-from lakefeed.operations.examples import copy_example, packaged_examples
 from lakefeed.operations.pages import all_pages, find_page, indexed_pages, page_folder, with_commands
 from lakefeed_deploy.image.wheel import write_wheels
+from lakefeed_local.examples import copy_example, packaged_examples
 
 PACKAGE = Path(page_html.__file__).parents[1]
 PAGES = all_pages(page_folder())

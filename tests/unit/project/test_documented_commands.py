@@ -13,10 +13,10 @@ from pathlib import Path
 import click
 import pytest
 
-from lakefeed.cli import demo
 from lakefeed.cli.main import root
 from lakefeed.config.loading import load
-from lakefeed.local.home import Home, Memory
+from lakefeed_local import demo_command
+from lakefeed_local.home import Home, Memory
 from tests.faults import test_sweep
 
 ROOT = Path(__file__).parents[3]
@@ -41,7 +41,7 @@ def test_what_the_demo_prints_is_enough_for_a_shell_that_knows_nothing(tmp_path:
     home.remember(Memory(store="s3proxy", cluster_id="x", ports={"kafka": 1, "registry": 2, "store": 3}))
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PATH", "/usr/bin:/bin")
-        printed = demo._look_around("lake.nyc.trips", home=home.root, keep=True)
+        printed = demo_command._look_around("lake.nyc.trips", home=home.root, keep=True)
     commands = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
     (verify,) = (each for each in commands if each.startswith("lakefeed verify "))
     # The servers are not there. The command is found, and the file gets each variable that it needs.

@@ -23,7 +23,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from lakefeed.clients.spark.jars import cache_directory
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from tests.support.cli import lakefeed
 from tests.support.dockerfile import Container, Image, build
 from tests.support.feed import Feed

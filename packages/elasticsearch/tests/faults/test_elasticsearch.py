@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 from packages.elasticsearch.tests.search_pipeline import environment_of, pipeline_of, sink_of
 from tests.support.faults.drivers import SHORT_LIVED, driver
 from tests.support.feed import Feed

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.local import Endpoints
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.stack import Endpoints
 from packages.jdbc.tests.databases import EACH_DATABASE, server_of
 from packages.jdbc.tests.jdbc_feed import (
     TABLE,

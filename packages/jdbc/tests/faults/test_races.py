@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.local import Endpoints
+from lakefeed_local.stack import Endpoints
 from packages.jdbc.tests.jdbc_feed import environment_of, ids, pipeline_of
 from tests.support.faults.drivers import SHORT_LIVED
 from tests.support.faults.races import REPLACED, draw_pauses, run_together, said, two_drivers

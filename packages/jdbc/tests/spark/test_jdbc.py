@@ -13,10 +13,10 @@ import pytest
 
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, SchemaIncompatible, Unreachable
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
-from lakefeed.local.ports import choose_free
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed_jdbc.session import JvmDatabase
+from lakefeed_local.ports import choose_free
 from packages.jdbc.tests.databases import EACH_DATABASE, JdbcFeed, server_of
 from tests.support.servers.postgresql import PostgreSQL
 

@@ -15,6 +15,8 @@ from lakefeed.errors import ConfigError, MissingExtra, ResourceMissing
 from lakefeed_deploy.image.bill import bill, bundled_jars, jars_of, requirements_of, without_replaced
 from lakefeed_deploy.image.wheel import write_wheels
 
+PAGE = "container-image"
+
 BASE_IMAGE = "debian:bookworm-slim"
 # The jars of a feed, of a Kinesis source and of a Glue catalog. Those of the embedded stack are servers.
 GROUPS = ("spark", "kinesis", "glue")

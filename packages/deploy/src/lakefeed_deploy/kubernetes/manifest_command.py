@@ -10,6 +10,7 @@ import click
 
 from lakefeed.cli.options import FOLDER, options_of, pipeline_argument, set_option
 from lakefeed.cli.output import echo
+from lakefeed.plugins import load_command
 
 if TYPE_CHECKING:
     from lakefeed_deploy.kubernetes.application import Application
@@ -86,10 +87,9 @@ def produce(
 
     lakefeed deploy manifest produce pipeline.yaml -- TOPIC --file s3a://bucket/trips.csv
     """
-    from lakefeed.cli.produce import parsed
     from lakefeed_deploy.kubernetes.application import read_producer
 
-    given = parsed(arguments)
+    given = load_command("produce").make_context("lakefeed produce", list(arguments)).params
     _refuse_local_files(given)
 
     def read() -> Application:

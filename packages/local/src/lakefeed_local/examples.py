@@ -1,0 +1,129 @@
+"""The examples that come with the package: what there is, and copies to run and to change."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.operations.packaged import packaged_root
+from lakefeed.operations.pages import with_commands
+
+PAGE = "examples"
+
+FOLDER = "examples"
+_COMMAND = re.compile(r"^#   ((?:lakefeed|python|aws) .+)$", re.MULTILINE)
+_CONTINUED = re.compile(r" \\\n# +")
+_MENTIONED = re.compile(r"examples/[A-Za-z0-9_./-]+\.[a-z]+")
+NOTES = ("Needs", "Gives", "Change")
+"""What the comment on top of each pipeline file says after its commands."""
+_SCHEMA_LINE = re.compile(r"\A# yaml-language-server: .*\n#\n")
+
+
+@dataclass(frozen=True)
+class PackagedExample:
+    """One example: a folder with pipeline files, and Python modules beside some.
+
+    Attributes:
+        files: the folder's own, and those of others that it mentions, such as its data; relative to ``root``.
+    """
+
+    name: str
+    root: Path
+    files: tuple[Path, ...]
+
+    @property
+    def pipelines(self) -> list[Path]:
+        """Its pipeline files in the order to run them: the main one first, each behind those that it needs."""
+        own = [file for file in self.files if file.parts[1] == self.name and file.suffix == ".yaml"]
+        by_name = sorted(own, key=lambda file: (file.name != "pipeline.yaml", file.name))
+        needs = {file: [other for other in by_name if other.name in self.notes(file)["Needs"]] for file in by_name}
+        return list(TopologicalSorter(needs).static_order())
+
+    @property
+    def main(self) -> Path:
+        """The path of its main pipeline file."""
+        return self.root / self.pipelines[0]
+
+    def description(self, file: Path) -> str:
+        """Return what the comment on top of a pipeline file says, without its commands and notes."""
+        text = self._top(file).partition(f"\n# {NOTES[0]}:")[0]
+        lines = [line.removeprefix("#").strip() for line in text.splitlines() if not line.startswith("#   ")]
+        return " ".join(line for line in lines if line and not line.startswith("yaml-language-server"))
+
+    def commands(self, file: Path) -> list[str]:
+        """Return the commands that run a pipeline file, from the folder that has the copy."""
+        return _COMMAND.findall(_CONTINUED.sub(" ", self._top(file)))
+
+    def notes(self, file: Path) -> dict[str, str]:
+        """Return what a pipeline file says that it needs, gives, and how to change it, by the name of the note."""
+        words = " ".join(line.removeprefix("#").strip() for line in self._top(file).splitlines())
+        parts = re.split(rf"\b({'|'.join(NOTES)}): ", words.partition(f" {NOTES[0]}: ")[2])
+        return dict(zip(NOTES, (part.strip() for part in parts[::2]), strict=True))
+
+    def _top(self, file: Path) -> str:
+        return (self.root / file).read_text("utf-8").partition("\nname:")[0]
+
+
+def packaged_examples() -> list[PackagedExample]:
+    """Return all examples, by name."""
+    root = packaged_root(FOLDER)
+    folders = sorted(folder for folder in (root / FOLDER).iterdir() if any(folder.glob("*.yaml")))
+    return [_read(root, folder) for folder in folders]
+
+
+def packaged_example(name: str) -> PackagedExample:
+    """Return one example; a ResourceMissing names the nearest."""
+    there = {example.name: example for example in packaged_examples()}
+    if name not in there:
+        near = difflib.get_close_matches(name, there, n=1)
+        hint = f"did you mean {near[0]}?" if near else "lakefeed examples list shows all"
+        raise ResourceMissing(f"there is no example '{name}'", hint=hint)
+    return there[name]
+
+
+def copy_example(example: PackagedExample, to: Path) -> list[Path]:
+    """Copy an example's files into a folder, below ``examples/``; returns them, relative to that.
+
+    Raises:
+        ConfigError: one of them is there already with other content; nothing is copied then.
+    """
+    contents = {file: _content(example.root / file) for file in example.files}
+    for file, content in contents.items():
+        if (to / file).exists() and (to / file).read_bytes() != content:
+            hint = "name another folder: --to FOLDER"
+            raise ConfigError("the file is there already, and has been changed", where=str(to / file), hint=hint)
+    for file, content in contents.items():
+        (to / file).parent.mkdir(parents=True, exist_ok=True)
+        (to / file).write_bytes(content)
+    return sorted(contents)
+
+
+def _read(root: Path, folder: Path) -> PackagedExample:
+    own = {file.relative_to(root) for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
+    found = own | set(_mentioned(root, own))
+    found |= set(_mentioned(root, found))
+    return PackagedExample(folder.name, root, tuple(sorted(found)))
+
+
+def _mentioned(root: Path, files: set[Path]) -> Iterator[Path]:
+    """Yield the files of other examples that these files name, as their data."""
+    for file in files:
+        if file.suffix in (".yaml", ".py"):
+            for name in _MENTIONED.findall((root / file).read_text("utf-8")):
+                if (root / name).is_file():
+                    yield Path(name)
+
+
+def _content(file: Path) -> bytes:
+    content = file.read_bytes()
+    if file.suffix == ".md":
+        return with_commands(content.decode()).encode()
+    if file.suffix != ".yaml":
+        return content
+    # The schema that the line names is in the checkout alone.
+    return _SCHEMA_LINE.sub("", content.decode()).encode()

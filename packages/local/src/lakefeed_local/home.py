@@ -1,0 +1,147 @@
+"""The stack's directory: what survives between ``down`` and ``up``, and the Iceberg catalog."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from lakefeed.clients.environment import stack_environment_file
+from lakefeed.clients.local_files import write_whole
+from lakefeed.clients.s3 import Keys
+from lakefeed.errors import ConfigError, WorldError
+
+
+# org.apache.iceberg.jdbc.JdbcUtil, V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL.
+class Memory(BaseModel):
+    """Decisions that the first ``up`` makes and later ones keep: the store, Kafka's cluster id, ports by name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str
+    cluster_id: str
+    ports: dict[str, int]
+
+
+class Home:
+    """The paths below one directory. Erasing removes these names only, so other files in it are safe.
+
+    Attributes:
+        settings: configuration files of the servers, rewritten at each start; some hold the S3 secret.
+        data: topics, schemas, objects and the catalog.
+        run: pid files, and the file by which other commands find a running stack.
+        lock_file: locked during ``up`` and ``down``.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.data = root / "data"
+        self.settings = root / "settings"
+        self.run = root / "run"
+        self.logs = root / "logs"
+        self._folders = (self.data, self.settings, self.run, self.logs)
+        self.catalog_file = self.data / "catalog.db"
+        self.environment_file = stack_environment_file(root)
+        self.memory_file = root / "stack.json"
+        self.credentials_file = root / "credentials"
+        self.lock_file = root / "stack.lock"
+
+    def log_of(self, part: str) -> Path:
+        return self.logs / f"{part}.log"
+
+    def pid_file_of(self, part: str) -> Path:
+        return self.run / f"{part}.pid"
+
+    def is_ours(self) -> bool:
+        """Check that a stack was made here: the lock file is made first and removed last."""
+        return self.lock_file.exists()
+
+    def make(self) -> None:
+        """Make the directories, for their owner only.
+
+        Raises:
+            ConfigError: they cannot be made, or others have the same names: ``erase`` would remove them.
+        """
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            foreign = [] if self.is_ours() else [folder.name for folder in self._folders if folder.exists()]
+            if foreign:
+                raise ConfigError(
+                    f"the directory already has {', '.join(foreign)}, not made by a local stack",
+                    where=str(self.root),
+                    hint="choose an empty or new directory with --home or LAKEFEED_HOME",
+                )
+            self.lock_file.touch(mode=0o600)
+            for folder in self._folders:
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"the home of the local stack cannot be written: {error.strerror}",
+                where=str(self.root),
+                hint="choose another with --home or LAKEFEED_HOME",
+            ) from error
+
+    def erase(self) -> None:
+        """Remove everything that the stack has made, and the home itself if it is then empty."""
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                raise WorldError("not everything could be removed", where=str(folder), hint="remove it by hand")
+        for file in (self.memory_file, self.credentials_file, self.lock_file):
+            file.unlink(missing_ok=True)
+        if self.root.is_dir() and not any(self.root.iterdir()):
+            self.root.rmdir()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Wait until no other command starts or stops the same stack, and keep others waiting."""
+        self.make()
+        while True:
+            with self.lock_file.open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                # Its last holder may have erased the home: then this is the lock of a file that is gone.
+                if self.lock_file.exists() and os.fstat(file.fileno()).st_ino == self.lock_file.stat().st_ino:
+                    yield
+                    return
+            self.make()
+
+    def recall(self) -> Memory | None:
+        """Return the memory; None before the first ``up``."""
+        try:
+            return Memory.model_validate_json(self.memory_file.read_text())
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            raise ConfigError(
+                "the local stack's memory cannot be read",
+                where=str(self.memory_file),
+                hint="start over, without its data: lakefeed local down --erase",
+            ) from error
+
+    def remember(self, memory: Memory) -> None:
+        write_private(self.memory_file, memory.model_dump_json(indent=2) + "\n")
+
+    def credentials(self) -> Keys:
+        """Return the S3 key pair; make it at random the first time."""
+        try:
+            access_key, secret_key = self.credentials_file.read_text().split()
+        except FileNotFoundError:
+            access_key, secret_key = secrets.token_hex(10).upper(), secrets.token_urlsafe(30)
+            write_private(self.credentials_file, f"{access_key}\n{secret_key}\n")
+        return Keys(access_key=access_key, secret_key=SecretStr(secret_key))
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a whole file that only its owner can read, at once or not at all."""
+    write_whole(file, text, overwrite=True, mode=0o600)
+
+
+def write_properties(file: Path, settings: dict[str, str]) -> None:
+    """Write a Java properties file that only its owner can read."""
+    write_private(file, "".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -1,0 +1,162 @@
+"""``lakefeed local``: the embedded stack."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from click.exceptions import Exit
+
+from lakefeed.cli.options import F, home_option, output_option
+from lakefeed.cli.output import echo, emit
+from lakefeed_local.part import PartStatus, Progress, StartStep
+from lakefeed_local.servers import DEFAULT_STORE, STORES
+from lakefeed_local.stack import Endpoints, Stack
+
+
+@click.group()
+def local() -> None:
+    """The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog.
+
+    Real servers on this machine, without containers or root, reachable from this machine only.
+    """
+
+
+def _port_option(name: str) -> Callable[[F], F]:
+    port = click.IntRange(1, 65535)
+    return click.option(f"--port-{name}", type=port, help=f"Fixed port for {name}. Default: a free one, kept.")
+
+
+@local.command()
+@home_option
+@click.option(
+    "--store",
+    type=click.Choice(list(STORES)),
+    help=f"Object store. Default: as this home was made, or {DEFAULT_STORE}; the others are built with Go.",
+)
+@_port_option("kafka")
+@_port_option("registry")
+@_port_option("store")
+@output_option
+def up(home: Path | None, store: str | None, **port_options: int | None) -> None:
+    """Start what is not running and wait until everything answers. Keeps data and ports of last time."""
+    ports = {name.removeprefix("port_"): port for name, port in port_options.items() if port is not None}
+    with shown_steps() as progress:
+        endpoints = Stack(home, store=store, ports=ports).up(progress=progress)
+    again = f" --home {shlex.quote(str(home))}" if home else ""
+    text = (
+        f"Kafka            {endpoints.bootstrap_servers}\n"
+        f"Schema Registry  {endpoints.schema_registry_url}\n"
+        f"S3               {endpoints.s3_endpoint}  bucket {endpoints.bucket}\n"
+        f"Iceberg catalog  {endpoints.catalog_uri}  warehouse {endpoints.warehouse}\n"
+        f'\nfor other clients:  eval "$(lakefeed local env{again})"'
+    )
+    document = endpoints.as_environment()
+    del document["AWS_SECRET_ACCESS_KEY"]
+    emit(document, text)
+
+
+@local.command()
+@home_option
+@click.option("--erase", is_flag=True, help="Also remove topics, schemas, objects and tables. For good.")
+@output_option
+def down(home: Path | None, erase: bool) -> None:
+    """Stop everything. The data stay for the next `up`, unless --erase."""
+    stack = Stack(home)
+    with shown_steps() as progress:
+        stack.down(erase=erase, progress=progress)
+    root = stack.home.root
+    kept = f"data removed from {root}" if erase else f"data kept in {root}"
+    emit({"home": str(root), "erased": erase}, f"down; {kept}")
+
+
+@local.command()
+@home_option
+@output_option
+def status(home: Path | None) -> None:
+    """Show how each part is. Exit status 1 unless everything is up."""
+    stack = Stack(home)
+    parts = stack.status()
+    healthy = bool(parts) and all(part.state == "up" for part in parts)
+
+    def text() -> None:
+        for part in parts:
+            _print_status(part)
+        if not parts:
+            echo(f"there is no local stack in {stack.home.root}")
+        if not healthy:
+            echo("start it with: lakefeed local up")
+
+    document = {"up": healthy, "home": str(stack.home.root), "parts": [asdict(part) for part in parts]}
+    emit(document, text)
+    raise Exit(0 if healthy else 1)
+
+
+@local.command()
+@home_option
+@output_option
+def env(home: Path | None) -> None:
+    """Print the endpoints as shell variables, with the S3 secret in clear: eval "$(lakefeed local env)"."""
+    variables = Stack(home).endpoints().as_environment()
+    emit(variables, "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
+
+
+def _print_status(part: PartStatus) -> None:
+    color = {"up": "green", "down": "yellow"}.get(part.state, "red")
+    echo(f"{part.part:10} ", nl=False)
+    echo(f"{part.state:14}", fg=color, nl=False)
+    echo(f" {part.address or '-':22} pid {part.pid or '-':<8} {part.log}")
+    if part.detail:
+        echo(f"{'':10} {part.detail}")
+
+
+@contextmanager
+def fresh_stack(home: Path, *, store: str | None, keep: bool = False) -> Iterator[Endpoints]:
+    """Run a stack without earlier data; take it down at the end, its files kept."""
+    Stack(home).down(erase=True)
+    stack = Stack(home, store=store)
+    with shown_steps() as progress:
+        endpoints = stack.up(progress=progress)
+    try:
+        yield endpoints
+    finally:
+        if not keep:
+            stack.down()
+
+
+@contextmanager
+def shown_steps() -> Iterator[Progress]:
+    """Show the parts that are being started: on a terminal by one changing line, else by a line for each step."""
+    if not sys.stderr.isatty():
+        yield lambda step: echo(_line(step), err=True)
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    waiting: dict[str, None] = {}
+    with console.status("") as spinner:
+        spinner.stop()
+
+        def show(step: StartStep) -> None:
+            if step.state in ("starting", "building"):
+                waiting[step.part] = None
+            else:
+                waiting.pop(step.part, None)
+                console.print(_line(step), markup=False)
+            if waiting:
+                spinner.update(f"waiting for {', '.join(waiting)} …")
+                spinner.start()
+            else:
+                spinner.stop()
+
+        yield show
+
+
+def _line(step: StartStep) -> str:
+    seconds = f"  ({step.seconds:.1f} s)" if step.seconds else ""
+    return f"{step.part:10} {step.state:11} {step.detail}{seconds}".rstrip()

@@ -1,0 +1,224 @@
+"""One server of the local stack: its settings, its process and its health."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from lakefeed.clients.http import exchange
+from lakefeed.clients.s3 import Keys
+from lakefeed.errors import Unreachable
+from lakefeed_local.home import Home
+from lakefeed_local.ports import LOOPBACK
+from lakefeed_local.process import Detached, find_detached, start_detached
+
+ANSWER_SECONDS = 3
+"""Limit for one request of a health check."""
+
+_READY_WITHIN_SECONDS = 120  # A broker that was killed takes 15 s on two idle cores; a busy machine several times that.
+_POLL_SECONDS = 0.2
+_SETTLE_SECONDS = 20  # Rather wait for a busy server than end it under the job that keeps it busy.
+_TAIL_LINES = 12
+_MOST_BYTES = 64 << 20  # A registry lists all its subjects.
+_LOG_KEPT_BYTES = 10 << 20
+
+
+class NotReady(Exception):
+    """A part does not answer yet, or not rightly; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartStep:
+    """A change of a part during ``up`` or ``down``, with an address, a log file or a reason as its detail."""
+
+    part: str
+    state: Literal["building", "starting", "ready", "already up", "restarting", "moved", "failed", "stopped"]
+    detail: str = ""
+    seconds: float = 0
+
+
+Progress = Callable[[StartStep], None]
+"""Called for each step, from any thread."""
+
+
+State = Literal["up", "not answering", "died", "down"]
+"""``not answering``: the process runs. ``died``: it was not stopped by us. ``down``: it was, or never started."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartStatus:
+    """The state of a part; a part that is down has the address of the last time, and no pid."""
+
+    part: str
+    state: State
+    address: str | None
+    pid: int | None
+    log: Path
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part(ABC):
+    """One server. Its ports have the names in ``port_names``, of which the first is for clients."""
+
+    home: Home
+    ports: Mapping[str, int]
+    credentials: Keys
+    cluster_id: str
+
+    name: ClassVar[str]
+    port_names: ClassVar[tuple[str, ...]]
+    jar_groups: ClassVar[tuple[str, ...]] = ()
+    grace_seconds: ClassVar[float] = 10
+
+    def build(self, report: Progress) -> None:  # noqa: B027 (most parts need none)
+        """Build the program, where it is not simply fetched. Called before any part is started."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Write its settings, and its data directory the first time. May take seconds."""
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Return program and arguments. Everybody can read them (``ps``): no secrets."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables to add to ours; readable by the same user only."""
+        return {}
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise ``NotReady`` unless it serves."""
+
+    def finish(self) -> None:  # noqa: B027 (most parts need none)
+        """Complete each start once it serves; raise ``NotReady`` if that fails. May be repeated."""
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.ports[self.port_names[0]]}"
+
+    @property
+    def data(self) -> Path:
+        return self.home.data / self.name
+
+    @property
+    def log(self) -> Path:
+        return self.home.log_of(self.name)
+
+    def process(self) -> Detached | None:
+        """Return the process of its pid file, running or not."""
+        return find_detached(self.home.pid_file_of(self.name))
+
+    def start(self, *, progress: Progress, cancelled: threading.Event) -> None:
+        """Start it and wait until it serves.
+
+        Raises:
+            Unreachable: it ended, or does not serve in time. The message has the end of its log.
+        """
+        begun = time.monotonic()
+        progress(StartStep(part=self.name, state="starting"))
+        self.prepare()
+        # Keeps one older log, so that a stack that is used for months does not fill the disk.
+        if self.log.exists() and self.log.stat().st_size > _LOG_KEPT_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        log_begins = self.log.stat().st_size if self.log.exists() else 0
+        if cancelled.is_set():
+            return
+        process = start_detached(
+            self.command(),
+            log=self.log,
+            pid_file=self.home.pid_file_of(self.name),
+            cwd=self.home.root,
+            environment=self.environment(),
+        )
+        reason = self._wait(process, until=begun + _READY_WITHIN_SECONDS, cancelled=cancelled)
+        seconds = time.monotonic() - begun
+        if reason is None:
+            progress(StartStep(part=self.name, state="ready", detail=self.address, seconds=seconds))
+            return
+        if cancelled.is_set():
+            return
+        what = f"it is not ready after {_READY_WITHIN_SECONDS} s ({reason})" if process.alive() else "it ended"
+        progress(StartStep(part=self.name, state="failed", detail=what, seconds=seconds))
+        raise Unreachable(
+            f"{self.name} did not start: {what}; its log ends with:\n{_tail(self.log, log_begins)}",
+            where=str(self.log),
+            hint="read the log; fix the cause, then: lakefeed local up",
+        )
+
+    def serves(self) -> bool:
+        """Check that it runs and answers. One that was started a moment ago is given time."""
+        process = self.process()
+        return process is not None and self._wait(process, until=time.monotonic() + _SETTLE_SECONDS) is None
+
+    def _wait(self, process: Detached, *, until: float, cancelled: threading.Event | None = None) -> str | None:
+        """Wait until it serves and return None; else return the reason, at the process's end or the time ``until``."""
+        reason = "it was not asked yet"
+        while process.alive() and time.monotonic() < until and not (cancelled and cancelled.is_set()):
+            try:
+                self.check()
+                self.finish()
+            except NotReady as error:
+                reason = str(error)
+                time.sleep(_POLL_SECONDS)
+            else:
+                return None
+        return reason
+
+    def stop(self) -> bool:
+        """Stop it, gently if possible; return whether it was running."""
+        process = self.process()
+        was_running = process is not None and process.alive()
+        if process is not None:
+            process.stop(grace_seconds=self.grace_seconds)
+        self.home.pid_file_of(self.name).unlink(missing_ok=True)
+        return was_running
+
+    def status(self) -> PartStatus:
+        """Ask it once for its health."""
+        process = self.process()
+        state: State = "up"
+        pid, detail = None, ""
+        if process is None:
+            state = "down"
+        elif not process.alive():
+            state, detail = "died", f"process {process.pid} is gone and was not stopped by lakefeed"
+        else:
+            pid = process.pid
+            try:
+                self.check()
+            except NotReady as error:
+                state, detail = "not answering", str(error)
+        return PartStatus(part=self.name, state=state, address=self.address, pid=pid, log=self.log, detail=detail)
+
+
+def ask(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None) -> bytes:
+    """Return the body of an HTTP answer from one of our own servers; raise NotReady without an answer with 2xx.
+
+    Never through a proxy: the servers are on this machine, whatever HTTP_PROXY says.
+    """
+    limit = ANSWER_SECONDS
+    try:
+        answer = exchange(method, url, seconds=limit, headers=headers or {}, body=body, most_bytes=_MOST_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise NotReady(f"it does not answer: {error}") from error
+    if not 200 <= answer.status < 300:
+        raise NotReady(f"it answers HTTP {answer.status}: {answer.body[:200].decode(errors='replace')}")
+    return answer.body
+
+
+def _tail(log: Path, begins: int) -> str:
+    """Return the last lines of this run."""
+    try:
+        with log.open("rb") as file:
+            file.seek(begins)
+            lines = file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        lines = []
+    return "\n".join(f"  | {line[:300]}" for line in lines[-_TAIL_LINES:]) or "  | (nothing)"

@@ -1,0 +1,243 @@
+"""Generate taxi trips: any number of rows without any file, the same ones for the same seed.
+
+Every value is integer arithmetic on bits of ``xxhash64(seed, id)`` in Spark's generated code, so a row
+depends on (seed, id) alone: not on the number of slices, the machine or the session's time zone. The tables
+below give the shape of New York's yellow cabs: quantiles are interpolated, lists are drawn from evenly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from importlib.resources import files
+
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.spark.statements import expression
+from lakefeed.errors import ConfigError
+from lakefeed.lazy import Column, DataFrame, SparkSession
+
+KEY = "trip_key"
+"""The column that identifies a trip: meant as the record's key, not a field of the schema."""
+
+_ROWS_A_SLICE = 500_000
+
+# Quantiles in steps of 1/32: hundredths of a mile, and seconds a mile in town.
+_DISTANCE = (
+    *(0, 40, 50, 60, 67, 72, 78, 84, 90, 96, 102, 109, 116, 123, 131, 140, 149, 159, 169, 180, 191, 204),
+    *(219, 237, 258, 282, 312, 352, 411, 510, 680, 986, 2600),
+)
+_PACE = (
+    *(95, 112, 140, 160, 175, 187, 199, 210, 219, 229, 239, 249, 257, 265, 272, 280, 289, 299, 309, 320, 333),
+    *(346, 359, 371, 389, 407, 430, 455, 483, 520, 571, 650, 800),
+)
+# The zones where 64 trips begin or end, hours of 64 pickups, passengers of 32 trips, 16 tips in percent.
+_ZONES = (
+    *([161, 236, 237, 170] * 4 + [162, 230, 234, 48, 186] * 3),
+    *([163, 100, 141, 142, 140, 138, 132, 107, 239, 238, 263, 68, 79, 249] * 2),
+    *(229, 231, 164, 246, 137),
+)
+_TRIPS_AN_HOUR = (2, 2, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4, 3, 4, 4, 2)
+_HOURS = tuple(hour for hour, trips in enumerate(_TRIPS_AN_HOUR) for _ in range(trips))
+_PASSENGERS = (*([1] * 23), 2, 2, 2, 2, 3, 4, 5, 5, 6)
+_TIPS = (0, 6, 10, 13, 15, 17, 20, 20, 20, 20, 20, 20, 20, 25, 25, 30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """The sums that two engines must agree on about the same trips; integers, so exact."""
+
+    records: int
+    distinct_keys: int | None
+    passengers: int
+    distance_hundredths: int
+    fare_cents: int
+    tip_cents: int
+    tolls_cents: int
+    total_cents: int
+
+
+TOTALS_SQL = {
+    "records": "count(*)",
+    "passengers": "sum(cast(passenger_count as bigint))",
+    "distance_hundredths": "sum(cast(round(trip_distance * 100) as bigint))",
+    "fare_cents": "sum(cast(round(fare_amount * 100) as bigint))",
+    "tip_cents": "sum(cast(round(tip_amount * 100) as bigint))",
+    "tolls_cents": "sum(cast(round(tolls_amount * 100) as bigint))",
+    "total_cents": "sum(cast(round(total_amount * 100) as bigint))",
+}
+"""How each total but ``distinct_keys`` is computed, in SQL that Spark and DuckDB understand alike."""
+
+
+def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
+    """Compute the totals of a batch of trips, in one pass and in exact integers; without a ``key`` also no shuffle."""
+    expressions = dict(TOTALS_SQL)
+    if key is not None:
+        expressions["distinct_keys"] = f"count(distinct {quoted((key,))})"
+    row = rows.select(*_aliased(rows.sparkSession, expressions)).collect()[0].asDict()
+    return Totals(distinct_keys=row.pop("distinct_keys", None), **{name: value or 0 for name, value in row.items()})
+
+
+def taxi_schema() -> str:
+    """Return the Avro schema of a trip: a record of 17 fields, none of them nullable."""
+    return files("lakefeed_local.produce").joinpath("taxi.avsc").read_text()
+
+
+def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, slices: int | None = None) -> DataFrame:
+    """Return the trips from number ``start`` up to ``start + rows`` of the endless list that ``seed`` names.
+
+    They have the 17 fields of :func:`taxi_schema` and ``trip_key``, a string that is unique in (seed, number). Times
+    are spread over 2018 as ``MM/dd/yyyy hh:mm:ss a`` text, amounts are whole cents, and ``total_amount`` is the sum of
+    its parts. Spark gets as many partitions as ``slices``, by default one for each half million rows, and one a core
+    at least.
+    """
+    if rows < 0 or start < 0 or (slices is not None and slices < 1):
+        where = f"rows={rows}, start={start}, slices={slices}"
+        raise ConfigError("rows and start cannot be negative, and slices is at least 1", where=where)
+    slices = slices or max(spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_SLICE))
+    dice = _Dice(seed)
+    # Each step is a projection of its own: a value that is used often is computed once.
+    trips = spark.range(start, start + rows, 1, slices).select("id", *_aliased(spark, dice.hashes))
+    trips = trips.select("id", *_aliased(spark, _draws(dice)))
+    for step in _STEPS:
+        trips = trips.select("*", *_aliased(spark, step))
+    return trips.select(*_aliased(spark, {**_FIELDS, KEY: f"concat('{seed}-', id)"}))
+
+
+class _Dice:
+    """SQL expressions of independent numbers, each cut from its own bits of three 64-bit hashes."""
+
+    def __init__(self, seed: int) -> None:
+        # The literals are one word of the seed each, so that neighbouring seeds have nothing in common.
+        digest = hashlib.sha256(f"lakefeed taxi {seed}".encode()).digest()
+        words = [int.from_bytes(digest[i * 8 : i * 8 + 8], "big", signed=True) >> 1 for i in range(3)]
+        self.hashes = {f"h{number}": f"xxhash64({word}L, id)" for number, word in enumerate(words)}
+        self._free = [64] * len(words)
+
+    def bits(self, count: int) -> str:
+        """A number of ``count`` bits that no other expression shares."""
+        number = next(number for number, free in enumerate(self._free) if free >= count)
+        self._free[number] -= count
+        return f"(shiftrightunsigned(h{number}, {self._free[number]}) & {(1 << count) - 1})"
+
+    def below(self, limit: int) -> str:
+        """Evenly one of 0 to ``limit - 1``, for limits of a few thousand at most."""
+        bits = 16 if limit > 1000 else 14
+        return f"shiftright({self.bits(bits)} * {limit}, {bits})"
+
+    def one_of(self, values: Sequence[int]) -> str:
+        """Evenly one of 2^n values."""
+        bits = (len(values) - 1).bit_length()
+        if len(values) != 1 << bits:
+            raise ValueError(f"{len(values)} is not a power of two")
+        return f"{_array(values)}[cast({self.bits(bits)} AS int)]"
+
+    def quantile(self, values: Sequence[int]) -> str:
+        """A number with these 33 quantiles, straight lines between."""
+        steps = [high - low for low, high in itertools.pairwise(values)]
+        bin_, part = f"cast({self.bits(5)} AS int)", self.bits(8)
+        return f"({_array(values[:-1])}[{bin_}] + shiftright({_array(steps)}[{bin_}] * {part}, 8))"
+
+    def zone(self) -> str:
+        """A busy zone mostly, now and then any of the 265."""
+        return f"if({self.bits(3)} > 0, {self.one_of(_ZONES)}, {self.below(265)} + 1)"
+
+
+def _draws(dice: _Dice) -> dict[str, str]:
+    return {
+        "day": dice.below(365),
+        "hour": dice.one_of(_HOURS),
+        "second": dice.below(3600),
+        "pickup_zone": dice.zone(),
+        "dropoff_zone": dice.zone(),
+        "cruise": dice.quantile(_DISTANCE),
+        "pace": dice.quantile(_PACE),
+        "luck": dice.below(1000),
+        "passengers": dice.one_of(_PASSENGERS),
+        "payment": dice.below(1000),
+        "tip_percent": dice.one_of(_TIPS),
+        "toll": dice.bits(7),
+        "flag": dice.bits(9),
+        "vendor": dice.bits(7),
+    }
+
+
+# Rate 2 is the flat fare between Manhattan and JFK (zone 132), 3 Newark, 5 negotiated. Payment 1 is by card,
+# the only one whose tips are known; 2 cash, 3 no charge, 4 dispute. After five miles a mile is 2/5 quicker.
+_STEPS: tuple[dict[str, str], ...] = (
+    {
+        "rate": "CASE WHEN luck < 968 THEN 1L WHEN luck < 993 THEN 2L WHEN luck < 996 THEN 3L ELSE 5L END",
+        "payment_type": (
+            "CASE WHEN payment < 740 THEN 1L WHEN payment < 994 THEN 2L WHEN payment < 998 THEN 3L ELSE 4L END"
+        ),
+        "pickup": "(day * 24 + hour) * 3600 + second",
+    },
+    {
+        "hundredths": "if(rate IN (2, 3), 1500 + cruise % 500, cruise)",
+        "jfk_end": "if(rate = 2, vendor % 2, -1)",
+    },
+    {
+        "dropoff": "pickup + 60 + (5 * hundredths - 2 * greatest(hundredths - 500, 0)) * pace div 500",
+        "toll_cents": (
+            "if(toll < CASE WHEN rate = 2 THEN 90 WHEN rate = 3 THEN 120 WHEN hundredths > 800 THEN 40 ELSE 1"
+            " END, if(rate = 3, 1250L, 576L), 0L)"
+        ),
+        "tax_cents": "if(rate = 3, 0L, 50L)",
+        "extra_cents": (
+            "CASE WHEN rate IN (2, 3) THEN 0L WHEN hour >= 20 OR hour < 6 THEN 50L"
+            " WHEN hour >= 16 AND day % 7 < 5 THEN 100L ELSE 0L END"
+        ),
+    },
+    {
+        "fare_cents": (
+            "CASE rate WHEN 2 THEN 5200L WHEN 5 THEN 2000L + cruise * 5 div 100 * 100"
+            " ELSE if(rate = 3, 2000L, 250L) + 50 * (hundredths div 25 + (dropoff - pickup) div 110) END"
+        ),
+    },
+    {"metered_cents": "fare_cents + extra_cents + tax_cents + toll_cents + 30"},
+    {"tip_cents": "if(payment_type = 1, metered_cents * tip_percent div 100, 0L)"},
+)
+
+
+def _array(values: Iterable[object]) -> str:
+    return f"array({', '.join(map(str, values))})"
+
+
+def _aliased(spark: SparkSession, expressions: Mapping[str, str]) -> list[Column]:
+    return [expression(spark, sql).alias(name) for name, sql in expressions.items()]
+
+
+def _clock(seconds: str) -> str:
+    """``MM/dd/yyyy hh:mm:ss a`` of seconds since 2018 began, from tables: Spark's formatter is far slower."""
+    days = [date(2018, 1, 1) + timedelta(days=day) for day in range(367)]
+    dates = _array(f"'{day:%m/%d/%Y} '" for day in days)
+    hours = _array(f"'{(hour + 11) % 12 + 1:02}:'" for hour in range(24))
+    two = _array(f"'{number:02}'" for number in range(60))
+    return (
+        f"concat({dates}[cast({seconds} div 86400 AS int)], {hours}[cast({seconds} div 3600 % 24 AS int)],"
+        f" {two}[cast({seconds} div 60 % 60 AS int)], ':', {two}[cast({seconds} % 60 AS int)],"
+        f" if({seconds} div 43200 % 2 = 0, ' AM', ' PM'))"
+    )
+
+
+_FIELDS = {
+    "VendorID": "if(vendor < 59, 1L, 2L)",
+    "tpep_pickup_datetime": _clock("pickup"),
+    "tpep_dropoff_datetime": _clock("dropoff"),
+    "passenger_count": "cast(passengers AS double)",
+    "trip_distance": "hundredths / 100D",
+    "RatecodeID": "cast(rate AS double)",
+    "store_and_fwd_flag": "if(flag < 2, 'Y', 'N')",
+    "PULocationID": "cast(if(jfk_end = 0, 132, pickup_zone) AS bigint)",
+    "DOLocationID": "cast(if(jfk_end = 1, 132, dropoff_zone) AS bigint)",
+    "payment_type": "payment_type",
+    "fare_amount": "fare_cents / 100D",
+    "extra": "extra_cents / 100D",
+    "mta_tax": "tax_cents / 100D",
+    "tip_amount": "tip_cents / 100D",
+    "tolls_amount": "toll_cents / 100D",
+    "improvement_surcharge": "0.3D",
+    "total_amount": "(metered_cents + tip_cents) / 100D",
+}

@@ -1,0 +1,218 @@
+"""Write records into a topic through Spark's Kafka sink, as a batch or as a stream.
+
+The sink is at-least-once: the idempotent client doubles nothing when it repeats a request, but a Spark task that
+fails and runs again sends its rows again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.errors import translate
+from lakefeed.config.kafka_login import KafkaLogin, client_options
+from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_problems
+from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.run import MicroBatches, watch
+from lakefeed.lazy import DataFrame, sf
+from lakefeed.records.encode.avro import row_error
+from lakefeed_local.produce.sources import read_error
+
+_POLL_SECONDS = 0.5
+_STOP_SECONDS = 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Produced:
+    """The result of a producer: how many more records the topic has, those of other writers included."""
+
+    topic: str
+    records: int
+    seconds: float
+
+    @property
+    def records_per_second(self) -> float:
+        """Records by seconds."""
+        return self.records / self.seconds if self.seconds > 0 else 0.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C came while a batch was being sent; ``produced`` says what the topic has of it."""
+
+    def __init__(self, produced: Produced) -> None:
+        self.produced = produced
+        super().__init__()
+
+
+def produce(
+    records: DataFrame,
+    topic: str,
+    *,
+    bootstrap_servers: str,
+    options: Mapping[str, str] | None = None,
+    rate: float | None = None,
+    reached: Callable[[int], None] | None = None,
+) -> Produced:
+    """Send a batch of records and return when the brokers have acknowledged them.
+
+    Args:
+        records: what :func:`lakefeed.records.encode.encode.to_records` gives: the column ``value``, and ``key`` and
+            ``headers`` if there are any.
+        topic: it must exist.
+        bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
+        options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
+        rate: records a second in total, at most. Default: as fast as it goes.
+        reached: called a few times a second with the number of records that have reached the topic.
+
+    Raises:
+        LakefeedError: no such topic or setting, no broker answers, or a row does not fit the schema.
+        Interrupted: Ctrl-C; what was sent until then stays in the topic.
+    """
+    sink = sink_options(topic, bootstrap_servers, options)
+    count = _Count(topic, bootstrap_servers, options)
+    save = _Save(_limit_rate(records, rate), sink)
+    try:
+        while not save.finished(_POLL_SECONDS):
+            if reached is not None:
+                reached(count.so_far().records)
+    except KeyboardInterrupt:
+        save.cancel()
+        raise Interrupted(count.at_rest()) from None
+    except LakefeedError:
+        save.cancel()
+        raise
+    if save.failure is not None:
+        raise _error(save.failure) from save.failure
+    return count.so_far()
+
+
+def produce_stream(
+    records: DataFrame,
+    topic: str,
+    *,
+    bootstrap_servers: str,
+    checkpoint: str,
+    stop: threading.Event,
+    on_batch: Callable[[BatchProgress], None],
+    options: Mapping[str, str] | None = None,
+    rate: float | None = None,
+) -> Produced:
+    """Send records as they come, until ``stop`` is set; then end between two micro-batches.
+
+    Takes and raises what :func:`produce` does, but for a stream, whose ``checkpoint`` keeps what it has read: started
+    again, it resumes there. ``on_batch`` is called with each finished micro-batch.
+    """
+    sink = sink_options(topic, bootstrap_servers, options)
+    count = _Count(topic, bootstrap_servers, options)
+    writer = _limit_rate(records, rate).writeStream.format("kafka").options(**sink)
+    try:
+        query = writer.option("checkpointLocation", checkpoint).start()
+        watch(query, MicroBatches(stop), on_batch=on_batch)
+    except LakefeedError as error:
+        raise _error(error.__cause__ or error) from error
+    return count.so_far()
+
+
+def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the options of Spark's Kafka sink, with the environment's login; a ConfigError for an unknown setting."""
+    if complaints := producer_problems(options or {}):
+        first = complaints[0]
+        raise ConfigError(first.what, where=f"Kafka setting {first.key}", hint=first.hint)
+    servers = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    return {**PRODUCER_DEFAULTS, **client_options(KafkaLogin.from_environment(os.environ), options or {}), **servers}
+
+
+class _Count:
+    """Counts the records that a topic gets from now on, by the ends of its partitions."""
+
+    def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> None:
+        login = client_options(KafkaLogin.from_environment(os.environ), options or {})
+        self._topics, self._topic = Topics(bootstrap_servers, options=login), topic
+        self._before, self._began = self._end(), time.monotonic()
+
+    def so_far(self) -> Produced:
+        return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
+
+    def at_rest(self) -> Produced:
+        """Count when the number no longer grows: cancelled tasks still send what their client holds."""
+        now = self.so_far()
+        for _ in range(int(_STOP_SECONDS)):
+            last = now
+            time.sleep(1)
+            if (now := self.so_far()).records == last.records:
+                return last
+        return now
+
+    def _end(self) -> int:
+        return sum(self._topics.end_offsets(self._topic).values())
+
+
+class _Save:
+    """Runs Spark's blocking ``save()`` in a thread, so that progress can be shown and Ctrl-C is heard."""
+
+    def __init__(self, records: DataFrame, options: Mapping[str, str]) -> None:
+        from pyspark import InheritableThread
+
+        self.failure: Exception | None = None
+        self._context = records.sparkSession.sparkContext
+        self._tag = f"lakefeed-produce-{id(self)}"
+
+        def run() -> None:
+            self._context.addJobTag(self._tag)
+            try:
+                _send(records, options)
+            except Exception as error:  # Whatever it is, the caller's thread raises it.
+                self.failure = error
+
+        self._thread: Any = InheritableThread(target=run, daemon=True)
+        self._thread.start()
+
+    def finished(self, seconds: float) -> bool:
+        """Wait for the end, so long at most."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Stop the job and wait until its tasks have let go."""
+        self._context.cancelJobsWithTag(self._tag)
+        self._thread.join(_STOP_SECONDS)
+
+
+def _send(records: DataFrame, options: Mapping[str, str]) -> None:
+    """Send a batch by ``TopicWrite.java``, or by Spark's sink if it has columns that only that knows."""
+    own: Any = records
+    if not jvm.java(records.sparkSession).produce.TopicWrite.send(own._jdf, options["topic"], dict(options)):
+        records.write.format("kafka").options(**options).save()
+
+
+def _error(error: BaseException) -> LakefeedError:
+    text = str(error)
+    return row_error(text) or read_error(text) or translate(error)
+
+
+def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
+    """Bound the records a second of all tasks by a token bucket in the JVM (``io.lakefeed.produce.Pace``).
+
+    On a cluster each executor that runs now gets an equal share, so executors that join later raise the total.
+    """
+    if rate is None:
+        return records
+    if not rate > 0:
+        raise ConfigError(f"a rate is above 0 records a second, not {rate:g}", where="rate")
+    spark = records.sparkSession
+    context: Any = spark.sparkContext._jsc
+    # The driver counts as one where it runs the tasks itself.
+    executors = max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)
+    # Spark configures functions through their catalog, and reads a catalog's options once.
+    catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
+    spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
+    spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / executors))
+    return records.withColumn("value", sf.call_function(f"{catalog}.pace", sf.col("value")))

@@ -1,0 +1,198 @@
+"""The quickstart: a sample topic, a pipeline file and a table in one folder, from which a new user continues."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.local_files import write_whole
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.clients.spark.signals import stop_on_signals
+from lakefeed.config.connections import Catalog, Connections
+from lakefeed.config.storage import local_path
+from lakefeed.errors import ConfigError, JobFailed, WorldError
+from lakefeed.lazy import SparkSession
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.terminal.view import RunView
+from lakefeed.operations.doctor import examine
+from lakefeed.operations.preflight import template
+from lakefeed.operations.preflight.discover import discover
+from lakefeed.pipeline import Pipeline
+from lakefeed.records.encode.encode import to_records
+from lakefeed_local.produce.progress import ProduceView
+from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed_local.produce.write import produce
+
+PAGE = "quickstart"
+
+TOPIC, PARTITIONS = "quickstart-trips", 3
+NAME = template.name_of(TOPIC)
+TABLE = "lake.quickstart.trips"
+NEEDED = ("java", "spark", "memory", "cores", "cache", "home", "temporary files")
+"""What ``lakefeed doctor`` must find well: a store is not needed."""
+PIPELINE, QUERY, LAKE = "pipeline.yaml", "query.py", "lake"
+_QUERY = '''"""Reads the table without Spark and without lakefeed: with pyiceberg and DuckDB."""
+
+from pathlib import Path
+
+from pyiceberg.catalog import load_catalog
+
+lake = Path(__file__).resolve().parent / "lake"
+catalog = load_catalog("lake", type="sql", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}")
+connection = catalog.load_table("quickstart.trips").scan().to_duckdb("trips")
+print(
+    connection.sql(
+        "SELECT payment_type, count(*) AS trips, round(avg(trip_distance), 2) AS miles, "
+        "round(avg(total_amount), 2) AS dollars FROM trips GROUP BY payment_type ORDER BY trips DESC"
+    )
+)
+'''
+
+
+def require_ready_machine() -> None:
+    """Refuse a machine on which ``lakefeed doctor`` finds an error."""
+    errors = [found for found in examine() if found.verdict == "error" and found.name in NEEDED]
+    if errors:
+        listed = "; ".join(f"{found.name}: {found.what}" for found in errors)
+        hint = f"{errors[0].hint}; lakefeed doctor shows the rest" if errors[0].hint else "lakefeed doctor"
+        raise WorldError(f"this machine is not ready: {listed}", hint=hint)
+
+
+@dataclass(frozen=True)
+class LandedTrips:
+    """The rows that a run has written, and whether there was anything to write."""
+
+    rows: int
+    is_new: bool
+
+
+class Quickstart:
+    """The steps, each of which leaves alone what an earlier run has done.
+
+    Args:
+        folder: where pipeline file, query and tables are.
+        environment: the endpoints of the local stack.
+
+    Raises:
+        ConfigError: the folder's name cannot be that of a warehouse, or it has another pipeline's file.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self.folder = folder.expanduser().absolute()
+        self.file = self.folder / PIPELINE
+        self._environment = environment
+        self._servers = environment["KAFKA_BOOTSTRAP_SERVERS"]
+        self._registry = environment["SCHEMA_REGISTRY_URL"]
+        self._spark: SparkSession | None = None
+        try:
+            local_path(str(self.folder))
+        except ValueError as error:
+            raise ConfigError(str(error), where=str(folder), hint="name another folder") from None
+        if self.file.exists() and self._pipeline().config.name != NAME:
+            what = "the folder has the pipeline file of something else"
+            raise ConfigError(what, where=str(self.file), hint="name another folder: lakefeed quickstart FOLDER")
+
+    @contextmanager
+    def spark_ends(self) -> Iterator[None]:
+        """End the Spark session that the steps in this block have started, if any did."""
+        try:
+            yield
+        finally:
+            if self._spark is not None:
+                self._spark.stop()
+                self._spark = None
+
+    def fill_topic(self, rows: int) -> tuple[int, bool]:
+        """Produce trips unless the topic has some; returns how many it has, and whether they are new."""
+        topics = Topics(self._servers)
+        if TOPIC in topics.list():
+            there = topics.describe(TOPIC).offsets
+        else:
+            topics.create(TOPIC, partitions=PARTITIONS)
+            there = 0
+        if there:
+            return there, False
+        trips = taxi_rows(self._session(), rows)
+        records = to_records(
+            trips, topic=TOPIC, format="confluent-avro", registry=self._registry, schema=taxi_schema(), key=KEY
+        )
+        with ProduceView(TOPIC, expected=rows) as view:
+            return produce(records, TOPIC, bootstrap_servers=self._servers, reached=view.reached).records, True
+
+    def write_files(self) -> bool:
+        """Write pipeline file and query; returns whether the pipeline file is new."""
+        is_new = not self.file.exists()
+        if is_new:
+            blank = template.Blank(
+                topic=TOPIC,
+                name=NAME,
+                table=TABLE,
+                bucket="",
+                bootstrap_servers=None,
+                registry_url=None,
+                discovery=discover(TOPIC, bootstrap_servers=self._servers, registry_url=self._registry),
+                warehouse=self.folder / LAKE,
+            )
+            template.check(blank)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            template.write_new(self.file, template.pipeline_text(blank))
+            template.write_schema_beside(self.file)
+        write_whole(self.folder / QUERY, _QUERY, overwrite=False)
+        return is_new
+
+    def land(self) -> LandedTrips:
+        """Run the pipeline until the table has all records that are there now.
+
+        Raises:
+            LakefeedError: a start is refused, as after ``lakefeed local down --erase``.
+        """
+        pipeline = self._pipeline()
+        status = pipeline.status()
+        if (refusal := status.refusal) is not None:
+            here = shlex.quote(str(self.folder))
+            hint = f"to begin afresh: lakefeed quickstart FOLDER, with another folder. To keep this one: cd {here}"
+            raise type(refusal)(
+                refusal.what, where=refusal.where, hint=f"{hint}; {refusal.hint}" if refusal.hint else hint
+            )
+        if status.position is not None and not any(part.lag for part in status.partitions):
+            return LandedTrips(0, is_new=False)
+        self._session()
+        monitor = FeedMonitor(pipeline.config.name)
+        with RunView(monitor) as view, stop_on_signals(view.note) as stop:
+            run = pipeline.run(
+                spark=pipeline.session(),
+                once=True,
+                stop=stop,
+                on_batch=lambda progress: view.batch(monitor.batches()[-1], notes=progress.notes),
+                on_note=view.note,
+                monitor=monitor,
+            )
+        if stop.is_set():
+            raise KeyboardInterrupt
+        return LandedTrips(run.rows, is_new=True)
+
+    def query(self) -> str:
+        """Run the query's file as a program of its own, and return what it prints."""
+        done = subprocess.run([sys.executable, QUERY], cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise JobFailed(f"the query failed: {last}", where=str(self.folder / QUERY))
+        return done.stdout.rstrip()
+
+    def _pipeline(self) -> Pipeline:
+        return Pipeline.from_file(self.file, environment=self._environment)
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            lake = Catalog.model_validate({"warehouse": str(self.folder / LAKE)})
+            connections = Connections.from_environment(self._environment).model_copy(
+                update={"catalogs": {"lake": lake}}
+            )
+            self._spark = session("quickstart", connections=connections, log_file=log_path("quickstart"))
+        return self._spark

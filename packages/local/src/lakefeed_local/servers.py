@@ -1,0 +1,330 @@
+"""The servers of the local stack: Kafka, the Schema Registry and the object stores to choose from."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import ClassVar
+
+from lakefeed.clients.s3 import signed_headers
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.driver_jvm import require_java
+from lakefeed.errors import ConfigError, WorldError
+from lakefeed_local.go import GoProgram
+from lakefeed_local.home import write_private, write_properties
+from lakefeed_local.part import ANSWER_SECONDS, NotReady, Part, Progress, StartStep, ask
+from lakefeed_local.ports import LOOPBACK
+
+REGION = "us-east-1"
+"""S3 clients must sign requests for it; the local stores accept no other."""
+
+BUCKET = "lake"
+
+_KAFKA_LOGGING = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %c{1}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+"""
+
+_LOGBACK = """\
+<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %-5level %logger{0}: %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+class JavaPart(Part):
+    """A server that runs in a JVM, from locked jars."""
+
+    @property
+    def properties(self) -> Path:
+        return self.home.settings / f"{self.name}.properties"
+
+    def java(self, *options: str) -> list[str]:
+        return [str(require_java()), "-Djava.net.preferIPv4Stack=true", *options]
+
+    def class_path(self) -> str:
+        return os.pathsep.join(map(str, jars.fetch(self.jar_groups)))
+
+
+class Kafka(JavaPart):
+    """One node in KRaft mode, broker and controller. It creates no topic by itself: a misspelt name must not be one."""
+
+    name = "kafka"
+    port_names = ("kafka", "controller")
+    jar_groups = ("kafka",)
+    grace_seconds = 20
+
+    def prepare(self) -> None:
+        write_private(self._logging, _KAFKA_LOGGING)
+        write_properties(self.properties, self._settings())
+        if not (self.data / "meta.properties").exists():
+            self._format()
+
+    def command(self) -> list[str]:
+        # A copy of the defaults of Kafka's own start script, without JMX.
+        return self._main("kafka.Kafka", str(self.properties), options=("-Xms256m", "-Xmx1g", "-XX:+UseG1GC"))
+
+    def check(self) -> None:
+        host, port = self.address.split(":")
+        try:  # The Kafka client logs failed connections itself: it must not begin before the server listens.
+            socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+        except OSError as error:
+            raise NotReady(f"it does not listen: {error}") from error
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        try:
+            admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
+            cluster = admin.list_topics(timeout=ANSWER_SECONDS)
+        except KafkaException as error:
+            raise NotReady(f"it does not answer: {error.args[0].str()}") from error
+        if not cluster.brokers:  # A broker lists itself once the controller lets it serve.
+            raise NotReady("the broker is not registered yet")
+
+    @property
+    def _logging(self) -> Path:
+        return self.home.settings / "kafka-log4j2.properties"
+
+    def _main(self, *arguments: str, options: tuple[str, ...]) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={self._logging}"
+        return [*self.java(*options, logging, "-cp", self.class_path()), *arguments]
+
+    def _settings(self) -> dict[str, str]:
+        controller = f"{LOOPBACK}:{self.ports['controller']}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.data),
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
+            # Of the heap, from the start; Kafka's default is 128 MB.
+            "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
+        }
+        for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
+            settings[f"{topic}.replication.factor"] = "1"
+            settings[f"{topic}.num.partitions"] = "4"
+        for topic in ("transaction.state.log", "share.coordinator.state.topic"):
+            settings[f"{topic}.min.isr"] = "1"
+        return settings
+
+    def _format(self) -> None:
+        """Format the storage, once; Kafka does not start on an unformatted directory."""
+        # One word: an id may begin with a dash.
+        arguments = ("format", f"--cluster-id={self.cluster_id}", "--config", str(self.properties))
+        done = subprocess.run(
+            self._main("kafka.tools.StorageTool", *arguments, options=("-Xmx128m", "-XX:TieredStopAtLevel=1")),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise WorldError(f"Kafka's storage was not formatted: {done.stdout.strip()[-500:]}", where=str(self.data))
+
+
+class RegistryServer(JavaPart):
+    """Apicurio Registry with its Confluent-compatible API, on an H2 file.
+
+    Two of its defaults are not for us. It checks no compatibility, so BACKWARD is set globally. And H2 writes
+    half a second late, so that a killed registry forgets schemas it has acknowledged and gives their ids to
+    others; ``WRITE_DELAY=0`` ends that.
+    """
+
+    name = "registry"
+    port_names = ("registry",)
+    jar_groups = ("registry",)
+
+    @property
+    def url(self) -> str:
+        """Return the API's root, for Confluent's clients."""
+        return f"http://{self.address}/apis/ccompat/v7"
+
+    def prepare(self) -> None:
+        self.data.mkdir(exist_ok=True)
+        host, port = self.address.split(":")
+        settings = {
+            "apicurio.storage.kind": "sql",
+            "apicurio.storage.sql.kind": "h2",
+            "apicurio.datasource.url": f"jdbc:h2:file:{self.data}/registry;WRITE_DELAY=0",
+            "quarkus.http.host": host,
+            "quarkus.http.port": port,
+            "quarkus.http.access-log.enabled": "false",
+        }
+        write_properties(self.properties, settings)
+
+    def command(self) -> list[str]:
+        (main_jar,) = _unpack_registry().glob("apicurio-registry-app-*-runner.jar")
+        # The quick compiler only: it is up in half the time, and it gets few requests.
+        return self.java("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(main_jar))
+
+    def environment(self) -> dict[str, str]:
+        return {"QUARKUS_CONFIG_LOCATIONS": str(self.properties)}
+
+    def check(self) -> None:
+        ask(f"{self.url}/subjects")
+
+    def finish(self) -> None:
+        compatibility_set = self.data / "compatibility-set"
+        if compatibility_set.exists():  # From then on it is the user's to change.
+            return
+        headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        body = json.dumps({"compatibility": "BACKWARD"}).encode()
+        answer = json.loads(ask(f"{self.url}/config", method="PUT", headers=headers, body=body))
+        if "BACKWARD" not in answer.values():
+            raise NotReady(f"it does not take the compatibility BACKWARD: {answer}")
+        compatibility_set.touch()
+
+
+def _unpack_registry() -> Path:
+    """Return the registry's directory in the cache; unpack the verified archive the first time."""
+    (artifact,) = jars.read_lock().of(["registry"])
+    target = jars.cache_directory() / "registry" / artifact.sha256[:16]
+    if target.exists():
+        return target
+    (archive,) = jars.fetch(["registry"])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
+        with tarfile.open(archive) as tar:
+            # Debian 12's Python 3.11.2 has no filters; the archive's content is that of the lock.
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)
+            tar.extractall(unpacked := Path(temporary, target.name))  # noqa: S202
+        try:
+            unpacked.rename(target)
+        except OSError:  # Another process was quicker; a full directory is never replaced.
+            if not target.exists():
+                raise
+    return target
+
+
+class Store(Part):
+    """A server that speaks S3, with one bucket. The stores differ in their guarantees: see docs/local-stack.md."""
+
+    port_names = ("store",)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+    def prepare(self) -> None:
+        self.data.mkdir(exist_ok=True)
+
+    def check(self) -> None:
+        self._request("GET", "/")
+
+    def finish(self) -> None:
+        """Make the bucket."""
+        try:
+            self._request("HEAD", f"/{BUCKET}")
+        except NotReady:
+            self._request("PUT", f"/{BUCKET}")
+
+    def _request(self, method: str, path: str) -> None:
+        url = self.url + path
+        ask(url, method=method, headers=signed_headers(url, keys=self.credentials, region=REGION, method=method))
+
+
+class S3Proxy(JavaPart, Store):
+    """The default: needs Java only. Objects are plain files, so `a` and `a/b` cannot both be keys."""
+
+    name = "s3proxy"
+    jar_groups = ("s3proxy",)
+
+    def prepare(self) -> None:
+        super().prepare()
+        settings = {
+            "s3proxy.endpoint": self.url,
+            "s3proxy.authorization": "aws-v4",
+            "s3proxy.identity": self.credentials.access_key,
+            "s3proxy.credential": self.credentials.secret_key.get_secret_value(),
+            "jclouds.provider": "filesystem",
+            "jclouds.filesystem.basedir": str(self.data),
+        }
+        write_properties(self.properties, settings)
+        write_private(self._logback, _LOGBACK)
+
+    def command(self) -> list[str]:
+        logging = f"-Dlogback.configurationFile={self._logback}"
+        java = self.java("-Xmx384m", logging, "-cp", self.class_path())
+        return [*java, "org.gaul.s3proxy.Main", "--properties", str(self.properties)]
+
+    @property
+    def _logback(self) -> Path:
+        return self.home.settings / "s3proxy-logback.xml"
+
+
+class BuiltStore(Store):
+    """A store that is built from source, once, which takes minutes."""
+
+    program: ClassVar[GoProgram]
+
+    def build(self, report: Progress) -> None:
+        if not self.program.path.exists():
+            log = self.home.log_of(f"{self.name}-build")
+            report(StartStep(part=self.name, state="building", detail=f"takes some minutes, once; log {log}"))
+            self.program.build(log=log)
+
+
+class Minio(BuiltStore):
+    """MinIO's last community source, from before its repository was archived."""
+
+    name = "minio"
+    program = GoProgram(name="minio", package="github.com/minio/minio", version="v0.0.0-20260212201848-7aac2a2c5b7c")
+
+    def command(self) -> list[str]:
+        return [str(self.program.path), "server", "--quiet", "--address", self.address, str(self.data)]
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "MINIO_ROOT_USER": self.credentials.access_key,
+            "MINIO_ROOT_PASSWORD": self.credentials.secret_key.get_secret_value(),
+            "MINIO_BROWSER": "off",
+            "MINIO_UPDATE": "off",
+            # No MINIO_REGION: with one, MinIO names it in every 404, and AWS's SDK then asks a second time.
+        }
+
+
+class VersityGateway(BuiltStore):
+    """versitygw on a directory; requires a file system with extended attributes."""
+
+    name = "versitygw"
+    program = GoProgram(name="versitygw", package="github.com/versity/versitygw/cmd/versitygw", version="v1.8.0")
+
+    def command(self) -> list[str]:
+        return [str(self.program.path), "--port", self.address, "--quiet", "posix", str(self.data)]
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "ROOT_ACCESS_KEY": self.credentials.access_key,
+            "ROOT_SECRET_KEY": self.credentials.secret_key.get_secret_value(),
+            "VGW_REGION": REGION,
+        }
+
+
+STORES: dict[str, type[Store]] = {store.name: store for store in (S3Proxy, Minio, VersityGateway)}
+
+DEFAULT_STORE = S3Proxy.name
+
+
+def store_named(name: str) -> type[Store]:
+    if name not in STORES:
+        raise ConfigError(f"there is no store named {name}", hint=f"the stores are: {', '.join(STORES)}")
+    return STORES[name]

@@ -1,0 +1,38 @@
+"""The examples of ``examples/`` do on real servers what they say: as ``make examples`` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed_local.stack import Endpoints
+from packages.jdbc.tests.databases import server_of
+from tools.examples import Runner, surroundings
+from tools.expected import EXAMPLES, Example
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# lakefeed demo runs it, and its topic and table are the demo's and the documents'.
+ELSEWHERE = ("taxi/pipeline.yaml",)
+
+
+@pytest.fixture(scope="module")
+def runner(stack: Endpoints, lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[Runner]:
+    with surroundings(stack):
+        ask = request.getfixturevalue
+        yield Runner(lake, lambda kind: ask("search") if kind == "opensearch" else server_of(kind, ask))
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(each, id=each.file, marks=() if each.is_quick else pytest.mark.slow)
+        for each in EXAMPLES
+        if each.file not in ELSEWHERE
+    ],
+)
+def test_it_leads_to_what_it_says(runner: Runner, example: Example) -> None:
+    assert runner.run(example) == list(example.expected)

@@ -1,0 +1,102 @@
+"""The stack's directory: what is kept in it, who may read it, and what erasing spares."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from lakefeed.clients.environment import default_home
+from lakefeed.errors import ConfigError
+from lakefeed_local.home import Home, Memory
+
+MEMORY = Memory(store="s3proxy", cluster_id="x", ports={"kafka": 1})
+
+
+def test_remembers(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    assert home.recall() is None
+    home.remember(MEMORY)
+    assert home.recall() == MEMORY
+
+
+def test_damaged_memory_says_what_to_do(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.memory_file.write_text("{")
+    with pytest.raises(ConfigError, match="memory cannot be read") as caught:
+        home.recall()
+    assert caught.value.hint == "start over, without its data: lakefeed local down --erase"
+
+
+def test_credentials_are_made_once_and_private(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    first = home.credentials()
+    assert home.credentials() == first
+    assert home.credentials_file.stat().st_mode & 0o777 == 0o600
+    assert home.root.stat().st_mode & 0o777 == 0o700
+    assert first.secret_key.get_secret_value() not in repr(first)
+    other = Home(tmp_path / "other")
+    other.make()
+    assert other.credentials() != first
+
+
+def test_erase_leaves_other_files_alone(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    home.remember(MEMORY)
+    home.credentials()
+    (home.root / "notes.txt").write_text("mine")
+    home.erase()
+    assert [path.name for path in home.root.iterdir()] == ["notes.txt"]
+    (home.root / "notes.txt").unlink()
+    home.make()
+    home.erase()
+    assert not home.root.exists()
+
+
+def test_a_foreign_directory_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with pytest.raises(ConfigError, match="already has data, not made by a local stack"):
+        Home(tmp_path).make()
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        Home(tmp_path / "file" / "home").make()
+
+
+def test_one_at_a_time_even_across_an_erase(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    events: list[str] = []
+    waiting = threading.Event()
+
+    def second() -> None:
+        waiting.set()
+        with home.locked():
+            events.append("second")
+
+    with home.locked():
+        thread = threading.Thread(target=second)
+        thread.start()
+        waiting.wait(10)
+        thread.join(0.2)
+        events.append("first")
+        home.erase()
+    thread.join(10)
+    assert events == ["first", "second"]
+    assert home.is_ours()
+
+
+def test_default_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
+    assert default_home() == tmp_path
+    monkeypatch.delenv("LAKEFEED_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert default_home() == Path("/data/lakefeed")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    assert default_home() == Path.home() / ".local" / "share" / "lakefeed"

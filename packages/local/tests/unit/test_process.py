@@ -1,0 +1,97 @@
+"""Detached processes: started, found again, stopped, and never mistaken for another."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lakefeed.clients.environment import process_start
+from lakefeed.errors import WorldError
+from lakefeed_local.process import Detached, find_detached, start_detached
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[list[Detached]]:
+    processes: list[Detached] = []
+    yield processes
+    for process in processes:
+        process.signal(signal.SIGKILL)
+
+
+def start(folder: Path, script: str) -> Detached:
+    return start_detached(
+        ["/bin/sh", "-c", script],
+        log=folder / "log",
+        pid_file=folder / "pid",
+        cwd=folder,
+        environment={"GREETING": "hello"},
+    )
+
+
+def await_output(folder: Path, process: Detached) -> None:
+    while not (folder / "log").exists() or not (folder / "log").read_text():
+        assert process.alive()
+        time.sleep(0.01)
+
+
+def test_runs_detached_and_is_found_again(tmp_path: Path, started: list[Detached]) -> None:
+    process = start(tmp_path, "echo $GREETING; exec sleep 60")
+    started.append(process)
+    await_output(tmp_path, process)
+    assert process.alive()
+    assert find_detached(tmp_path / "pid") == process
+    assert os.getsid(process.pid) != os.getsid(0)
+    assert f"PPid:\t{os.getpid()}\n" not in Path(f"/proc/{process.pid}/status").read_text()
+    process.stop(grace_seconds=10)
+    assert not process.alive()
+    assert (tmp_path / "log").read_text() == "hello\n"
+
+
+def test_kills_what_does_not_listen(tmp_path: Path, started: list[Detached]) -> None:
+    process = start(tmp_path, "trap '' TERM; echo deaf; while :; do sleep 0.1; done")
+    started.append(process)
+    await_output(tmp_path, process)
+    process.stop(grace_seconds=0.3)
+    assert not process.alive()
+
+
+def test_a_pid_that_was_given_again_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "pid").write_text(json.dumps({"pid": os.getpid(), "began": "1"}))
+    process = find_detached(tmp_path / "pid")
+    assert process is not None
+    assert not process.alive()
+    process.stop(grace_seconds=1)  # Would end this test run if it were mistaken.
+
+
+@pytest.mark.parametrize("text", ["", "123", "{}", '{"pid": "x", "began": "1"}', "[1]"])
+def test_unreadable_pid_files_name_no_process(tmp_path: Path, text: str) -> None:
+    assert find_detached(tmp_path / "pid") is None
+    (tmp_path / "pid").write_text(text)
+    assert find_detached(tmp_path / "pid") is None
+
+
+def test_program_missing(tmp_path: Path) -> None:
+    with suppress(WorldError):  # Which of the two happens depends on who is quicker.
+        process = start_detached(
+            ["/nothing/here"], log=tmp_path / "log", pid_file=tmp_path / "pid", cwd=tmp_path, environment={}
+        )
+        assert process.wait(10)
+    assert "here" in (tmp_path / "log").read_text()
+
+
+def test_a_process_that_cannot_be_noted_is_ended(tmp_path: Path) -> None:
+    """As on a full disk: no command would find it again to stop it."""
+    (tmp_path / "pid").mkdir()
+    with pytest.raises(OSError, match=r"Is a directory.*/pid'"):
+        start(tmp_path, f"echo $$ >{tmp_path}/own; exec sleep 60")
+    own = tmp_path / "own"
+    # The shell may have been killed before it wrote its number.
+    number = own.read_text().strip() if own.exists() else ""
+    assert not number or process_start(int(number)) is None

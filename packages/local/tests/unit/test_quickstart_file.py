@@ -1,0 +1,26 @@
+"""The quickstart beside a table that has records of a topic that is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lakefeed.errors import RecordsLost
+from lakefeed_local.quickstart import Quickstart
+
+
+def test_a_refused_start_names_the_ways_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As after ``lakefeed local down --erase``; the user is not in the folder of the pipeline file."""
+    lost = RecordsLost("the topic was recreated", where="lake.quickstart.trips", hint="lakefeed run --accept-loss")
+    work = Quickstart(
+        tmp_path / "my first", {"KAFKA_BOOTSTRAP_SERVERS": "localhost:1", "SCHEMA_REGISTRY_URL": "http://localhost:1"}
+    )
+    pipeline = SimpleNamespace(status=lambda: SimpleNamespace(refusal=lost, position=None, partitions=()))
+    monkeypatch.setattr(work, "_pipeline", lambda: pipeline)
+    with pytest.raises(RecordsLost, match="the topic was recreated") as refused:
+        work.land()
+    hint = str(refused.value.hint)
+    assert "lakefeed quickstart FOLDER" in hint
+    assert f"cd '{tmp_path / 'my first'}'; lakefeed run --accept-loss" in hint

@@ -1,0 +1,39 @@
+"""An Iceberg catalog in a SQLite file: for the local stack and for test cases."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from lakefeed.errors import WorldError
+
+_CATALOG_TABLES = """
+CREATE TABLE IF NOT EXISTS iceberg_tables (
+  catalog_name VARCHAR(255) NOT NULL,
+  table_namespace VARCHAR(255) NOT NULL,
+  table_name VARCHAR(255) NOT NULL,
+  metadata_location VARCHAR(1000),
+  previous_metadata_location VARCHAR(1000),
+  iceberg_type VARCHAR(5),
+  PRIMARY KEY (catalog_name, table_namespace, table_name)
+);
+CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
+  catalog_name VARCHAR(255) NOT NULL,
+  namespace VARCHAR(255) NOT NULL,
+  property_key VARCHAR(255) NOT NULL,
+  property_value VARCHAR(1000),
+  PRIMARY KEY (catalog_name, namespace, property_key)
+);
+"""
+
+
+def make_catalog(file: Path) -> None:
+    """Make the SQLite file of the Iceberg catalog (JDBC, schema version V1), unless it exists."""
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            # Readers do not wait for a writer, nor fail: Spark commits while others query.
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.executescript(_CATALOG_TABLES)
+    except sqlite3.OperationalError as error:
+        raise WorldError(f"the catalog cannot be written: {error}", where=str(file), hint="make room there") from None

@@ -1,1 +1,0 @@
-"""Rows into topics: from files, or generated."""
