@@ -1,11 +1,12 @@
-"""Puts the JVM module and the dashboard's chart library into wheels and source archives.
+"""Puts the jars of core and plug-ins, and the dashboard's chart library, into wheels and source archives.
 
-So an installed lakefeed needs neither a JDK nor npm's registry.
+So an installed lakefeed needs neither a JDK nor npm's registry. Plug-ins with Java name this file as their hook.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # type: ignore[import-not-found]
@@ -15,10 +16,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
     """Called by hatchling before each build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Brings both up to date and adds them; an editable install finds them in the tree (``make setup``)."""
+        """Brings them up to date and adds them; an editable install finds them in the tree (``make setup``)."""
         if version == "editable":
             return
-        sys.path.insert(0, self.root)
+        sys.path.insert(0, str(Path(__file__).parent))
         try:
             from tools import build_jvm, build_page
             from tools.npm_packages import NotFetched
@@ -30,6 +31,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
             raise SystemExit(
                 f"The JVM module is not up to date and cannot be built here: {failed}\nFirst: make jvm"
             ) from None
+        if Path(self.root) != Path(__file__).parent:
+            [jar] = [plugin.jar for plugin in build_jvm.PLUGINS if plugin.jar.is_relative_to(self.root)]
+            build_data["force_include"][str(jar)] = jar.relative_to(Path(self.root, "src")).as_posix()
+            return
         try:
             vendor = build_page.build(say=self.app.display_info)
         except NotFetched as failed:

@@ -1,8 +1,8 @@
-"""Build src/lakefeed/lakefeed-jvm.jar from jvm/ with only a JDK: ``python tools/build_jvm.py [--force]``.
+"""Build lakefeed-jvm.jar from jvm/ and each plug-in's jar with only a JDK: ``python tools/build_jvm.py [--force]``.
 
-It needs neither Maven nor Gradle. The class path is PySpark's own jars and the locked ones, with which the jar
-later runs. The same sources give the same jar, byte for byte. The jar contains the digest of its sources and is
-rebuilt only when they change.
+A plug-in has its Java in ``packages/<part>/jvm`` and its jar in its Python package. Neither Maven nor Gradle is needed.
+The class path is PySpark's own jars and the locked ones, with which the jars later run. The same sources give the same
+jar, byte for byte. A jar contains the digest of its sources and is rebuilt only when they change.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,12 +34,31 @@ OPTIONAL_TAGS = ("warning: no @param", "warning: no @return", "warning: no @thro
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
+@dataclass(frozen=True)
+class Module:
+    """One jar: the folder with ``java`` and ``resources``, the jar, and its name as a module of Java."""
+
+    sources: Path
+    jar: Path
+    name: str
+
+    @classmethod
+    def of_plugin(cls, folder: Path) -> Module:
+        """Return the module of ``packages/<part>``."""
+        part = folder.name
+        jar = folder / "src" / f"lakefeed_{part}" / f"lakefeed-{part}.jar"
+        return cls(folder / "jvm" / "src" / "main", jar, f"io.lakefeed.{part}")
+
+
+PLUGINS = tuple(Module.of_plugin(folder.parent) for folder in sorted(ROOT.glob("packages/*/jvm")))
+
+
 class BuildFailed(Exception):
     """The jar or its tests cannot be built; the message says what is missing."""
 
 
 def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
-    """Bring the jar up to date and return its path.
+    """Bring all jars up to date and return the path of the core's.
 
     Args:
         force: build even if the sources have not changed.
@@ -47,25 +67,33 @@ def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
     Raises:
         BuildFailed: no JDK, no PySpark, or the sources do not compile.
     """
-    digest = sources_digest()
-    if not force and built_from() == digest:
-        say(f"{JAR.name} is up to date")
-        return JAR
-    with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
-        compile_classes(SOURCES / "java", Path(classes), class_path(), DOCLINT)
-        # A rename replaces the jar: a reader never sees half of it.
-        partial = JAR.with_suffix(".jar.partial")
-        try:
-            _pack(Path(classes), digest, partial)
-            partial.replace(JAR)
-        finally:
-            partial.unlink(missing_ok=True)
-    say(f"{JAR.name} built, {JAR.stat().st_size} bytes")
+    _build(Module(SOURCES, JAR, "io.lakefeed"), sources_digest(), [], force=force, say=say)
+    for plugin in PLUGINS:
+        # Of the core's sources too: a plug-in calls its classes.
+        digest = digest_of(plugin.sources, sources_digest())
+        _build(plugin, digest, [JAR], force=force, say=say)
     return JAR
 
 
+def _build(module: Module, digest: str, on: list[Path], *, force: bool, say: Callable[[str], None]) -> None:
+    jar = module.jar
+    if not force and built_from(jar) == digest:
+        say(f"{jar.name} is up to date")
+        return
+    with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
+        compile_classes(module.sources / "java", Path(classes), [*on, *class_path()], DOCLINT)
+        # A rename replaces the jar: a reader never sees half of it.
+        partial = jar.with_suffix(".jar.partial")
+        try:
+            _pack(module, Path(classes), digest, partial)
+            partial.replace(jar)
+        finally:
+            partial.unlink(missing_ok=True)
+    say(f"{jar.name} built, {jar.stat().st_size} bytes")
+
+
 def sources_digest() -> str:
-    """Return the SHA-256 of the jar's sources and of the compiler's options."""
+    """Return the SHA-256 of the core's sources and of the compiler's options."""
     return digest_of(SOURCES, f"{RELEASE} {LINT} {DOCLINT}")
 
 
@@ -78,11 +106,11 @@ def digest_of(folder: Path, *others: str) -> str:
     return digest.hexdigest()
 
 
-def built_from() -> str | None:
-    """Return the digest of the sources of the present jar; None if there is no complete jar."""
+def built_from(jar: Path) -> str | None:
+    """Return the digest of the sources that a jar was built from; None if there is no complete jar."""
     try:
-        with zipfile.ZipFile(JAR) as jar:
-            return jar.read(DIGEST).decode()
+        with zipfile.ZipFile(jar) as built:
+            return built.read(DIGEST).decode()
     except (FileNotFoundError, KeyError, zipfile.BadZipFile):
         return None
 
@@ -149,15 +177,15 @@ def _findings(output: str) -> list[str]:
     ]
 
 
-def _pack(classes: Path, digest: str, target: Path) -> None:
+def _pack(module: Module, classes: Path, digest: str, target: Path) -> None:
     entries = {
         path.relative_to(root).as_posix(): path.read_bytes()
-        for root in (classes, SOURCES / "resources")
+        for root in (classes, module.sources / "resources")
         for path in root.rglob("*")
         if path.is_file()
     }
     entries[DIGEST] = digest.encode()
-    manifest = b"Manifest-Version: 1.0\r\nAutomatic-Module-Name: io.lakefeed\r\n\r\n"
+    manifest = f"Manifest-Version: 1.0\r\nAutomatic-Module-Name: {module.name}\r\n\r\n".encode()
     with zipfile.ZipFile(target, "w") as jar:
         for name, content in [("META-INF/MANIFEST.MF", manifest), *sorted(entries.items())]:
             entry = zipfile.ZipInfo(name, EPOCH)

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from tools import build_jvm
 from tools.guards import GUARDS, Guard
 
 ROOT = Path(__file__).resolve().parent.parent
-JAR = Path("src/lakefeed/lakefeed-jvm.jar")
+JARS = tuple(jar.relative_to(ROOT) for jar in (build_jvm.JAR, *(plugin.jar for plugin in build_jvm.PLUGINS)))
 SECONDS = 900
 Outcome = Literal["noticed", "SURVIVED", "BROKEN"]
 PYTEST_FAILED = 1
@@ -57,7 +58,8 @@ def _copy_to(copy: Path) -> None:
         if name and (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
-    shutil.copy2(ROOT / JAR, copy / JAR)
+    for jar in JARS:
+        shutil.copy2(ROOT / jar, copy / jar)
 
 
 def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
@@ -85,14 +87,15 @@ def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
 @contextmanager
 def _without(guard: Guard, copy: Path) -> Iterator[None]:
     path = copy / guard.file
-    jar = (copy / JAR).read_bytes()
+    jars = {copy / jar: (copy / jar).read_bytes() for jar in JARS}
     whole = path.read_text("utf-8")
     path.write_text(guard.removed_from(whole), "utf-8")
     try:
         yield
     finally:
         path.write_text(whole, "utf-8")
-        (copy / JAR).write_bytes(jar)
+        for jar, content in jars.items():
+            jar.write_bytes(content)
 
 
 def _run(command: list[str], copy: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

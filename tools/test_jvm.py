@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tools.build_jvm import (
     JAR,
+    PLUGINS,
     RELEASE,
     ROOT,
     BuildFailed,
@@ -40,7 +41,7 @@ def run(names: list[str]) -> int:
         BuildFailed: the module or its tests cannot be compiled.
     """
     build(say=lambda _: None)
-    on = [JAR, *class_path("test-junit")]
+    on = [JAR, *(plugin.jar for plugin in PLUGINS), *class_path("test-junit")]
     classes = _compiled(on)
     selected = [f"--include-classname=.*({'|'.join(map(re.escape, names))}).*"] if names else []
     return subprocess.run(

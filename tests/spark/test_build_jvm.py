@@ -13,6 +13,7 @@ from tools import build_jvm, test_jvm
 def jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     path = tmp_path / "lakefeed-jvm.jar"
     monkeypatch.setattr(build_jvm, "JAR", path)
+    monkeypatch.setattr(build_jvm, "PLUGINS", ())
     return path
 
 

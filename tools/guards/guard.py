@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,10 @@ class Guard:
 
 
 def java(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
-    """A guard in the JVM module."""
-    return Guard(name, f"jvm/src/main/java/io/lakefeed/{file}.java", code, instead, tests)
+    """A guard in the JVM module, or in that of the plug-in with the package's name."""
+    part = file.partition("/")[0]
+    folder = f"packages/{part}/" if Path(f"packages/{part}/jvm").is_dir() else ""
+    return Guard(name, f"{folder}jvm/src/main/java/io/lakefeed/{file}.java", code, instead, tests)
 
 
 def plugin(part: str, name: str, file: str, code: str, instead: str, *tests: str) -> Guard:

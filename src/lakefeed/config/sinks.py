@@ -46,6 +46,8 @@ class SinkConfig(Model):
     is_lasting: ClassVar[bool] = True
     """Whether what has landed is there after the run. If not, a pipeline needs no checkpoint."""
 
+    jars: ClassVar[tuple[str, ...]] = ()
+    """Jars of the sink's package, as ``package/name.jar``; they are on the class path of every session."""
     reads_stored_rows: ClassVar[bool] = True
     """False if a change by key replaces the stored row whole, and is not merged with it."""
 

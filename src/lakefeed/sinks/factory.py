@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lakefeed.clients.spark.errors import translate
+from lakefeed.clients.spark.jvm import jars_of
 from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
@@ -95,6 +96,7 @@ def _definition(
         unavailable=Unavailable.of_sink(config),
         is_transformed=config.transform is not None or config.decode.envelope is not None,
     )
+    jars_of(type(settings))
     module, _, name = settings.definition.partition(":")
     try:
         found: type[AnySink] = getattr(importlib.import_module(module), name)

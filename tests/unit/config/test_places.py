@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.pipeline_text import problems
 
-PG = "jdbc:postgresql://db:5432/shop?sslmode=require"
 KAFKA = {"bootstrap_servers": "a:9092,b:9092", "topics": ["hits"]}
 
 
@@ -39,10 +38,6 @@ def upserting(**more: str) -> dict[str, Any]:
     return {"iceberg": {"table": "lake.shop.rows", "mode": "upsert", "keys": ["id"], **more}}
 
 
-def jdbc(url: str, table: str) -> dict[str, Any]:
-    return {"jdbc": {"url": url, "table": table, "user": "u", "password": "${PW}"}}
-
-
 MIXED = "rows and dead letters would mix"
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"dead_letters": {"table": "lake.shop.rows"}}, MIXED),
@@ -50,19 +45,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sinks": {"a": {"iceberg": {"table": "lake.shop.b"}}}, "dead_letters": {"table": "lake.shop.b"}}, MIXED),
     ({"sink": upserting(history="lake.shop.old"), "dead_letters": {"table": "lake.shop.old"}}, MIXED),
     ({"sinks": {"a": {"iceberg": {"table": "lake.shop.Rows"}}}}, "goes where another sink goes"),
-    (
-        {"sinks": {"a": jdbc(PG, "t"), "b": jdbc(f"{PG}&x=1", "public.t")}},
-        "goes where another sink goes",
-    ),
-    (
-        {
-            "sinks": {
-                "a": {"elasticsearch": {"url": "http://E:9200", "index": "i"}},
-                "b": {"elasticsearch": {"url": ["http://f:9200", "http://e:9200/"], "index": "i"}},
-            }
-        },
-        "goes where another sink goes",
-    ),
     ({"sink": {"kafka": {"topic": "hits", "bootstrap_servers": "B:9092"}}}, "go in a circle"),
     ({"sink": {"kafka": {"topic": "dead"}}, "dead_letters": {"topic": "dead"}}, MIXED),
     ({"source": {"iceberg": {"table": "lake.shop.rows"}}, "decode": None}, "go in a circle"),
@@ -95,15 +77,6 @@ RIGHT: list[dict[str, Any]] = [
     {"dead_letters": {"table": "lake.shop.rows_dead"}},
     many(["hits", "clicks"], dead_letters={"table": "lake.shop.dead"}),
     many(["hits.a", "hits_a"], tables={"topics": {"hits_a": {"table": "lake.shop.other"}}}),
-    {
-        "sinks": {
-            "a": jdbc(PG, "t"),
-            "b": jdbc("jdbc:postgresql://other:5432/shop?sslmode=require", "t"),
-            "c": jdbc(PG, "web.t"),
-            "d": {"elasticsearch": {"url": "http://e:9200", "index": "i"}},
-            "e": {"elasticsearch": {"url": "http://f:9200", "index": "i"}},
-        }
-    },
     {"sink": {"kafka": {"topic": "hits", "bootstrap_servers": "other:9092"}}},
 ]
 

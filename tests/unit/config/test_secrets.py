@@ -162,13 +162,9 @@ CLEAR = {
     "decode.avro.registry.url": ["decode={avro: {registry: {url: 'http://r', " + LOGIN + "}}}"],
     "s3.endpoint": ["s3={endpoint: 'http://s3:9000', access_key: '${THE_SECRET}', secret_key: '${THE_SECRET}'}"],
     "catalogs.c.uri": ["catalogs.c={type: rest, uri: 'http://c', token: '${THE_SECRET}'}"],
-    "sinks.e.elasticsearch.url": ["sinks.e={elasticsearch: {url: 'http://e:9200', index: i, " + LOGIN + "}}"],
     "catalogs.d.uri": [
         "catalogs.d={type: jdbc, uri: 'jdbc:postgresql://d/b', warehouse: 's3://b/w', username: u, "
         "password: '${THE_SECRET}'}"
-    ],
-    "sinks.d.jdbc.url": [
-        "sinks.d={jdbc: {url: 'jdbc:postgresql://d/b', table: t, user: u, password: '${THE_SECRET}'}}"
     ],
     "source.kafka.options.kafka.security.protocol": [
         "source.kafka.bootstrap_servers='127.0.0.1:1,far:9092'",

@@ -25,8 +25,6 @@ def pipeline(**blocks: Any) -> PipelineConfig:
         {},
         {"source": {"kafka": {**KAFKA, "start": "latest"}}, "sink": {"iceberg": {**TABLE["iceberg"]}}},
         {"source": {"kinesis": KINESIS}},
-        {"sink": {"elasticsearch": {"url": "http://search:9200", "index": "orders", "mode": "upsert", "keys": ["id"]}}},
-        {"sink": {"jdbc": {"url": "jdbc:postgresql://host/shop", "user": "u", "password": "p", "table": "orders"}}},
     ],
 )
 def test_the_ledger_is_enough(blocks: dict[str, Any]) -> None:

@@ -105,12 +105,13 @@ def test_the_index_of_the_documentation_lists_every_page() -> None:
 
 
 def test_the_java_classes_that_documents_name_exist() -> None:
-    sources = ROOT / "jvm" / "src" / "main" / "java"
+    sources = [ROOT / "jvm/src/main/java", *ROOT.glob("packages/*/jvm/src/main/java")]
     named = {
         (page.name, name)
         for page in PAGES
         for name in re.findall(r"\bio\.lakefeed(?:\.[a-z0-9]+)+\.[A-Z]\w+", page.read_text("utf-8"))
     }
     assert named
-    missing = [each for each in sorted(named) if not (sources / f"{each[1].replace('.', '/')}.java").exists()]
+    files = {file.relative_to(folder).as_posix() for folder in sources for file in folder.rglob("*.java")}
+    missing = [each for each in sorted(named) if f"{each[1].replace('.', '/')}.java" not in files]
     assert missing == []

@@ -33,7 +33,7 @@ def texts() -> str:
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.append(node.value)
-    java = "\n".join(file.read_text("utf-8") for file in (ROOT / "jvm").rglob("*.java") if "/test/" not in str(file))
+    java = "\n".join(file.read_text("utf-8") for file in ROOT.glob("**/jvm/**/*.java") if "/test/" not in str(file))
     return "\n".join([*found, re.sub(r'"\s*\+\s*"', "", java)])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,9 +37,8 @@ def concrete_names() -> set[str]:
     return {name for name in found if name not in ("SinkConfig", "SinkChoice")}
 
 
-def asked(tree: ast.AST, names: set[str]) -> Iterator[str]:
+def asked(tree: ast.AST, names: set[str], kinds: Collection[str] = SinkChoice.kinds()) -> Iterator[str]:
     """The places of a module where a kind is named or asked for."""
-    kinds = set(SinkChoice.kinds())
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             owner = ast.unparse(node.value).removesuffix(".chosen").rpartition(".")[2]
@@ -59,10 +58,10 @@ def asked(tree: ast.AST, names: set[str]) -> Iterator[str]:
     "code",
     [
         "if config.sink.iceberg is not None: pass",
-        "table = each.sink.chosen.jdbc",
+        "table = each.sink.chosen.kafka",
         "if isinstance(sink, IcebergTable): pass",
-        "from lakefeed_jdbc.settings import JdbcSinkConfig",
-        "if config.sink.kind == 'jdbc': pass",
+        "from lakefeed.config.kafka_sink import KafkaSinkConfig",
+        "if config.sink.kind == 'kafka': pass",
         "if config.sink.kind in OTHERS: pass",
     ],
 )
@@ -72,12 +71,23 @@ def test_the_check_finds_a_test_of_kind(code: str) -> None:
 
 def test_no_code_outside_the_sinks_asks_which_kind_a_sink_is() -> None:
     names = concrete_names()
-    assert {"IcebergTable", "JdbcTable", "KafkaSink", "FanOutSink", "IcebergSinkConfig", "JdbcDefinition"} <= names
+    assert {"IcebergTable", "KafkaSink", "FanOutSink", "IcebergSinkConfig", "KafkaDefinition"} <= names
     found = [
         f"{path.relative_to(PACKAGE)}:{each}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.relative_to(PACKAGE).parts[0] not in ROOMS
         for each in asked(ast.parse(path.read_text("utf-8")), names)
+    ]
+    assert found == []
+
+
+def test_the_core_names_no_sink_of_another_package() -> None:
+    kinds = set(SinkChoice.kinds()) - set(SinkChoice.__kinds__)
+    found = [
+        f"{path.relative_to(PACKAGE)}:{each}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for each in asked(ast.parse(path.read_text("utf-8")), set(), kinds)
+        if "kind" not in each
     ]
     assert found == []
 

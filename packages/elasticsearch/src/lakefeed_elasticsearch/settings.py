@@ -51,6 +51,7 @@ class ElasticsearchSinkConfig(SinkConfig):
         "update requires mode: upsert and keys; complete cannot be: no request replaces all documents at once"
     )
     definition: ClassVar[str] = "lakefeed_elasticsearch.index:ElasticsearchDefinition"
+    jars: ClassVar[tuple[str, ...]] = ("lakefeed_elasticsearch/lakefeed-elasticsearch.jar",)
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
             "a feed into a search server cannot be rewound: older changes would be landed over newer documents",

@@ -51,6 +51,7 @@ class JdbcSinkConfig(SinkConfig):
     guarantee: ClassVar[str] = "exactly-once"
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
     definition: ClassVar[str] = "lakefeed_jdbc.definition:JdbcDefinition"
+    jars: ClassVar[tuple[str, ...]] = ("lakefeed_jdbc/lakefeed-jdbc.jar",)
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
             "a JDBC feed cannot be rewound: older changes would be landed over newer rows, or beside them",

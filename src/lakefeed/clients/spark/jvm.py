@@ -6,13 +6,16 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.config.base import ConfigProblems
+from lakefeed.config.sinks import SinkConfig, installed_settings
 from lakefeed.errors import LakefeedError
 from lakefeed.lazy import DataFrame, SparkSession
+from lakefeed.plugins import installed_sinks
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -24,6 +27,36 @@ def jar() -> Path:
     if not path.is_file():
         raise LakefeedError("lakefeed's JVM module has not been built", where=str(path), hint="make jvm")
     return path
+
+
+def jars_of_sinks() -> list[Path]:
+    """Return the jars of all installed sinks: a session may land many feeds, and its class path is that of its start.
+
+    A package that is broken has none; a feed that uses its sink is refused.
+    """
+    found = []
+    for name in installed_sinks():
+        with suppress(ConfigProblems, LakefeedError):
+            settings = installed_settings(name)
+            found += [] if settings is None else jars_of(settings)
+    return found
+
+
+def jars_of(sink: type[SinkConfig]) -> list[Path]:
+    """Return the jars that a sink's package has.
+
+    Raises:
+        LakefeedError: one is missing.
+    """
+    found = []
+    for jar in sink.jars:
+        package, _, file = jar.partition("/")
+        path = Path(str(files(package) / file))
+        if not path.is_file():
+            hint = f"reinstall {package}; in a checkout: make jvm"
+            raise LakefeedError("a jar of the sink's package is missing", where=str(path), hint=hint)
+        found.append(path)
+    return found
 
 
 def put_credentials(spark: SparkSession, name: str, *, username: str, password: SecretStr) -> None:

@@ -330,7 +330,7 @@ def class_path(connections: Connections) -> list[Path]:
         groups.append("glue")
     if connections.kinesis is not None:
         groups.append("kinesis")
-    return [jvm.jar(), *jars.fetch(groups)]
+    return [jvm.jar(), *jvm.jars_of_sinks(), *jars.fetch(groups)]
 
 
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:

@@ -51,19 +51,6 @@ HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
         [(TOPICS, f"{TOPICS}    topics_pattern: a.*\n"), ("${KAFKA_BOOTSTRAP_SERVERS}", "${NOT_SET}")],
         [("source.kafka", "either topics or topics_pattern"), ("source.kafka.bootstrap_servers", "NOT_SET is not set")],
     ),
-    "two rules of one block, one behind the other": (
-        [
-            (
-                "checkpoint:",
-                "sinks:\n  a: {jdbc: {url: x, user: '', password: '${THE_SECRET}', table: t, keys: [a]}}\ncheckpoint:",
-            )
-        ],
-        [
-            ("sinks.a.jdbc.keys", "is for mode: upsert"),
-            ("sinks.a.jdbc.url", "no address"),
-            ("sinks.a.jdbc.user", "expects text; found nothing"),
-        ],
-    ),
 }
 
 USERS = "users: [{name: anna, role: operator, password_hash: '${NOT_SET}'}]"

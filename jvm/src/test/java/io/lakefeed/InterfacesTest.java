@@ -22,7 +22,9 @@ import org.junit.jupiter.api.Test;
  * imported classes. The working directory is the repository.
  */
 class InterfacesTest {
-    private static final Path SOURCES = Path.of("jvm/src/main/java/io/lakefeed");
+    private static final List<Path> SOURCES = List.of(
+            Path.of("jvm/src/main/java/io/lakefeed"), Path.of("packages/elasticsearch/jvm/src/main/java/io/lakefeed"),
+            Path.of("packages/jdbc/jvm/src/main/java/io/lakefeed"));
     private static final Path PAGE = Path.of("docs/jvm-interfaces.md");
     private static final Pattern IMPORT =
             Pattern.compile("^import (?:static )?((org\\.apache\\.(?:spark|iceberg)[a-z0-9.]*)\\.([A-Z][A-Za-z0-9_.$]*|[a-z]+))", Pattern.MULTILINE);
@@ -57,15 +59,17 @@ class InterfacesTest {
 
     private static String table() throws IOException, ClassNotFoundException {
         Map<String, Group> groups = new TreeMap<>();
-        try (Stream<Path> files = Files.walk(SOURCES)) {
-            for (Path file : files.filter(path -> path.toString().endsWith(".java")).toList()) {
-                Path folder = SOURCES.relativize(file).getParent();
-                String user = folder == null ? "io.lakefeed" : folder.toString();
-                for (MatchResult found : IMPORT.matcher(Files.readString(file)).results().toList()) {
-                    String key = "| `" + found.group(2) + "` | " + stability(found.group(1), found.group(2), found.group(3)) + " |";
-                    Group group = groups.computeIfAbsent(key, any -> new Group(new TreeSet<>(), new TreeSet<>()));
-                    group.classes.add("`" + found.group(3) + "`");
-                    group.users.add(user);
+        for (Path sources : SOURCES) {
+            try (Stream<Path> files = Files.walk(sources)) {
+                for (Path file : files.filter(path -> path.toString().endsWith(".java")).toList()) {
+                    Path folder = sources.relativize(file).getParent();
+                    String user = folder == null ? "io.lakefeed" : folder.toString();
+                    for (MatchResult found : IMPORT.matcher(Files.readString(file)).results().toList()) {
+                        String key = "| `" + found.group(2) + "` | " + stability(found.group(1), found.group(2), found.group(3)) + " |";
+                        Group group = groups.computeIfAbsent(key, any -> new Group(new TreeSet<>(), new TreeSet<>()));
+                        group.classes.add("`" + found.group(3) + "`");
+                        group.users.add(user);
+                    }
                 }
             }
         }

@@ -1,0 +1,29 @@
+"""Jars that the packages of sinks bring: on the class path of each session, and named where one is missing."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from lakefeed.clients.spark import jvm
+from lakefeed.config.sinks import SinkConfig
+from lakefeed.errors import LakefeedError
+
+
+class Whole(SinkConfig):
+    definition: ClassVar[str] = "nowhere:Definition"
+    jars: ClassVar[tuple[str, ...]] = ("lakefeed/py.typed",)
+
+
+class Broken(Whole):
+    jars: ClassVar[tuple[str, ...]] = ("lakefeed/nowhere.jar",)
+
+
+def test_a_missing_jar_stops_its_own_sink_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"broken": Broken, "whole": Whole}
+    monkeypatch.setattr(jvm, "installed_sinks", lambda: installed)
+    monkeypatch.setattr(jvm, "installed_settings", installed.get)
+    assert [path.name for path in jvm.jars_of_sinks()] == ["py.typed"]
+    with pytest.raises(LakefeedError, match=r"(?s)a jar of the sink's package is missing.*nowhere\.jar"):
+        jvm.jars_of(Broken)
