@@ -70,12 +70,13 @@ mutants: setup ## disable each guard in turn in a copy; the tests must notice: A
 audit: setup ## a bill of materials of both locks, and the known vulnerabilities in it: ARGS=--offline asks no service
 	$(BIN)/python -m tools.audit $(ARGS)
 
-lint: setup ## formatting, style, layers, words, types
+lint: setup ## formatting, style, layers, words, lines of each part, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
 	@$(BIN)/python tools/check_words.py
 	@$(BIN)/python tools/check_sql.py
+	@$(BIN)/python tools/check_sizes.py
 	$(BIN)/mypy
 
 docs: setup ## regenerate the references in docs/ and the locks of the image

@@ -444,8 +444,7 @@ def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | Non
     slots = spark.sparkContext.defaultParallelism
     if partitions > slots:
         raise ConfigError(
-            f"in real time each partition keeps a task at work: there are {partitions} partitions, and {slots} tasks "
-            "at a time",
+            f"in real time each partition keeps a task at work: there are {partitions} partitions and {slots} slots",
             where="trigger: real-time",
             hint=f"a master with as many cores, as --master 'local[{partitions + 1}]'; or trigger: 1 second",
         )
