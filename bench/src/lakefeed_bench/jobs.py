@@ -202,7 +202,10 @@ def decoded_plainly(records: DataFrame, schema: str, *, is_framed: bool = True, 
 
 
 def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession:
-    """Return a session of nothing but Spark, its connectors and the settings."""
+    """Return a session of nothing but Spark, its connectors and the settings.
+
+    Of lakefeed, the meter and the generator of trips are on the class path.
+    """
     from pyspark.sql import SparkSession
 
     usual: dict[str, OptionalPrimitiveType] = {
@@ -210,7 +213,7 @@ def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession
         "spark.driver.memory": "3g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["spark"]))),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, [jvm.jar(), *jars.fetch(["spark", "bench"])])),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -220,14 +223,12 @@ def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession
 def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, OptionalPrimitiveType]:
     """Return the defaults of Spark, S3A and Iceberg, and what a job on this store cannot do without.
 
-    The keys of the store are in the environment, where Spark looks for them. Of lakefeed, the meter is on the class
-    path.
+    The keys of the store are in the environment, where Spark looks for them.
     """
     catalog = "spark.sql.catalog.lake"
     manager = {"spark.sql.streaming.checkpointFileManagerClass": _ABORTABLE} if case.manager == "abortable" else {}
     return {
         "spark.app.name": case.name,
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, [jvm.jar(), *jars.fetch(["spark", "bench"])])),
         "spark.hadoop.fs.s3a.endpoint": endpoints.s3_endpoint,
         "spark.hadoop.fs.s3a.endpoint.region": endpoints.region,
         "spark.hadoop.fs.s3a.path.style.access": "true",
