@@ -30,7 +30,7 @@ WITH_COUNTRY = {
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    made = install(tmp_path, extras="spark,read")
+    made = install(tmp_path, extras="all")
     try:
         yield made
     finally:

@@ -23,7 +23,7 @@ NOT_HERE = {"kinesis": "needs Kinesis: tests/integration/test_kinesis.py runs it
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    made = install(tmp_path_factory.mktemp("installed"), extras="spark,read,pandas,postgresql,mariadb")
+    made = install(tmp_path_factory.mktemp("installed"), extras="all,pandas,postgresql,mariadb")
     try:
         made("lakefeed", "local", "up")
         made.variables |= json.loads(made("lakefeed", "local", "env", "--output", "json"))
