@@ -122,7 +122,7 @@ def test_a_version_is_refused_alone(lake: SparkSession, feed: Feed, registry: Re
     feed.send([two + case.value])
     # A first start: version 1 is the reader's schema where the newest gives no rows.
     found = preflight(pipeline.config, connections=pipeline.connections)
-    assert [each.severity for each in found] in ([], ["warning"])
+    assert {each.severity for each in found} <= {"warning"}
     notes: list[str] = []
     summary = pipeline.run(spark=lake, once=True, on_batch=lambda batch: notes.extend(batch.notes))
     assert summary.dead_letters == 1, notes
@@ -132,7 +132,7 @@ def test_a_version_is_refused_alone(lake: SparkSession, feed: Feed, registry: Re
     feed.send([two + case.value, subject.value(one, 3)])
     pipeline = pipeline_of(feed, subject)
     found = preflight(pipeline.config, connections=pipeline.connections)
-    assert [each.severity for each in found] in ([], ["warning"])
+    assert {each.severity for each in found} <= {"warning"}
     assert not pipeline.plan(spark=lake).refusals
     summary = pipeline.run(spark=lake, once=True)
     assert (summary.rows, summary.dead_letters) == (1, 1)

@@ -47,6 +47,8 @@ def test_a_supervised_driver_waits_longer_after_each_failure(
     # Of this module alone: other threads of the process sleep too.
     clock = SimpleNamespace(sleep=waits.append, monotonic=time.monotonic)
     monkeypatch.setattr(submitted, "time", clock)
+    # A session of other tests in this process must not be stopped.
+    monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", None)
 
     def fail(*arguments: str) -> None:
         monkeypatch.setattr(sys, "argv", ["main.py", *arguments, "--once"])
