@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
@@ -22,9 +18,9 @@ from lakefeed.config.loading.load import read
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
 from lakefeed_local.stack import Endpoints, Stack
-from tests.support import guardian
 from tests.support.feed import Feed
 from tests.support.lake import spark_in, spark_on
+from tests.support.own_process import pytest_configure as pytest_configure
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
 from tests.support.probe import Probe
 from tests.support.remembered import forget_afterwards
@@ -44,19 +40,6 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedC
 # A busy machine takes ten times as long for one example as for the next, and says nothing of the code by it.
 settings.register_profile("lakefeed", deadline=None)
 settings.load_profile("lakefeed")
-
-
-def pytest_configure() -> None:
-    """In this process, and in each worker of pytest-xdist."""
-    # A shell starts background jobs with SIGINT ignored, and the commands that tests start would inherit that.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if "LAKEFEED_HOME" not in os.environ:
-        # Drivers' files and traces of runs are no one's who runs the tests; workers inherit the folder.
-        home = tempfile.mkdtemp(prefix="lakefeed-tests-home-")
-        os.environ["LAKEFEED_HOME"] = home
-        atexit.register(shutil.rmtree, home, ignore_errors=True)
-    guardian.watch()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -63,7 +63,7 @@ def controller_of(run: str) -> int:
 def test_no_process_outlives_an_interrupted_run(number: signal.Signals, receiver: str, tmp_path: Path) -> None:
     for worker in ("1", "2"):  # A file each: a worker runs all tests of a file.
         (tmp_path / f"test_{worker}.py").write_text(SUITE.format(folder=str(tmp_path / worker)))
-    (tmp_path / "conftest.py").write_text("from conftest import pytest_configure\n")
+    (tmp_path / "conftest.py").write_text("from tests.support.own_process import pytest_configure\n")
     name = uuid.uuid4().hex
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS", "PYTEST_"))}
     arguments = f"-p no:cacheprovider -c {ROOT}/pyproject.toml --rootdir {tmp_path} {tmp_path}"
