@@ -15,6 +15,8 @@ from lakefeed.clients.spark.jvm import jar
 from lakefeed.operations.packaged import PACKAGED, packaged_root
 
 _NAME = "lakefeed"
+_PRIVATE = "Private :: Do Not Upload"
+"""The classifier of a tool of the repository, such as its measurements."""
 _COPIED = ("METADATA", "entry_points.txt")
 # The earliest time that a ZIP file can store: the same files give the same wheel.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -26,7 +28,8 @@ def write_wheels(folder: Path) -> list[Path]:
 
     An editable installation has no files of its own, so a wheel is made from the package, not from a build.
     """
-    own = {_normal(each.name): each for each in distributions() if re.match(rf"{_NAME}(-|$)", _normal(each.name))}
+    own = {name: each for each in distributions() if re.match(rf"{_NAME}(-|$)", name := _normal(each.name))}
+    own = {name: each for name, each in own.items() if _PRIVATE not in (each.metadata.get_all("Classifier") or [])}
     return [_write(folder, name, own[name]) for name in sorted(own)]
 
 
