@@ -1,0 +1,32 @@
+"""The core's wheel alone, in an environment of its own: no plug-in is needed to land a topic and to prove it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.feed import Feed
+from tests.support.installed import install
+
+TRIPS = [{"id": number, "zone": f"z{number % 5}"} for number in range(200)]
+
+
+@pytest.mark.timeout(900)
+def test_the_core_alone_checks_plans_runs_and_verifies(feed: Feed, tmp_path: Path) -> None:
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    shell = install(folder, extras="spark,read", variables=feed.environment)
+    packages = shell("python", "-c", "import importlib.metadata as m; print(*(d.name for d in m.distributions()))")
+    assert {name for name in packages.split() if name.startswith("lakefeed")} == {"lakefeed"}
+    feed.create_topic(partitions=2)
+    feed.send(feed.avro(TRIPS))
+    file = str(feed.write_file(dead_letters={"table": f"{feed.table}_dead"}))
+    assert "no mistakes" in shell("lakefeed", "check", file, "--connect")
+    assert "200" in shell("lakefeed", "plan", file)
+    assert "200 rows" in shell("lakefeed", "run", file, "--once")
+    assert "each record once" in shell("lakefeed", "verify", file)
+    # What a plug-in brings is named with its extra.
+    assert "pip install 'lakefeed[local]'" in shell("lakefeed", "produce", feed.topic, status=2)
+    notified = feed.write_file(notify={"targets": {}})
+    assert "pip install 'lakefeed[observe]'" in shell("lakefeed", "check", str(notified), status=2)
