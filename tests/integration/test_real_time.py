@@ -86,5 +86,5 @@ def test_what_is_no_row_for_a_record_is_refused_before_anything_is_sent(
 
 def test_more_partitions_than_tasks_at_a_time_are_refused(feed: Feed, lake: SparkSession) -> None:
     feed.create_topic(partitions=3)
-    with pytest.raises(LakefeedError, match="3 partitions, and 2 tasks"):
+    with pytest.raises(LakefeedError, match="3 partitions and 2 slots"):
         feed.pipeline(**settings(feed)).run(spark=lake)

@@ -187,7 +187,8 @@ def _subjects(
             except (LakefeedError, OSError) as unread:
                 why = unread.what if isinstance(unread, LakefeedError) else str(unread)
                 what = f"whether the table keeps a schema that reads the records was not looked up: {why}"
-                return [refused, Problem(what=what, key=key, severity="warning")]
+                hint = getattr(unread, "hint", None)
+                return [refused, Problem(what=what, key=key, hint=hint, severity="warning")]
             passed = [error.what]
         hint = "its records are dead letters; the table's schema, or that of an older version, reads the others"
         return [Problem(what=what, key=key, about=registry.url, hint=hint, severity="warning") for what in passed]
