@@ -87,6 +87,11 @@ class RowsRefused(ConfigError):
     """The sink refuses values of rows, such as a text that is too long for its column."""
 
 
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of lakefeed."""
+    return f"pip install 'lakefeed[{extra}]'"
+
+
 class MissingExtra(UserError):
     """A Python package is missing that one of lakefeed's extras brings."""
 
@@ -94,7 +99,7 @@ class MissingExtra(UserError):
     def of(cls, package: str, extra: str, purpose: str) -> MissingExtra:
         """Make the error for a missing ``package`` that ``lakefeed[extra]`` brings."""
         what = f"{purpose} needs the Python package {package}, which is not installed"
-        return cls(what, hint=f"pip install 'lakefeed[{extra}]'")
+        return cls(what, hint=install_command(extra))
 
 
 class JavaError(UserError):

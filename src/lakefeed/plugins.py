@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakefeed.errors import ConfigError, MissingExtra
+from lakefeed.errors import ConfigError, MissingExtra, install_command
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -72,6 +72,12 @@ class CliCommand:
 
 def installed(group: str) -> list[EntryPoint]:
     """Return the entry points of a group by name; imports none of them."""
+    return list(_entry_points(group, tuple(sys.path)))
+
+
+@cache
+def _entry_points(group: str, path: tuple[str, ...]) -> list[EntryPoint]:
+    """Read the installed packages of a path once: a command asks for its name, for the help and for itself."""
     from importlib.metadata import entry_points  # lakefeed --version needs none of this.
 
     return sorted(entry_points(group=group), key=lambda each: each.name)
@@ -97,18 +103,13 @@ def _commands() -> Iterator[tuple[str, CliCommand]]:
 
 def installed_sinks() -> dict[str, EntryPoint]:
     """Return the sinks of installed packages by name; imports none of them."""
-    return _sinks(tuple(sys.path))
-
-
-@cache
-def _sinks(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in installed(SINKS_GROUP)}
 
 
 def missing_sink(name: str) -> str | None:
     """Return the command that installs a sink of ours, also one with a name like this; None if no extra brings it."""
     near = difflib.get_close_matches(name, [each for each in SINKS_OF_EXTRAS if each not in installed_sinks()], n=1)
-    return f"pip install 'lakefeed[{near[0]}]'" if near else None
+    return install_command(near[0]) if near else None
 
 
 def page_of_sink(key: str) -> str | None:
@@ -137,7 +138,7 @@ def missing_command(name: str) -> MissingExtra | None:
     """Return the error for a command of ours whose extra is not installed; None if no extra brings it."""
     for extra, names in OF_EXTRAS.items():
         if name in names:
-            return MissingExtra(f"the command {name} is not installed", hint=f"pip install 'lakefeed[{extra}]'")
+            return MissingExtra(f"the command {name} is not installed", hint=install_command(extra))
     return None
 
 

@@ -1,4 +1,4 @@
-"""Puts the package of a stranger on the path of this process: modules and entry points, as pip leaves them."""
+"""Install a package into a folder on this process's path: its modules and its entry points."""
 
 from __future__ import annotations
 

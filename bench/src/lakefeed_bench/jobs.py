@@ -164,7 +164,7 @@ def start_session(
 def land(
     spark: SparkSession, case: LandingCase, work: Work, endpoints: Endpoints, options: Mapping[str, str] = _NO_CONF
 ) -> None:
-    """Land the topic. Plain Spark does it as its documents and the seeds write it, with ``options`` of its source."""
+    """Land the topic; ``options`` are those of plain Spark's Kafka source, whose job is written as in the seeds."""
     if case.manager == "lakefeed":
         case.pipeline(work.topic, endpoints, most=work.records_a_batch).run(spark=spark, once=True)
         return

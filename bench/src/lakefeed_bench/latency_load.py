@@ -6,6 +6,7 @@ import json
 import sqlite3
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,18 +58,18 @@ class Observed:
         return self.records - len(self.took)
 
 
-class _Reader:
-    """Notes the records at the other end; ``count`` is how many are visible so far."""
+class _Reader(ABC):
+    """Reads the records that the pipeline has written; ``count`` is the number that it has seen."""
 
     count = 0
 
+    @abstractmethod
     def poll(self) -> None:
         """Look for new ones, for a short time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrivals(self) -> Iterator[tuple[int, int]]:
         """Yield the number of each record, and the nanoseconds from its sending until it was visible."""
-        raise NotImplementedError
 
     def files(self, began: float, ended: float) -> int | None:
         """Count the data files that became visible between two times."""

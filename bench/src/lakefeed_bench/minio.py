@@ -1,4 +1,4 @@
-"""MinIO as the referee of a measurement: its own trace of all requests, read and counted, and what a bucket keeps."""
+"""Count the requests of a measurement in MinIO's own trace, and the objects that a bucket keeps."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ from lakefeed_bench.scale_jobs import ScaleFigures, ScaleRun, create_topic, fill
 
 MEGABYTE = 1_000_000
 HEAP_MB = 64
-"""The driver's memory is flat if its heap after a collection grows by no more than this: what the driver knows of its
-topics, files and batches, and not the records."""
+"""The most that the driver's heap, measured after a collection, may grow in a run whose memory is flat. It holds
+topics, files and batches, not records."""
 _FIRST_BATCHES = 2
 _SPARE_BATCHES = 8
 """A run that is stopped after its first batch, to create its table, may have begun a few more."""

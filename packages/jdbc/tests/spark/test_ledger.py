@@ -1,4 +1,4 @@
-"""The ledger in a database does what every ledger does."""
+"""Run the tests that all ledgers pass on the ledger in a database."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from lakefeed.config.loading.document import Document
 from lakefeed.config.loading.shape import Place, dotted
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.problem import Problem
+from lakefeed.errors import install_command
 from lakefeed.messages.redaction import redacted
 
 _EXAMPLES = {
@@ -227,7 +228,7 @@ def _unknown_option(place: Place, document: Document) -> Problem:
     word, names = str(place[-1]), _names_at(place[:-1])
     if len(place) == 1 and (extra := plugins.extra_of_key(word)) is not None:
         what = f"the block '{word}' is for a part of lakefeed that is not installed"
-        return document.problem(place, what, f"pip install 'lakefeed[{extra}]'", key=True)
+        return document.problem(place, what, install_command(extra), key=True)
     near = nearest(word, names)
     elsewhere = all_settings()
     model = shape.model_of(type_at(place[:-1]))

@@ -32,7 +32,7 @@ MOST_LISTS = 100
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Keep the trace of a run; that of one that never began on this machine alone."""
+    """Keep the trace of a run; the trace of a failed start is kept on this machine only."""
     upload = None if run.is_failed_start else upload_of(run.config, connections=run.connections)
     return tracing(local_runs(run.config), run.monitor, upload=upload)
 
