@@ -31,14 +31,14 @@ from lakefeed.config.secrets import keys_of
 from lakefeed.config.storage import is_local
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.feed.bounded import BatchSummary, run_bounded
+from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.scheduler import run_multi_table
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.feed.spark_settings import spark_settings
 from lakefeed.feed.streaming import run_stream
 from lakefeed.lazy import DataFrame, SparkSession
-from lakefeed.monitor.control import ActionRequest
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
@@ -199,7 +199,7 @@ class Pipeline:
         spark: SparkSession | None = None,
         once: bool = False,
         stop: threading.Event | None = None,
-        on_batch: Callable[[BatchProgress], None] | None = None,
+        on_batch: Callable[[FinishedBatch], None] | None = None,
         on_note: Callable[[str], None] | None = None,
         accept_loss: bool = False,
         monitor: FeedMonitor | None = None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.feed.progress import s3_requests
+from lakefeed.feed.s3_requests import s3_requests
 from lakefeed_local.stack import Endpoints
 from tests.support.checkpoint import Checkpoint, checkpoint_session, introduce
 from tests.support.faults.drivers import SHORT_LIVED, Driver, driver

@@ -10,7 +10,8 @@ import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.feed.progress import BatchProgress, s3_requests
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import BatchRequests, S3Requests, s3_requests
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.records.transform.plan import PARTS, ROCKSDB, STATE_STORE
@@ -33,7 +34,7 @@ def rows(start: int, end: int) -> list[dict[str, Any]]:
 
 def run(
     lake: SparkSession, feed: Feed, *, count: int = BATCHES, **blocks: Any
-) -> tuple[RunSummary, list[BatchProgress]]:
+) -> tuple[RunSummary, list[FinishedBatch]]:
     """A feed of some batches, each with one file of each of 3 partitions."""
     feed.create_topic(partitions=FILES)
     values = feed.avro(rows(0, count * 30))
@@ -47,21 +48,21 @@ def bounded(feed: Feed, **blocks: Any) -> Pipeline:
     return feed.pipeline(source={"kafka": kafka}, **blocks)
 
 
-def again(lake: SparkSession, pipeline: Pipeline) -> tuple[RunSummary, list[BatchProgress]]:
-    batches: list[BatchProgress] = []
+def again(lake: SparkSession, pipeline: Pipeline) -> tuple[RunSummary, list[FinishedBatch]]:
+    batches: list[FinishedBatch] = []
     return pipeline.run(spark=lake, once=True, on_batch=batches.append), batches
 
 
-def calls(batch: BatchProgress) -> dict[str, dict[str, int]]:
+def calls(batch: FinishedBatch) -> dict[str, dict[str, int]]:
     assert batch.requests is not None
     assert batch.requests.errors == 0
-    found: dict[str, dict[str, int]] = batch.requests.as_dict()["calls"]
-    return found
+    return S3Requests(batch.requests.counts).calls
 
 
-def nothing_is_lost(summary: RunSummary, batches: list[BatchProgress]) -> None:
+def nothing_is_lost(summary: RunSummary, batches: list[FinishedBatch]) -> None:
     """Start-up and batches are all that the run did for its table and checkpoint."""
-    parts = [summary.startup_requests, *(batch.requests for batch in batches if batch.requests)]
+    parts: list[S3Requests | BatchRequests] = [summary.startup_requests]
+    parts += [batch.requests for batch in batches if batch.requests]
     assert sum(part.total for part in parts) == summary.requests.total
     assert sum(part.bytes_out for part in parts) == summary.requests.bytes_out
     assert summary.requests.total <= sum(summary.s3_requests.values())
@@ -144,7 +145,7 @@ def test_partitioned_parquet_counts_as_the_same_feed(lake: SparkSession, feed: F
     path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
     _, batches = again(lake, feed.pipeline(sink={"parquet": {"path": path, "partition_by": ["zone"]}}))
     assert batches[0].requests is not None
-    assert batches[0].requests.by_key_class["data"] == 7
+    assert batches[0].requests.by_class["data"] == 7
     assert lake.read.parquet(path).count() == 14
 
 

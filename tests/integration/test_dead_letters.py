@@ -11,7 +11,7 @@ import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
-from lakefeed.feed.progress import s3_requests
+from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import LakefeedError
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed_local.stack import Stack
 from tests.support.feed import Feed
@@ -195,7 +195,7 @@ def test_a_broker_that_is_killed_in_mid_batch_costs_no_record(lake: SparkSession
         pipeline = feed.pipeline(source=source, decode=DECODE, fast_path="auto")
         restarts: list[threading.Timer] = []
 
-        def kill(progress: BatchProgress) -> None:
+        def kill(progress: FinishedBatch) -> None:
             if restarts:
                 return
             [pid] = [part.pid for part in own.status() if part.part == "kafka" and part.pid is not None]

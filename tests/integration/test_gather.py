@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.feed import Feed
 
@@ -31,9 +31,9 @@ def gathering(feed: Feed, max_wait: str, least: int = LEAST, **sink: Any) -> Pip
 
 
 @contextmanager
-def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[list[BatchProgress]]:
+def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[list[FinishedBatch]]:
     stop = threading.Event()
-    batches: list[BatchProgress] = []
+    batches: list[FinishedBatch] = []
     done: list[RunSummary] = []
     job = threading.Thread(target=lambda: done.append(pipeline.run(spark=spark, stop=stop, on_batch=batches.append)))
     job.start()
@@ -56,7 +56,7 @@ def send(feed: Feed, count: int) -> None:
     feed.send(feed.avro([{"id": each, "zone": f"z{each % 2}"} for each in range(count)]))
 
 
-def records(batches: list[BatchProgress]) -> list[int]:
+def records(batches: list[FinishedBatch]) -> list[int]:
     return [each.records for each in batches if each.records]
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.scan import MonitoringGroup
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, ResourceMissing
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.rewind.execute import RewindPlan
@@ -273,7 +273,7 @@ def test_the_monitoring_group_is_shown_to_others_and_never_believed(lettered: Le
     member.subscribe([lettered.feed.topic])
     while not member.assignment():
         member.poll(0.2)
-    batches: list[BatchProgress] = []
+    batches: list[FinishedBatch] = []
     notes: list[str] = []
     lettered.feed.send([b'{"id": 6}'], partition=0)
     lettered.pipeline().run(spark=lettered.lake, once=True, on_batch=batches.append, on_note=notes.append)

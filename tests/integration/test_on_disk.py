@@ -15,7 +15,7 @@ from lakefeed.config.connections import CATALOG_FILE
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed_local.stack import Endpoints
-from lakefeed_observe.runs.stored import traces_of
+from lakefeed_observe.runs.store import traces_of
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 

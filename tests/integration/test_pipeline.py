@@ -12,7 +12,7 @@ import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ConfigError, DecodeError
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.continuity import violations
 from lakefeed.ledger.iceberg import IcebergLedger
 from tests.support.cli import Running
@@ -117,7 +117,7 @@ def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
 def test_a_restart_resumes_and_the_ledger_has_no_gap(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     pipeline = feed.pipeline(source=kafka(feed, max_records_per_batch=100))
-    batches: list[BatchProgress] = []
+    batches: list[FinishedBatch] = []
     for start in (0, 250, 500):
         feed.send(feed.avro(trips(start, start + 250)))
         pipeline.run(spark=lake, once=True, on_batch=batches.append)
@@ -231,9 +231,9 @@ def test_a_stop_finishes_the_batch_and_returns(lake: SparkSession, feed: Feed, k
     feed.send(feed.avro(trips(0, 2000)))
     pipeline = feed.pipeline(source=kafka(feed, max_records_per_batch=100), sink=sink, trigger="1 second")
     stop = threading.Event()
-    batches: list[BatchProgress] = []
+    batches: list[FinishedBatch] = []
 
-    def on_batch(progress: BatchProgress) -> None:
+    def on_batch(progress: FinishedBatch) -> None:
         batches.append(progress)
         if len(batches) == 2:
             stop.set()

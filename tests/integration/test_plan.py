@@ -14,6 +14,7 @@ from pyarrow import fs
 from lakefeed.cli.plan import plan as command
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
+from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
@@ -73,7 +74,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
     assert figures.seconds.all is not None
     [first, *_] = planned.run(pipeline)
     assert first.requests is not None
-    written = first.requests.by_key_class["data"]
+    written = first.requests.by_class["data"]
     # Within a factor of two: how many of the table's partitions records are of, varies.
     assert written / 2 <= figures.files.first <= 2 * written
     assert first.requests.total / 2 <= figures.requests.first <= 2 * first.requests.total
@@ -93,7 +94,7 @@ def test_the_requests_of_a_table_without_partitions_are_exact(planned: Planned) 
     assert figures.bytes.all == pytest.approx(sent, rel=0.01)
     _, second, *_ = planned.run(pipeline)
     assert second.requests is not None
-    assert second.requests.by_key_class["data"] == 3
+    assert second.requests.by_class["data"] == 3
     assert second.requests.total == 8
 
 
@@ -239,14 +240,14 @@ def test_parquet(planned: Planned) -> None:
     [first] = planned.run(pipeline)
     assert first.requests is not None
     # One task reads and writes a batch as small as this one.
-    assert found.estimates.files.first == first.requests.by_key_class["data"] == 1
+    assert found.estimates.files.first == first.requests.by_class["data"] == 1
     planned.send(4, 0, 0)
     figures = planned.plan(pipeline).estimates
     [second] = planned.run(pipeline)
     assert figures is not None
     assert second.requests is not None
     # The first batch of a run also lists the checkpoint once.
-    assert figures.requests.first == second.requests.by_operation["PutObject"] == 1 + 3
+    assert figures.requests.first == S3Requests(second.requests.counts).by_operation["PutObject"] == 1 + 3
     wrong = planned.plan(planned.feed.pipeline(sink={"parquet": {"path": path, "partition_by": ["nowhere"]}}))
     assert wrong.refusal is not None
     assert "partition_by names the column 'nowhere'" in wrong.refusal.what

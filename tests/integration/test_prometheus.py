@@ -17,11 +17,13 @@ from lakefeed.config.base import validated
 from lakefeed.config.dashboard import Dashboard
 from lakefeed.dashboard.driver import serve
 from lakefeed.dashboard.own_feed import OwnFeed
+from lakefeed.feed.progress import FinishedBatch, QueryState
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.ledger.outcomes import Reason
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics import files
 from lakefeed.monitor.metrics.exposition import merged_text, metrics_text
 from lakefeed.monitor.metrics.reading import FeedReading
-from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch, QueryState
 from lakefeed.offsets.ranges import OffsetRange
 from tests.support.servers.prometheus import prometheus, promtool
 
@@ -144,7 +146,7 @@ def one_batch(monitor: FeedMonitor, number: int) -> None:
             input_rate=50.0,
             dead_letters=1,
             skipped=1,
-            reasons=(DeadLetterReason("not JSON", 1),),
+            reasons=(Reason("not JSON", 1),),
             phases={"plan": 0.05, "write": 0.1},
             requests=BatchRequests(total=9, bytes_out=900, bytes_in=90, by_class={"data": 9}, budget=8),
             state=QueryState(watermark="2026-11-20T06:30:00.000Z", rows=5, bytes=50, late_rows=1),

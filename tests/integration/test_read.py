@@ -176,7 +176,7 @@ def test_what_is_refused_leaves_nothing_behind(lake: SparkSession, sent: Feed, t
     counting = sent.pipeline(decode={**DECODE, "on_null": "skip"}).batch_read().on_error("skip")
     done = counting.to(PlainTable(lake, table, append=False), selection, spark=lake)
     assert (done.records, done.rows, done.unreadable, done.skipped) == (302, 300, 1, 1)
-    assert "magic byte" in done.reasons[0].text
+    assert "magic byte" in done.reasons[0].reason
 
 
 def test_what_is_a_feeds_takes_no_rows_past_it(lake: SparkSession, sent: Feed) -> None:

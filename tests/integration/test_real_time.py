@@ -12,7 +12,7 @@ import pytest
 import lakefeed
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_records_go_through_and_a_second_run_resumes(feed: Feed, lake: SparkSess
     def run(numbers: range) -> int:
         stop = threading.Event()
 
-        def on_batch(progress: BatchProgress) -> None:
+        def on_batch(progress: FinishedBatch) -> None:
             # The batch that was under way when they were sent may end before them.
             seen.append(progress.records)
             if sum(seen) >= len(numbers):

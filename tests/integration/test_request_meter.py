@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.clients.spark import jvm
-from lakefeed.feed.progress import s3_requests
+from lakefeed.feed.s3_requests import s3_requests
 from lakefeed_local.stack import Endpoints
 
 if TYPE_CHECKING:

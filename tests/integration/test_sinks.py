@@ -12,7 +12,7 @@ import pytest
 import lakefeed
 from lakefeed.errors import LakefeedError, Unreachable
 from lakefeed.feed.feed import Feed as LakefeedFeed
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.sinks.definition import Sink
 from lakefeed.sinks.iceberg.table import IcebergTable
@@ -155,7 +155,7 @@ def test_files_count_the_rows_that_were_written(feed: Feed, lake: SparkSession) 
     sql = f"SELECT zip, explode(sequence(1, 3)) AS n FROM {feed.name} WHERE zip <> '3011'"
     pipeline = feed.pipeline(decode=DECODE, transform={"sql": sql}, sink={"parquet": {"path": path(feed)}})
     feed.send(hits("8001", "3011", "6003"))
-    progress: list[BatchProgress] = []
+    progress: list[FinishedBatch] = []
     first = pipeline.run(spark=lake, once=True, on_batch=progress.append)
     assert (first.records, first.rows, [each.rows for each in progress]) == (3, 6, [6])
     assert lake.read.parquet(path(feed)).count() == 6
@@ -268,7 +268,7 @@ def test_a_sink_that_was_away_at_the_start_gets_all_records_and_its_requests_are
 
     monkeypatch.setattr(IcebergLedger, "loaded", loaded_unless_away)
     is_away.set()
-    batches: list[BatchProgress] = []
+    batches: list[FinishedBatch] = []
     stop = threading.Event()
 
     def counted() -> set[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import TRIP, Feed
 
@@ -279,7 +279,7 @@ def test_a_schema_that_changes_begins_the_query_again(feed: Feed, lake: SparkSes
     message: list[str] = []
     seen: list[int] = []
 
-    def on_batch(batch: BatchProgress) -> None:
+    def on_batch(batch: FinishedBatch) -> None:
         if not seen:
             feed.send(feed.avro([{"id": 3, "zone": "a", "tip": 5}], wider))
         seen.append(batch.records)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
@@ -170,7 +170,7 @@ class Memory:
         status = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()
         return int(runtime.totalMemory()) - int(runtime.freeMemory()), int(status[0]) * 1024
 
-    def look(self, progress: BatchProgress) -> None:
+    def look(self, progress: FinishedBatch) -> None:
         self.heap, self.rss = self.used()
 
 

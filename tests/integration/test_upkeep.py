@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from lakefeed.cli.tables import tables
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import ConfigError
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.maintenance import planner as due
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.table_stats import read_health
@@ -62,7 +62,7 @@ class Running:
     """A pipeline that runs in a thread of this process."""
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession) -> None:
-        self.stop, self.batches, self.done = threading.Event(), list[BatchProgress](), list[RunSummary | Exception]()
+        self.stop, self.batches, self.done = threading.Event(), list[FinishedBatch](), list[RunSummary | Exception]()
         self._thread = threading.Thread(target=self._run, args=(pipeline, spark))
         self._thread.start()
 

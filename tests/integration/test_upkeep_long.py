@@ -18,7 +18,7 @@ import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.values import seconds_of
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.maintenance import planner as due
 from lakefeed.maintenance.table_stats import Health, read_health
 from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips
@@ -76,11 +76,11 @@ def test_files_metadata_time_and_requests_stay_flat(
     orphans_soon(monkeypatch)
     blocks = small_batches(feed, BATCHES)
     pipeline = feed.pipeline(**blocks)
-    batches: list[BatchProgress] = []
+    batches: list[FinishedBatch] = []
     seen: dict[int, Health] = {}
     notes: list[str] = []
 
-    def on_batch(progress: BatchProgress) -> None:
+    def on_batch(progress: FinishedBatch) -> None:
         batches.append(progress)
         notes.extend(progress.notes)
         if len(batches) % 10 == 0:
@@ -213,6 +213,6 @@ def every_commit_is_right(feed: Feed, file: Any) -> None:
     assert [each for each in document["findings"] if each["fault"]] == [], document["findings"]
 
 
-def _requests(progress: BatchProgress) -> int:
+def _requests(progress: FinishedBatch) -> int:
     assert progress.requests is not None
     return progress.requests.total

@@ -15,7 +15,8 @@ import pytest
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import copy_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, FeedPaused, RecordsLost
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.ledger.pauses import LocalPauses
 from lakefeed.operations.control import pause_next_start, resume_next_start
 from lakefeed.pipeline import Pipeline, RunSummary
@@ -49,14 +50,14 @@ def test_it_resumes_by_the_table_and_a_batch_makes_a_request_a_file_and_three(la
     feed.create_topic(partitions=2)
     for partition in range(2):
         send(feed, range(partition * 100, partition * 100 + 60), partition=partition)
-    batches: list[BatchProgress] = []
+    batches: list[FinishedBatch] = []
     small = pipeline(feed, kafka={"max_records_per_batch": 20})
     summary = small.run(spark=lake, once=True, on_batch=batches.append)
     assert len(batches) == 6
     for batch in batches[1:]:
         assert batch.requests is not None
         # The manifest, the list of manifests, the metadata file.
-        assert batch.requests.as_dict()["calls"] == {"data": {"PutObject": 2}, "metadata": {"PutObject": 3}}
+        assert S3Requests(batch.requests.counts).calls == {"data": {"PutObject": 2}, "metadata": {"PutObject": 3}}
     places = {place for call in summary.requests.counts for place in [call.location]}
     assert not [place for place in places if "checkpoint" in place]
     assert summary.files == 12
@@ -123,7 +124,7 @@ def test_a_later_driver_takes_over(lake: SparkSession, feed: Feed) -> None:
     send(feed, range(10))
     rival, stop = pipeline(feed), threading.Event()
 
-    def take_over(batch: BatchProgress) -> None:
+    def take_over(batch: FinishedBatch) -> None:
         if batch.batch_id == 0:
             rival.run(spark=copy_of(lake), once=True)
             send(feed, range(10, 20))

@@ -16,8 +16,8 @@ from lakefeed.config.dashboard import Dashboard
 from lakefeed.dashboard.driver import Served, serve
 from lakefeed.dashboard.feeds import Feeds
 from lakefeed.dashboard.own_feed import OwnFeed
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import FinishedBatch
 
 VIEWER_TOKEN = "viewer-token-of-the-tests-1234567890"
 OPERATOR_TOKEN = "operator-token-of-the-tests-123456789"

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.plan import RunPlan
@@ -76,9 +76,9 @@ class Planned:
         json.dumps(found.as_dict())
         return found
 
-    def run(self, pipeline: Pipeline) -> list[BatchProgress]:
+    def run(self, pipeline: Pipeline) -> list[FinishedBatch]:
         self.notes: list[str] = []
-        batches: list[BatchProgress] = []
+        batches: list[FinishedBatch] = []
         pipeline.run(spark=self.lake, once=True, on_note=self.notes.append, on_batch=batches.append)
         return batches
 

@@ -16,8 +16,12 @@ from lakefeed.dashboard.details.costs import costs_of
 from lakefeed.dashboard.feeds import Document, FeedView
 from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.errors import Unreachable
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.json_model import iso
+from lakefeed.ledger.outcomes import Reason
+from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch, Pause, iso
 from lakefeed.offsets.ranges import OffsetRange
 
 SCRIPT = "<script>document.title = 'taken over'</script><img src=x onerror=\"document.title='taken over'\">"
@@ -83,9 +87,7 @@ class ShownFeed:
             input_rate=records / BATCH_SECONDS,
             lag=behind,
             dead_letters=dead_letters,
-            reasons=tuple(
-                DeadLetterReason(text, dead_letters, sample) for text, sample in reasons[: bool(dead_letters)]
-            ),
+            reasons=tuple(Reason(text, dead_letters, sample) for text, sample in reasons[: bool(dead_letters)]),
             phases={**phases, "add": sum(phases.values())},
             requests=BatchRequests(
                 total=17 + self._batch % 5,
@@ -303,7 +305,7 @@ def fifty_feeds() -> list[ShownFeed]:
         )
         for number in numbers
     ]
-    feeds[3].monitor.control.paused(Pause("the table is repaired", "anna", time.time() - 300))
+    feeds[3].monitor.control.paused(Pause(reason="the table is repaired", by="anna", at=time.time() - 300))
     feeds[9].monitor.ended(Unreachable("no broker answers", where="kafka-1:9092", hint="check the network"))
     return feeds
 

@@ -27,7 +27,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import interval_of, require_trigger, trigger_seconds
 from lakefeed.errors import JobFailed
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.lazy import SparkSession
 from lakefeed.pipeline import Pipeline
 from lakefeed_bench.charts import Chart, write_charts
@@ -295,14 +295,14 @@ def measure(
 
 def _run(
     bench: Bench, spark: SparkSession, config: PipelineConfig, watch: tuple[Any, ...]
-) -> tuple[Observed, list[tuple[float, BatchProgress]], list[BatchTime]]:
+) -> tuple[Observed, list[tuple[float, FinishedBatch]], list[BatchTime]]:
     """Run a pipeline until the load's process has observed enough; return that, and the batches."""
     from pyspark import inheritable_thread_target
 
     pipeline = Pipeline(config, environment=bench.endpoints.as_environment())
-    stop, progress = threading.Event(), list[tuple[float, BatchProgress]]()
+    stop, progress = threading.Event(), list[tuple[float, FinishedBatch]]()
 
-    def note(batch: BatchProgress) -> None:
+    def note(batch: FinishedBatch) -> None:
         progress.append((time.time() - batch.seconds, batch))
 
     with ExitStack() as stack:

@@ -141,7 +141,7 @@ def stop(found: FeedTarget, *, reason: str, wait: bool) -> None:
     if wait:
         running.wait_for_end()
     text = "the run has ended" if wait else "stops after its current batch"
-    _emit(found, "stop", {"event": event, "carried_out": wait}, text)
+    _emit(found, "stop", {"event": event.as_dict(), "carried_out": wait}, text)
 
 
 @click.command()
@@ -178,8 +178,8 @@ def _ask(found: FeedTarget, action: str, *, wait: bool, then: str, **values: Any
     _emit(
         found,
         action,
-        {"event": done or event, "carried_out": wait},
-        str(done.get("message")) if done is not None else f"requested: {then}",
+        {"event": (done or event).as_dict(), "carried_out": wait},
+        done.message if done is not None else f"requested: {then}",
     )
 
 

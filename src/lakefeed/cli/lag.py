@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
 from lakefeed.errors import ResourceMissing
 from lakefeed.messages.printable import aligned
-from lakefeed.monitor.text import duration
+from lakefeed.messages.text import duration
 
 if TYPE_CHECKING:
     from lakefeed.operations.lag import Lag
@@ -90,7 +89,7 @@ def _parts(declared: lakefeed.Pipeline, topic: str | None) -> list[lakefeed.Pipe
 
 def _only(found: Lag, topics: Sequence[str]) -> Lag:
     kept = tuple(part for part in found.partitions if not topics or part.topic in topics)
-    return replace(found, partitions=kept)
+    return found.model_copy(update={"partitions": kept})
 
 
 def lag_lines(found: Sequence[Lag]) -> list[str]:

@@ -9,8 +9,6 @@ import click
 
 from lakefeed.cli.output import echo
 from lakefeed.messages.printable import aligned
-from lakefeed.monitor.metrics.files import dashboard_text, rules_text
-from lakefeed.monitor.metrics.table import METRICS
 
 TO = click.option(
     "--to",
@@ -28,6 +26,8 @@ def metrics() -> None:
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def table(output: str) -> None:
     """List each metric with its type, labels and meaning."""
+    from lakefeed.monitor.metrics.table import METRICS
+
     if output == "json":
         keys = ("name", "kind", "labels", "unit", "help")
         rows = [(metric.name, metric.kind, ["feed", *metric.labels], metric.unit, metric.help) for metric in METRICS]
@@ -42,6 +42,8 @@ def table(output: str) -> None:
 @TO
 def grafana(to: Path | None) -> None:
     """Write a dashboard for Grafana: import it, and choose the Prometheus data source."""
+    from lakefeed.monitor.metrics.files import dashboard_text
+
     _write(dashboard_text(), to)
 
 
@@ -49,6 +51,8 @@ def grafana(to: Path | None) -> None:
 @TO
 def rules(to: Path | None) -> None:
     """Write alert rules for Prometheus: name the file in rule_files of prometheus.yml."""
+    from lakefeed.monitor.metrics.files import rules_text
+
     _write(rules_text(), to)
 
 

@@ -218,4 +218,4 @@ def _print_summary(done: ReadSummary, *, err: bool = False) -> None:
     if done.unreadable:
         say(f"{done.unreadable:,} could not be read, or broke a rule:")
     for reason in done.reasons[:REASONS]:
-        say(f"{reason.count:>10,}  {reason.text} (one: {reason.sample})")
+        say(f"{reason.count:>10,}  {reason.reason} (one: {reason.sample})")

@@ -123,7 +123,7 @@ def run(
         raise click.UsageError("--batch is a run of its own: without --once, --accept-loss and --resume")
     if not batch and (since or until):
         raise click.UsageError("--since and --until belong to --batch")
-    from lakefeed.monitor.control import ACTIONS
+    from lakefeed.feed.control import ACTIONS
     from lakefeed.monitor.feed_monitor import FeedMonitor
     from lakefeed.monitor.terminal.view import RunView
     from lakefeed.operations.followers import FollowedRun, following, reporting_failed_start

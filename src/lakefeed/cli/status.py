@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,15 +27,15 @@ from lakefeed.cli.options import (
 from lakefeed.cli.output import figure
 from lakefeed.cli.watch import Shown, every_option, show, watch_option
 from lakefeed.errors import ResourceMissing, Unreachable
+from lakefeed.json_model import iso
 from lakefeed.messages.printable import aligned
 from lakefeed.messages.readable import counted
-from lakefeed.monitor.client import FeedServer, ask, feed_path
-from lakefeed.monitor.documents import JsonObject
-from lakefeed.monitor.drivers import DriverFile, all_drivers
-from lakefeed.monitor.model import iso
-from lakefeed.monitor.text import duration, one_line
+from lakefeed.messages.text import duration, one_line
 
 if TYPE_CHECKING:
+    from lakefeed.monitor.client import FeedServer
+    from lakefeed.monitor.drivers import DriverFile
+    from lakefeed.monitor.model import FeedProgress
     from lakefeed.operations.lag import Lag
     from lakefeed.operations.live_status import LiveStatus
 
@@ -127,7 +128,7 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
         rows.append(("lag", _lag_text(feed.lag)))
     if feed.paused is not None:
         rows.append(("paused", f"the next start waits: {feed.paused.text}"))
-    rows += _driver_rows(feed.progress or {"last_error": feed.last_error})
+    rows += _driver_rows(feed)
     lines = [f"{feed.feed} into {feed.sink}", *(f"  {line}" for line in aligned(rows, left=2))]
     if partitions and feed.lag is not None:
         from lakefeed.cli.lag import partition_lines
@@ -143,42 +144,34 @@ def _lag_text(lag: Lag) -> str:
     return f"{'unknown' if lag.records is None else figure(lag.records)}{age}"
 
 
-def _driver_rows(progress: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what only the driver knows: its batch, its dead letters, its sinks that wait, its last error."""
-    rows = []
-    if paused := progress.get("paused"):
-        why = f": {one_line(paused['reason'])}" if paused.get("reason") else ""
-        rows.append(("paused", f"by {one_line(paused['by'])} since {paused['at']}{why}"))
-    if running := progress.get("running"):
-        left = running.get("seconds_left")
-        tasks = f", {running['tasks_done']:,} of {running['tasks']:,} tasks" if running.get("tasks") else ""
-        rows.append(
-            (
-                "running",
-                f"batch {running['batch']} for {duration(running['seconds'])}{tasks}"
-                + (f", {duration(left)} left" if left else ""),
-            )
-        )
-    if restarts := progress.get("restarts"):
-        rows.append(("restarts", f"{restarts:,} within the run"))
-    if letters := progress.get("totals", {}).get("dead_letters"):
-        rows.append(("dead letters", f"{letters:,} of this run"))
-    if left_out := progress.get("totals", {}).get("left_out"):
-        rows.append(("left out", f"JSON fields that no column takes, of {counted(left_out, 'record')} of this run"))
-    for reason in progress.get("last_dead_letters") or ():
-        times = counted(reason["count"], "time")
-        rows.append(("newest batch", f"{times} {one_line(reason['reason'])}"))
-    for sink, why in (progress.get("paused_sinks") or {}).items():
-        rows.append(("waits", f"the sink {one_line(sink)}: {one_line(why)}"))
-    if error := progress.get("last_error"):
-        rows.append(("last error", one_line(error["what"])))
-        if error.get("hint"):
-            rows.append(("next", one_line(error["hint"])))
-    return rows
+def _driver_rows(feed: LiveStatus) -> Iterator[tuple[str, str]]:
+    """Yield what only the driver knows: its batch, its dead letters, its sinks that wait, its last error."""
+    from lakefeed.monitor.terminal.lines import running_text
+
+    if (progress := feed.progress) is not None:
+        if progress.paused is not None:
+            yield "paused", progress.paused.text.removeprefix("paused ")
+        if (running := progress.running) is not None:
+            yield "running", running_text(running)
+        if progress.restarts:
+            yield "restarts", f"{progress.restarts:,} within the run"
+        if progress.totals.dead_letters:
+            yield "dead letters", f"{progress.totals.dead_letters:,} of this run"
+        if left_out := progress.totals.left_out:
+            yield "left out", f"JSON fields that no column takes, of {counted(left_out, 'record')} of this run"
+        for reason in progress.last_dead_letters:
+            yield "newest batch", f"{counted(reason.count, 'time')} {one_line(reason.reason)}"
+        for sink, why in progress.paused_sinks.items():
+            yield "waits", f"the sink {one_line(sink)}: {one_line(why)}"
+    if (error := feed.last_error) is not None:
+        yield "last error", one_line(error.what)
+        if error.hint:
+            yield "next", one_line(error.hint)
 
 
 def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
     """Show the drivers on this machine, or the feeds of dashboards, without asking tables or topics."""
+    from lakefeed.monitor.drivers import all_drivers
     from lakefeed.operations.live_status import IS_WELL
 
     asked: list[Callable[[], dict[str, Any]]] = [partial(_driver_document, driver) for driver in all_drivers()]
@@ -197,57 +190,51 @@ def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
 def _driver_document(driver: DriverFile) -> dict[str, Any]:
     state, progress = _driver_state(driver)
     document = _document(driver.feed, state, driver.host, driver.pid, driver.since, progress)
-    return {**document, "last_error": driver.error} if progress is None else document
+    gone = {"last_error": driver.error.as_dict() if driver.error else None} if progress is None else {}
+    return {**document, **gone}
 
 
 def _remote_document(server: FeedServer, feed: str) -> dict[str, Any]:
     try:
-        progress = server.get(feed_path(feed, "progress"))
+        progress = server.progress(feed)
     except (Unreachable, ResourceMissing):  # It may have gone since it was listed.
         return _document(feed, "no answer", None, None, None, None)
-    driver = JsonObject(progress).part("driver")
-    since = JsonObject(progress).time("started_at")
-    return _document(feed, _state_of(progress), driver.text("host"), driver.whole("pid"), since, progress)
+    driver = progress.driver
+    return _document(feed, _state_of(progress), driver.host, driver.pid, progress.started_at, progress)
 
 
 def _document(
-    feed: str,
-    state: str,
-    host: str | None,
-    pid: int | None,
-    since: float | None,
-    progress: Mapping[str, Any] | None,
+    feed: str, state: str, host: str | None, pid: int | None, since: float | None, progress: FeedProgress | None
 ) -> dict[str, Any]:
-    known = progress or {}
+    known = {} if progress is None else progress.as_dict()
     copied = {name: known.get(name) for name in ("rate", "lag", "lag_seconds", "last_commit_at", "last_error")}
-    batch = JsonObject(known).part("last_batch").whole("batch")
+    batch = progress.last_batch.batch_id if progress is not None and progress.last_batch is not None else None
     who = {"feed": feed, "state": state, "host": host, "pid": pid, "since": iso(since)}
-    return {**who, **copied, "last_batch": batch, "progress": progress}
+    return {**who, **copied, "last_batch": batch, "progress": known or None}
 
 
 def _row_of(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a feed; what a dashboard says may be anything."""
-    found, now = JsonObject(document), datetime.now(UTC).timestamp()
+    def age(at: str | None) -> str:
+        return "-" if at is None else duration(max(0.0, time.time() - datetime.fromisoformat(at).timestamp()))
 
-    def age(at: float | None) -> str:
-        return "-" if at is None else duration(max(0.0, now - at))
-
-    rate, oldest, pid = found.number("rate"), found.number("lag_seconds"), found.whole("pid")
+    rate, oldest, pid, error = (document[name] for name in ("rate", "lag_seconds", "pid", "last_error"))
     return (
-        one_line(found.text("feed")),
-        found.text("state"),
-        "-" if pid is None else f"{pid} on {one_line(found.text('host'))}",
-        age(None if found.text("state") in ("killed", "failed", "ended") else found.time("since")),
+        one_line(document["feed"]),
+        document["state"],
+        "-" if pid is None else f"{pid} on {one_line(document['host'])}",
+        age(None if document["state"] in ("killed", "failed", "ended") else document["since"]),
         "-" if rate is None else f"{rate:,.0f}/s",
-        figure(found.whole("lag")),
+        figure(document["lag"]),
         "-" if oldest is None else duration(oldest),
-        figure(found.whole("last_batch")),
-        age(found.time("last_commit_at")),
-        one_line(found.part("last_error").text("what"), most=80) or "-",
+        figure(document["last_batch"]),
+        age(document["last_commit_at"]),
+        (one_line(error["what"], most=80) if error else "") or "-",
     )
 
 
-def _driver_state(driver: DriverFile) -> tuple[str, Mapping[str, Any] | None]:
+def _driver_state(driver: DriverFile) -> tuple[str, FeedProgress | None]:
+    from lakefeed.monitor.client import ask
+
     if not driver.is_running:
         return driver.ended or "killed", None
     if driver.url is None or driver.token is None:
@@ -259,6 +246,5 @@ def _driver_state(driver: DriverFile) -> tuple[str, Mapping[str, Any] | None]:
     return _state_of(progress), progress
 
 
-def _state_of(progress: Mapping[str, Any]) -> str:
-    state = progress.get("state")
-    return "hangs" if progress.get("hangs") else str(state) if state in ("failed", "ended") else "running"
+def _state_of(progress: FeedProgress) -> str:
+    return "hangs" if progress.hangs else progress.state if progress.state in ("failed", "ended") else "running"

@@ -45,3 +45,20 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
     finally:
         with suppress(FileNotFoundError):
             Path(temporary).unlink()
+
+
+def write_own_file(path: Path, text: str) -> None:
+    """Replace a file that this user alone can read, or create it with its folder; raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_whole(path, text, overwrite=True, mode=OWNER_ONLY)
+
+
+def read_own_file(path: Path, *, most_bytes: int = 1 << 26) -> str | None:
+    """Read a file; None if there is none, if it is not this user's alone, or if it is too large."""
+    try:
+        stat = path.stat()
+        if stat.st_uid != os.getuid() or stat.st_mode & 0o077 or stat.st_size > most_bytes:
+            return None
+        return path.read_text("utf-8")
+    except (OSError, ValueError):
+        return None

@@ -21,7 +21,7 @@ from lakefeed.dashboard.login import Login
 from lakefeed.dashboard.responses import JsonResponse, document_of
 from lakefeed.dashboard.stream import Hub
 from lakefeed.dashboard.workers import Workers
-from lakefeed.monitor.control import ACTIONS
+from lakefeed.feed.control import ACTIONS
 
 STATIC = Path(__file__).parent / "static"
 MOST_POINTS = 2000

@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
-from lakefeed.monitor.events import Event
+from lakefeed.json_model import iso, rounded
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.lag import rounded
 from lakefeed.monitor.metrics.exposition import MetricsText
-from lakefeed.monitor.model import iso
 
 Detail = Literal["graph", "table", "schemas", "dead-letters", "costs", "panels"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
@@ -94,16 +92,6 @@ class Feeds(Protocol):
         """Add an event to the audit log."""
 
 
-def event_dict(event: Event) -> Document:
-    return {
-        "number": event.number,
-        "at": iso(event.at),
-        "kind": event.kind,
-        "message": event.message,
-        "details": dict(event.details),
-    }
-
-
 def row_of(monitor: FeedMonitor) -> Document:
     """Return a monitor's entry in the list of feeds."""
     progress = monitor.snapshot()
@@ -122,12 +110,4 @@ def row_of(monitor: FeedMonitor) -> Document:
         "last_error": progress.last_error.as_dict() if progress.last_error else None,
         "paused": progress.paused.as_dict() if progress.paused else None,
         "driver": progress.driver.as_dict(),
-    }
-
-
-def history_of(monitor: FeedMonitor, *, since: float = 0.0, most: int = 500) -> Document:
-    """Return the history as points, and the newest batches whole."""
-    return {
-        "points": [point.as_dict() for point in monitor.points(since=since, most=most)],
-        "batches": [batch.as_dict() for batch in monitor.batches()],
     }

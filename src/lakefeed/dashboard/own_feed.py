@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from lakefeed.dashboard.feeds import Actor, Detail, Document, FeedView, Refused, event_dict, history_of, row_of
+from lakefeed.dashboard.feeds import Actor, Detail, Document, FeedView, Refused, row_of
 from lakefeed.errors import LakefeedError, UserError
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.exposition import MetricsText, metrics_text
@@ -57,10 +57,10 @@ class OwnFeed:
         return self._monitor.snapshot().as_dict()
 
     def history(self, *, since: float, most: int) -> Document:
-        return history_of(self._monitor, since=since, most=most)
+        return self._monitor.history_since(since, most=most).as_dict()
 
     def events(self, *, after: int) -> Document:
-        return {"events": [event_dict(event) for event in self._monitor.events.after(after)]}
+        return {"events": [event.as_dict() for event in self._monitor.events.after(after)]}
 
     def detail(self, what: Detail) -> Document:
         if self.details is None:
@@ -75,7 +75,7 @@ class OwnFeed:
         given = {name: request[name] for name in SETTINGS if request.get(name) is not None}
         by = f"{actor.user} from {actor.address}" if actor.address else actor.user
         try:
-            return event_dict(self._monitor.control.request(request["action"], by=by, **given))
+            return self._monitor.control.request(request["action"], by=by, **given).as_dict()
         except UserError as error:
             raise Refused(409, error.what, error.hint) from None
 

@@ -67,7 +67,7 @@ def _source(driver: DriverFile) -> WatchedServer:
         "hangs": False,
         "reachable": False,
         **dict.fromkeys(("lag", "lag_seconds", "rate", "processing_rate", "last_commit_at", "paused")),
-        "last_error": driver.error,
+        "last_error": driver.error.as_dict() if driver.error else None,
         "driver": {"host": driver.host, "pid": driver.pid, "version": ""},
     }
     return WatchedServer(key=f"{driver.identity}\n{driver.pid}", server=server, row=row)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lakefeed.dashboard.feeds import Refused
-from lakefeed.monitor.text import json_line
+from lakefeed.messages.text import json_line
 
 
 class JsonResponse(Response):

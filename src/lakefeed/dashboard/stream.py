@@ -17,7 +17,7 @@ from typing import Any
 
 from lakefeed.dashboard.feeds import Document, Feeds, FeedView, Refused
 from lakefeed.dashboard.workers import Workers
-from lakefeed.monitor.text import json_line
+from lakefeed.messages.text import json_line
 
 _log = logging.getLogger(__name__)
 

@@ -29,14 +29,14 @@ from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, Replay, SnapshotProperties
 from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.messages.readable import counted
-from lakefeed.monitor.columns import RowColumn, columns_of
-from lakefeed.monitor.stopwatch import timed
-from lakefeed.monitor.text import one_line
+from lakefeed.messages.text import one_line
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+from lakefeed.records.columns import RowColumn, columns_of
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import coalesce_small
 from lakefeed.sinks.dead_letters.store import DeadLetterStore, Judge
 from lakefeed.sinks.definition import RowSink, TablePublisher, TriesRows
+from lakefeed.stopwatch import timed
 
 Reread = Callable[[Sequence[OffsetRange]], "DataFrame"]
 MOST_REASONS = 5
@@ -404,7 +404,7 @@ class BatchWriter:
 
     def _over_budget(self, counts: Counts, reasons: Sequence[Reason]) -> ErrorBudgetExceeded:
         named = "; ".join(
-            f"{reason.count:,} times {reason.text} (one: {reason.sample})" for reason in reasons[:MOST_REASONS]
+            f"{reason.count:,} times {reason.reason} (one: {reason.sample})" for reason in reasons[:MOST_REASONS]
         )
         return ErrorBudgetExceeded(
             f"{counts.dead_letters:,} of {counts.records:,} records of the batch would be dead letters, more than the "

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,19 +17,19 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.control import ActionRequest
+from lakefeed.feed.observer import RunObserver
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.lazy import SparkSession
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
-from lakefeed.monitor.control import ActionRequest
-from lakefeed.monitor.feed_monitor import FeedMonitor
 
 if TYPE_CHECKING:
     from lakefeed.feed.feed import Feed
 
 DEFAULT_EVERY = "1 hour"
 END_SECONDS = 0.25
-OnBatch = Callable[[BatchProgress], None]
+OnBatch = Callable[[FinishedBatch], None]
 
 
 def tables_of(*configs: PipelineConfig, beside: bool = False) -> tuple[str, ...]:
@@ -90,7 +89,7 @@ def upkeep_beside_feed(
     spark: SparkSession,
     *,
     tables: Callable[[], Sequence[str]] | None = None,
-    monitor: FeedMonitor | None = None,
+    monitor: RunObserver | None = None,
 ) -> Iterator[Callable[[OnBatch], OnBatch]]:
     """Look after a feed's tables in a thread while it runs, one after the other; gives what adds notes to its batches.
 
@@ -102,9 +101,9 @@ def upkeep_beside_feed(
     tables = tables or (lambda: tables_of(feed.config))
 
     def add_notes(on_batch: OnBatch) -> OnBatch:
-        def report(progress: BatchProgress) -> None:
+        def report(batch: FinishedBatch) -> None:
             new = tuple(notes.popleft() for _ in range(len(notes)))
-            on_batch(replace(progress, notes=(*progress.notes, *new)))
+            on_batch(batch.model_copy(update={"notes": (*batch.notes, *new)}))
 
         return report
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.errors import BrokerUnreachable, LakefeedError
-from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.feed.observer import RunObserver
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 10.0
 
@@ -28,7 +28,7 @@ class Outage:
         self,
         *,
         stop: threading.Event,
-        monitor: FeedMonitor,
+        monitor: RunObserver,
         say: Callable[[str], None],
         seconds: float = PATIENCE_SECONDS,
     ) -> None:

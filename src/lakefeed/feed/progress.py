@@ -1,258 +1,116 @@
-"""The progress of a running query: Spark's reports, and the requests to S3 of the JVM's meter."""
+"""A query's batches, finished and at work, from Spark's reports and the writer's results.
+
+The phases of a batch, of which Spark measures some, and lakefeed those within its ``foreachBatch``:
+
+``plan``         ask the topics for their ends, and plan the query (``latestOffset``, ``getBatch``, ``queryPlanning``)
+``log``          write the checkpoint's entries (``walCommit``, ``commitOffsets``, ``commitBatch``)
+``check``        ask the ledger whether the sink has the batch
+``write``        read, decode and write the rows, and commit them; with several sinks ``rows`` of it is reading and
+                 decoding, ``write sink`` the feed's own sink and ``write NAME`` the one of that name
+``commit``       of ``write``: from when the rows are computed and may land until the sink has them; before it tasks
+                 read, decode and, for tables of files, write. ``commit NAME`` of a further sink
+``dead_letters`` write the dead letters
+``publish``      hand the position to the thread that sends it to the monitoring group
+``add``          ``check``, ``write``, ``dead_letters`` and ``publish`` together, as Spark measures it (``addBatch``)
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
-from lakefeed.clients.spark.jvm import java
-from lakefeed.lazy import SparkSession, StreamingQuery
-from lakefeed.monitor.lag import per_second, seconds_left
-from lakefeed.offsets.ranges import offset_number
+from pydantic import Field, PlainSerializer, PlainValidator, computed_field
+
+from lakefeed.feed.s3_requests import BatchRequests, S3Requests
+from lakefeed.json_model import JsonModel, Seconds, Time
+from lakefeed.lazy import StreamingQuery
+from lakefeed.ledger.outcomes import Reason
+from lakefeed.messages.redaction import redacted
+from lakefeed.messages.text import LONGEST, shortened
+from lakefeed.offsets.ranges import OffsetRange, Partition, by_topic, offset_number
 
 if TYPE_CHECKING:
     from lakefeed.feed.batch_writer import BatchResult
 
+_PHASES = {
+    "plan": ("latestOffset", "getBatch", "queryPlanning"),
+    "log": ("walCommit", "commitOffsets", "commitBatch"),
+    "add": ("addBatch",),
+}
 
-class RequestCount(NamedTuple):
-    """How often one operation was sent for one class of keys of one location.
+
+class QueryState(JsonModel):
+    """The state and the watermark of a query; all None for a query without state.
 
     Attributes:
-        key_class: data, metadata (an Iceberg table's), offsets, commits, sink_log, state, checkpoint (its owner,
-            metadata file and sources), other (listings of directories, questions about buckets). A bulk delete
-            has the class of its first key.
-        location: ``bucket/path`` of the table or the checkpoint.
-        requests: attempts, retries too.
-        errors: answers with HTTP status 400 or above (404 too), and attempts without an answer.
+        watermark: event time in ISO 8601 up to which the query takes no more records.
+        rows: keys in the state stores, ``bytes`` the memory that they use.
+        late_rows: rows that came after the watermark, and were dropped by this batch.
     """
 
-    operation: str
-    key_class: str
-    location: str
-    requests: int
-    bytes_out: int
-    bytes_in: int
-    errors: int
+    watermark: str | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    late_rows: int | None = None
 
 
-@dataclass(frozen=True)
-class S3Requests:
-    """Requests to S3 over some time, by operation, key class and location.
-
-    Example:
-        >>> progress.requests.total, progress.requests.by_key_class
-        (15, {'commits': 1, 'data': 7, 'metadata': 6, 'offsets': 1})
-    """
-
-    counts: tuple[RequestCount, ...] = ()
-
-    @classmethod
-    def parse(cls, report: str) -> S3Requests:
-        """Parse the lines of ``io.lakefeed.s3.RequestMeter``."""
-        fields = (line.split("\t") for line in report.splitlines())
-        return cls._sum(
-            RequestCount(operation, key_class, location, *map(int, numbers))
-            for operation, key_class, location, *numbers in fields
-        )
-
-    @classmethod
-    def _sum(cls, counts: Iterable[RequestCount]) -> S3Requests:
-        """Add up counts of one kind; a kind without a request is left out."""
-        sums: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-        for count in counts:
-            kind = count.key_class, count.operation, count.location
-            sums[kind] = [before + number for before, number in zip(sums[kind], count[3:], strict=True)]
-        return cls(
-            tuple(
-                RequestCount(operation, key_class, location, *numbers)
-                for (key_class, operation, location), numbers in sorted(sums.items())
-                if any(numbers)
-            )
-        )
-
-    def __add__(self, other: S3Requests) -> S3Requests:
-        return S3Requests._sum((*self.counts, *other.counts))
-
-    def __sub__(self, before: S3Requests) -> S3Requests:
-        subtracted = (RequestCount(*count[:3], *(-number for number in count[3:])) for count in before.counts)
-        return S3Requests._sum((*self.counts, *subtracted))
-
-    def below(self, locations: Iterable[str]) -> S3Requests:
-        """Return the requests for these locations (``bucket/path``), and for all below them."""
-        roots = tuple(f"{location}/" for location in locations)
-        return S3Requests(tuple(count for count in self.counts if f"{count.location}/".startswith(roots)))
-
-    @property
-    def total(self) -> int:
-        return sum(count.requests for count in self.counts)
-
-    @property
-    def bytes_out(self) -> int:
-        return sum(count.bytes_out for count in self.counts)
-
-    @property
-    def bytes_in(self) -> int:
-        return sum(count.bytes_in for count in self.counts)
-
-    @property
-    def errors(self) -> int:
-        return sum(count.errors for count in self.counts)
-
-    @property
-    def by_operation(self) -> dict[str, int]:
-        return self._sum_by("operation")
-
-    @property
-    def by_key_class(self) -> dict[str, int]:
-        return self._sum_by("key_class")
-
-    def _sum_by(self, attribute: Literal["operation", "key_class"]) -> dict[str, int]:
-        sums: Counter[str] = Counter()
-        for count in self.counts:
-            sums[getattr(count, attribute)] += count.requests
-        return dict(sorted(sums.items()))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the sums for ``--output json``."""
-        calls: dict[str, Counter[str]] = {}
-        for count in self.counts:
-            calls.setdefault(count.key_class, Counter())[count.operation] += count.requests
-        return {
-            "total": self.total,
-            "bytes_out": self.bytes_out,
-            "bytes_in": self.bytes_in,
-            "errors": self.errors,
-            "calls": {key_class: dict(operations) for key_class, operations in calls.items()},
-        }
+Ranges = Annotated[
+    tuple[OffsetRange, ...],
+    # A reader of the document needs no ranges.
+    PlainValidator(lambda ranges: ranges if isinstance(ranges, tuple) else ()),
+    PlainSerializer(lambda ranges: by_topic({span.key: [span.start, span.end] for span in ranges})),
+]
 
 
-def s3_requests(spark: SparkSession) -> S3Requests:
-    """Count all requests of driver and executors since the driver's JVM began."""
-    return S3Requests.parse(java(spark).s3.RequestMeter.report())
-
-
-class FeedRequests:
-    """The requests of one running query, batch by batch. Use it as a context manager around the query.
-
-    A batch begins where the one before it ended, the first one where its offsets are written; it ends when the
-    store has confirmed its entry in the log of commits, or when the feed says so with ``end_batch``. The meter sees
-    these moments themselves, so with a local master a batch's count is exact. On a cluster an executor's last requests
-    can be counted in the next batch.
-    ``written`` yields the places of rows and dead letters that are known by now; it is asked again after each batch.
-    ``since`` are the counts before the first batch.
-    """
-
-    def __init__(
-        self, spark: SparkSession, *, checkpoint: str, written: Callable[[], Iterable[str]], since: S3Requests
-    ) -> None:
-        self._meter = java(spark).s3.RequestMeter
-        self._checkpoint = location_of(checkpoint)
-        self._written, self._since = written, since
-        self._locations = (self._checkpoint, *map(location_of, written()))
-        self._before = self._query_began = since.below(self._locations)
-        self._startup: S3Requests | None = None
-        self._last: S3Requests | None = None
-
-    def __enter__(self) -> Self:
-        self._watch()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._meter.unwatch(self._checkpoint)
-
-    def next_query(self) -> None:
-        """Begin again before the run's next query: what is requested between two queries belongs to no batch."""
-        self._startup = self.of_startup()
-        self._last, self._query_began = None, self._now()
-        self._watch()
-
-    def end_batch(self, batch_id: int) -> None:
-        """End a batch here, on the query's thread: for a query that has no log of commits in the store."""
-        self._meter.batchEnded(self._checkpoint, batch_id)
-
-    def of_batch(self, batch_id: int) -> S3Requests:
-        """Return the requests of a finished batch; called once for each batch, in their order."""
-        begin = self._last or self._start() or self._query_began
-        text = self._meter.atCommit(self._checkpoint, batch_id)
-        self._last = self._now() if text is None else S3Requests.parse(text)
-        found = self._last - begin
-        self._add_places()
-        return found
-
-    def of_startup(self) -> S3Requests:
-        """Return the requests before the first batch; all of them if there was none."""
-        return self._startup or (self._start() or self._now()) - self._before
-
-    def total(self) -> S3Requests:
-        """Return all requests of this query so far, those before its first batch included."""
-        return self._now() - self._before
-
-    def _add_places(self) -> None:
-        """Count the places that are new, too: what they have had in this run comes with the next batch."""
-        new = [place for place in map(location_of, self._written()) if place not in self._locations]
-        if new and self._last is not None:
-            earlier = self._since.below(new)
-            self._before, self._last = self._before + earlier, self._last + earlier
-            self._locations = (*self._locations, *new)
-            self._watch()
-
-    def _watch(self) -> None:
-        self._meter.watch(self._checkpoint, "\n".join(self._locations))
-
-    def _start(self) -> S3Requests | None:
-        text = self._meter.atFirstBatch(self._checkpoint)
-        return None if text is None else S3Requests.parse(text)
-
-    def _now(self) -> S3Requests:
-        return S3Requests.parse(self._meter.report()).below(self._locations)
-
-
-def location_of(uri: str) -> str:
-    """Return ``s3a://bucket/path/`` as ``bucket/path``."""
-    return uri.partition("://")[2].rstrip("/")
-
-
-@dataclass(frozen=True)
-class BatchProgress:
+class FinishedBatch(JsonModel):
     """One finished micro-batch.
 
     Attributes:
-        rows: rows written; None where the sink does not say.
-        lag: offsets in the topics, when the batch was planned, that no batch has read yet; None where it is unknown: of
-            a batch that another driver has planned, or of a source whose offsets count no records.
-        requests: requests to S3, of driver and executors; None if they were not counted.
+        seconds: from its trigger to its end; ``phases`` are parts of that.
+        records: read from the source; ``rows`` written, None where the sink does not say.
+        offsets: how many offsets it has advanced by, with those that hold no record; None if unknown.
+        input_rate: records a second since the trigger before; None if unknown.
+        lag: offsets in the topics, when the batch was planned, that no batch had read; None where it is unknown: of a
+            batch that another driver has planned, or of a source whose offsets count no records.
+        left_out: rows whose records have JSON fields that no column takes.
+        requests: to S3, of driver and executors; None if they were not counted.
+        schema_id: the newest writers' schema that the rows cover; None for formats without ids.
+        replayed: the sink had it already, from before a restart.
         notes: messages for the user, such as a change of the schema.
-        offsets: how many offsets the batch has advanced by, with those that hold no record; None if unknown.
     """
 
-    batch_id: int
+    batch_id: int = Field(alias="batch")
+    finished_at: Time
+    seconds: Seconds
     records: int
-    rows: int | None
-    seconds: float
-    lag: int | None
-    requests: S3Requests | None = None
-    request_budget: int | None = None
+    rows: int | None = None
+    offsets: int | None = None
+    input_rate: Seconds | None = None
+    lag: int | None = None
+    lag_seconds: Seconds | None = None
     dead_letters: int = 0
     skipped: int = 0
     left_out: int = 0
+    reasons: tuple[Reason, ...] = ()
+    phases: dict[str, Seconds] = Field({})
+    requests: BatchRequests | None = None
+    state: QueryState = QueryState()
+    schema_id: int | None = None
+    replayed: bool = False
+    ranges: Ranges = ()
     notes: tuple[str, ...] = ()
-    offsets: int | None = None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def over_budget(self) -> bool:
-        return self.requests is not None and self.requests.total > (self.request_budget or self.requests.total)
-
-    @property
-    def input_rate(self) -> float:
-        """Records a second."""
+    def processing_rate(self) -> Seconds:
+        """Records a second while the batch ran."""
         return per_second(self.records, self.seconds)
 
     @property
     def output_rate(self) -> float | None:
-        """Rows a second."""
+        """Rows a second; None where the sink does not say."""
         return None if self.rows is None else per_second(self.rows, self.seconds)
 
     @property
@@ -261,33 +119,145 @@ class BatchProgress:
 
         In offsets, as the lag: of a compacted topic, or one with transactions, few of them may be records.
         """
-        return seconds_left(self.lag, self.records if self.offsets is None else self.offsets, self.seconds)
+        done = self.records if self.offsets is None else self.offsets
+        if not self.lag:
+            return None if self.lag is None else 0.0
+        return self.lag * self.seconds / done if done > 0 and self.seconds > 0 else None
 
-    @classmethod
-    def of(
-        cls,
-        report: Mapping[str, Any],
-        *,
-        landed: BatchResult | None,
-        requests: S3Requests | None = None,
-        request_budget: int | None = None,
-    ) -> BatchProgress:
-        """Read the JSON of Spark's StreamingQueryProgress."""
-        return cls(
-            batch_id=int(report["batchId"]),
-            # Spark's own number counts a batch twice that was decoded twice.
-            records=landed.counts.records if landed and landed.counts.records else int(report["numInputRows"]),
-            rows=landed.rows if landed else None,
-            seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
-            lag=_offsets_between(report, "endOffset", "latestOffset"),
-            requests=requests,
-            request_budget=request_budget,
-            dead_letters=landed.counts.dead_letters if landed else 0,
-            skipped=landed.counts.skipped if landed else 0,
-            left_out=landed.counts.left_out if landed else 0,
-            notes=landed.notes if landed else (),
-            offsets=_offsets_between(report, "startOffset", "endOffset"),
-        )
+    @property
+    def over_budget(self) -> bool:
+        return self.requests is not None and self.requests.over_budget
+
+
+class RunningBatch(JsonModel):
+    """The batch that a feed is at.
+
+    Attributes:
+        seconds: since it began.
+        offsets: how many the batch reads; None if unknown.
+        records: read so far by the tasks that Spark has heard of; None until it has.
+        tasks_done: of the ``tasks`` that are known now; a later stage adds to them.
+        phase: see ``FinishedBatch.phases``.
+    """
+
+    batch_id: int = Field(alias="batch")
+    began_at: Time
+    seconds: Seconds = 0.0
+    offsets: int | None = None
+    records: int | None = None
+    tasks_done: int = 0
+    tasks: int = 0
+    phase: str | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def rate(self) -> Seconds | None:
+        """The records a second so far."""
+        return self.records / self.seconds if self.records and self.seconds > 0 else None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def seconds_left(self) -> Seconds | None:
+        """How long the rest takes at the rate so far: by records, else by tasks; None if neither says."""
+        done, all_ = self.records or 0, self.offsets or 0
+        if not 0 < done <= all_:
+            done, all_ = self.tasks_done, self.tasks
+        return self.seconds * (all_ - done) / done if 0 < done <= all_ else None
+
+
+def per_second(count: int, seconds: float) -> float:
+    """Return a rate; 0 for what took no time."""
+    return count / seconds if seconds > 0 else 0.0
+
+
+def batch_of(
+    report: Mapping[str, Any],
+    result: BatchResult | None,
+    *,
+    requests: S3Requests | None = None,
+    request_budget: int | None = None,
+) -> FinishedBatch:
+    """Return a finished batch by Spark's report, the JSON of its StreamingQueryProgress, and the writer's result."""
+    return FinishedBatch(
+        batch_id=int(report["batchId"]),
+        finished_at=time.time(),
+        # Spark's own number counts a batch twice that was decoded twice.
+        records=result.counts.records if result and result.counts.records else int(report["numInputRows"]),
+        seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
+        offsets=_offsets_between(report, "startOffset", "endOffset"),
+        lag=_offsets_between(report, "endOffset", "latestOffset"),
+        requests=requests.of_one_batch(request_budget) if requests is not None else None,
+        **({} if result is None else _result_of(result)),
+    )
+
+
+def _result_of(result: BatchResult) -> dict[str, Any]:
+    """Return what the writer knows of a batch; the most frequent reasons of its dead letters first."""
+    reasons = sorted(result.reasons, key=lambda reason: -reason.count)
+    return {
+        "rows": result.rows,
+        "dead_letters": result.counts.dead_letters,
+        "skipped": result.counts.skipped,
+        "left_out": result.counts.left_out,
+        "reasons": tuple(Reason(_safe(each.reason), each.count, _safe(each.sample)) for each in reasons),
+        "schema_id": result.schema_id,
+        "replayed": result.replayed,
+        "notes": result.notes,
+    }
+
+
+def _safe(text: str) -> str:
+    return shortened(redacted(text), most=LONGEST)
+
+
+def phases_of(report: Mapping[str, Any], own: Mapping[str, float]) -> dict[str, float]:
+    """Return the seconds of each phase, Spark's and ``own``, in the order of a batch."""
+    durations = report.get("durationMs") or {}
+    spark = {
+        name: sum(int(durations.get(part, 0)) for part in parts) / 1000
+        for name, parts in _PHASES.items()
+        if any(part in durations for part in parts)
+    }
+    return {
+        **{name: spark[name] for name in ("plan",) if name in spark},
+        **own,
+        **{name: spark[name] for name in ("add", "log") if name in spark},
+    }
+
+
+def state_of(report: Mapping[str, Any]) -> QueryState:
+    """Return watermark and state of the query; a query without state has neither."""
+    operators = report.get("stateOperators") or ()
+    watermark = (report.get("eventTime") or {}).get("watermark")
+    if not operators:
+        return QueryState(watermark=watermark)
+
+    def sum_of(key: str) -> int:
+        return sum(max(0, int(operator.get(key) or 0)) for operator in operators)
+
+    return QueryState(
+        watermark=watermark,
+        rows=sum_of("numRowsTotal"),
+        bytes=sum_of("memoryUsedBytes"),
+        late_rows=sum_of("numRowsDroppedByWatermark"),
+    )
+
+
+def ends_of(report: Mapping[str, Any], key: str) -> dict[Partition, int]:
+    """Return offsets of the sources by partition: ``latestOffset`` or ``endOffset``; empty if they are not numbers."""
+    found: dict[Partition, int] = {}
+    for source in report.get("sources") or ():
+        topics = source.get(key)
+        if not isinstance(topics, Mapping):
+            continue
+        for topic, offsets in topics.items():
+            if not isinstance(offsets, Mapping):
+                continue
+            for partition, offset in offsets.items():
+                number = offset.get("at") if isinstance(offset, Mapping) else offset
+                if isinstance(number, int) and 0 <= number < 2**63 and str(partition).isdecimal():
+                    found[str(topic), int(partition)] = number
+    return found
 
 
 def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | None:

@@ -15,14 +15,17 @@ from lakefeed.clients.spark.errors import translate
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.observe import POLL_TURNS, QueryObserver
-from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports
+from lakefeed.feed.observe import QueryObserver
+from lakefeed.feed.observer import RunObserver
+from lakefeed.feed.progress import FinishedBatch, batch_of, new_reports
+from lakefeed.feed.s3_requests import FeedRequests, S3Requests
 from lakefeed.lazy import DataFrame, StreamingQuery, spark_errors
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.messages.readable import ReadableResult, counted
-from lakefeed.monitor.feed_monitor import FeedMonitor
 
 POLL_SECONDS = 0.25
+POLL_TURNS = 20
+"""Each so many turns Spark itself is asked for its reports: a listener that was lost must not hide a batch."""
 KEPT_RESULTS = 100
 """So many results of batches are kept: a run may have millions of batches."""
 
@@ -33,10 +36,10 @@ class RunOptions:
 
     once: bool
     stop: threading.Event
-    on_batch: Callable[[BatchProgress], None]
+    on_batch: Callable[[FinishedBatch], None]
     on_note: Callable[[str], None]
     accept_loss: bool
-    monitor: FeedMonitor
+    monitor: RunObserver
     resume: bool = False
     say: Callable[[str], None] = lambda message: None
 
@@ -230,7 +233,7 @@ def watch(
     query: StreamingQuery,
     batches: MicroBatches,
     *,
-    on_batch: Callable[[BatchProgress], None],
+    on_batch: Callable[[FinishedBatch], None],
     requests: FeedRequests | None = None,
     request_budget: int | None = None,
     observer: QueryObserver | None = None,
@@ -259,19 +262,16 @@ def watch(
                 reports = list(new_reports(query, after=before))
         for finished in reports:
             newest = int(finished["batchId"])
-            progress = BatchProgress.of(
-                finished,
-                landed=batches.of_batch(newest),
-                requests=requests.of_batch(newest) if requests else None,
-                request_budget=request_budget,
-            )
+            result = batches.of_batch(newest)
+            made = requests.of_batch(newest) if requests else None
+            batch = batch_of(finished, result, requests=made, request_budget=request_budget)
             batches.finished += 1
-            batches.over_budget += progress.over_budget
-            batches.records += progress.records
+            batches.over_budget += batch.over_budget
+            batches.records += batch.records
             batches.sent += max(0, int(finished.get("sink", {}).get("numOutputRows", 0)))
             if observer is not None:
-                observer.finish(finished, progress, batches.of_batch(newest))
-            on_batch(progress)
+                batch = observer.finish(finished, batch, is_ours=result is not None)
+            on_batch(batch)
         return newest > before
 
     try:

@@ -15,10 +15,9 @@ from lakefeed.clients.spark.errors import translate
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import ConfigError, FeedPaused, LakefeedError
+from lakefeed.feed.control import Action, ActionRequest
 from lakefeed.feed.run import POLL_SECONDS, RunOptions, StopRequested
-from lakefeed.ledger.pauses import PauseStore
-from lakefeed.monitor.control import Action, ActionRequest
-from lakefeed.monitor.model import Pause
+from lakefeed.ledger.pauses import Pause, PauseStore
 
 AT_THE_START = "by the option --resume of its start"
 MOST_OF_KINESIS = 2**31 - 1

@@ -18,13 +18,14 @@ from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import CheckpointInUse, CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
+from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.feed import Feed, FeedSource
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.outage import Outage
 from lakefeed.feed.outcome_counting import PlannedRestart
-from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, s3_requests
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.recovery import ends
 from lakefeed.feed.run import (
     MicroBatches,
@@ -35,6 +36,7 @@ from lakefeed.feed.run import (
     trigger_of,
     watch,
 )
+from lakefeed.feed.s3_requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering, with_batches_of
 from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery, sf
 from lakefeed.ledger.continuity import fence_lost
@@ -42,11 +44,10 @@ from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
-from lakefeed.monitor.control import ActionRequest
-from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
+from lakefeed.stopwatch import timed
 
 RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0  # A query that an older driver has disturbed starts again so often, so long after.
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
@@ -178,7 +179,7 @@ class StreamRun:
         return self._places.values()
 
     def run_queries(
-        self, writer: BatchWriter, requests: FeedRequests, *, on_batch: Callable[[BatchProgress], None]
+        self, writer: BatchWriter, requests: FeedRequests, *, on_batch: Callable[[FinishedBatch], None]
     ) -> None:
         """Run the query to its end, and again after each planned restart and each interruption."""
         budget = self.feed.config.budget.s3_requests_per_batch if self.feed.config.budget else None
@@ -342,7 +343,7 @@ class StreamRun:
             s3_requests=all_requests.by_operation,
             requests=requests,
             startup_requests=startup,
-            batch_requests=self.options.monitor.snapshot().totals.requests,
+            batch_requests=self.options.monitor.batch_requests,
             batches_over_budget=self.batches.over_budget,
             paused=dict(self.sink.lagging()),
             repeated=first.rows if is_repeated and first is not None else 0,

@@ -14,8 +14,8 @@ from typing import Any, Literal, Self
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
 from lakefeed.lazy import DataFrame, SparkSession, sf
-from lakefeed.monitor.stopwatch import add_time
 from lakefeed.offsets.ranges import OffsetRange, Partition, by_partition
+from lakefeed.stopwatch import add_time
 
 CATALOG = "lakefeed_outcomes"
 CATALOG_CLASS = "io.lakefeed.commit.OutcomeCatalog"
@@ -82,9 +82,9 @@ def total(counts: Mapping[Partition, Counts]) -> Counts:
 class Reason:
     """A kind of dead letter: the error without its numbers, how many there are, and one error in full."""
 
-    text: str
+    reason: str
     count: int
-    sample: str
+    sample: str = ""
 
 
 class BatchOutcomes:

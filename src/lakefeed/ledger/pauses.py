@@ -7,21 +7,33 @@ where there is one. In ``lakefeed.json`` a driver elsewhere could overwrite it w
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from lakefeed.clients.environment import default_home
-from lakefeed.clients.local_files import OWNER_ONLY, write_whole
+from lakefeed.clients.local_files import write_own_file
 from lakefeed.config.models import PipelineConfig
+from lakefeed.json_model import JsonModel, Time, iso
 from lakefeed.ledger.checkpoint import Owner
-from lakefeed.monitor.model import Pause
-from lakefeed.monitor.text import one_line
+from lakefeed.messages.text import one_line
 
 PAUSE_FILE = "lakefeed-pause.json"
 UNREADABLE = "the pause cannot be read: another version of lakefeed, or another program, has written it"
+
+
+class Pause(JsonModel):
+    """A feed's pause: who asked for it, when, and why."""
+
+    reason: str
+    by: str
+    at: Time
+
+    @property
+    def text(self) -> str:
+        """The pause in one line: by whom, since when, and why."""
+        why = f": {self.reason}" if self.reason else ", without a reason"
+        return one_line(f"paused by {self.by} since {iso(self.at)}{why}", most=2000)
 
 
 class PauseStore(Protocol):
@@ -59,7 +71,7 @@ class CheckpointPauses:
         return pause_of(self._files.read(PAUSE_FILE)) if PAUSE_FILE in self._files.names() else None
 
     def write(self, pause: Pause) -> None:
-        self._files.write(PAUSE_FILE, json.dumps(pause.as_dict()))
+        self._files.write(PAUSE_FILE, pause.model_dump_json())
 
     def clear(self) -> None:
         self._files.remove(PAUSE_FILE)
@@ -91,8 +103,7 @@ class LocalPauses:
     def write(self, pause: Pause) -> None:
         if self._path is None:
             raise OSError("the user has no home")
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(self._path, json.dumps(pause.as_dict()), overwrite=True, mode=OWNER_ONLY)
+        write_own_file(self._path, pause.model_dump_json())
 
     def clear(self) -> None:
         if self._path is not None:
@@ -102,11 +113,7 @@ class LocalPauses:
 def pause_of(text: str) -> Pause:
     """Read a stored pause; one that cannot be read is a pause too, so that no feed resumes by a broken file."""
     try:
-        document = json.loads(text)
-        return Pause(
-            reason=one_line(str(document["reason"])),
-            by=one_line(str(document["by"])),
-            at=datetime.fromisoformat(document["at"]).timestamp(),
-        )
-    except (ValueError, KeyError, TypeError, OverflowError):
+        found = Pause.model_validate_json(text)
+    except ValueError:
         return Pause(reason=UNREADABLE, by="unknown", at=0.0)
+    return Pause(reason=one_line(found.reason), by=one_line(found.by), at=found.at)

@@ -9,21 +9,36 @@ import http.client
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from lakefeed.clients.http import exchange
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.monitor.text import one_line
+from lakefeed.feed.events import Event
+from lakefeed.json_model import JsonModel
+from lakefeed.messages.text import one_line
+from lakefeed.monitor.history import RunHistory
+from lakefeed.monitor.model import FeedProgress
 
 ASK_SECONDS = 3.0
 MOST_BYTES = 16 << 20
 """The progress of a job with 10,000 partitions has 3 MB."""
+LONGEST_NUMBER = 19
+
+D = TypeVar("D", bound=JsonModel)
+
+
+class Events(JsonModel):
+    """Events of a run, oldest first."""
+
+    events: tuple[Event, ...]
 
 
 @dataclass(frozen=True)
 class FeedServer:
     """A driver's endpoint, or a dashboard, and the token that opens it.
+
+    Methods with a ``feed`` ask for one of those that a dashboard shows; a driver has one.
 
     Attributes:
         seconds: for a whole answer.
@@ -32,6 +47,27 @@ class FeedServer:
     url: str
     token: str | None = field(default=None, repr=False)
     seconds: float = ASK_SECONDS
+
+    def progress(self, feed: str | None = None) -> FeedProgress:
+        """Return the feed's progress; raises as ``get``."""
+        return self.read(FeedProgress, "/progress" if feed is None else feed_path(feed, "progress"))
+
+    def history(self, feed: str | None = None, *, most: int) -> RunHistory:
+        """Return the feed's history as at most so many points; raises as ``get``."""
+        page = f"history?most={most}"
+        return self.read(RunHistory, f"/{page}" if feed is None else feed_path(feed, page))
+
+    def events(self, feed: str, *, after: int) -> tuple[Event, ...]:
+        """Return the events of the run after this number; raises as ``get``."""
+        return self.read(Events, feed_path(feed, f"events?after={after}")).events
+
+    def read(self, kind: type[D], path: str) -> D:
+        """Return the document at a path; raises as ``get``."""
+        document = self.get(path)
+        try:
+            return kind.model_validate(document)
+        except ValueError:
+            raise Unreachable("the server's answer is not one of lakefeed's", where=self._where) from None
 
     def feeds(self) -> list[dict[str, Any]]:
         """Return the list of feeds that a dashboard shows."""
@@ -72,7 +108,7 @@ class FeedServer:
                 body=None if body is None else json.dumps(body).encode(),
                 most_bytes=MOST_BYTES,
             )
-            document = json.loads(answer.body)
+            document = json.loads(answer.body, parse_int=_whole)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             raise Unreachable(f"the server does not answer: {type(error).__name__}", where=self._where) from None
         if not isinstance(document, dict):
@@ -85,10 +121,16 @@ class FeedServer:
         return f"{parts.scheme}://{parts.netloc}"
 
 
-def ask(url: str, token: str, path: str = "/progress", *, seconds: float = ASK_SECONDS) -> dict[str, Any]:
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError("no number of a feed is so long")
+    return int(digits)
+
+
+def ask(url: str, token: str) -> FeedProgress:
     """Ask a driver's endpoint; Unreachable if it does not answer in time, or refuses its own token."""
     try:
-        return FeedServer(url, token, seconds).get(path)
+        return FeedServer(url, token).progress()
     except (ConfigError, ResourceMissing) as error:
         raise Unreachable(error.what, where=url) from None
 

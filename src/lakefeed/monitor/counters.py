@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from lakefeed.monitor.model import FinishedBatch, RunTotals
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.monitor.model import RunTotals
 
 DURATION_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the histogram of durations, in seconds."""
@@ -80,8 +81,8 @@ class RunCounters:
         known, found = set(self.reasons) - {OTHER}, dict[str, int]()
         for reason in batch.reasons:
             if len(known) < MOST_REASONS:
-                known.add(reason.text)
-            text = reason.text if reason.text in known else OTHER
+                known.add(reason.reason)
+            text = reason.reason if reason.reason in known else OTHER
             found[text] = found.get(text, 0) + reason.count
         if (rest := batch.dead_letters - sum(found.values())) > 0:
             found[OTHER] = found.get(OTHER, 0) + rest

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import socket
@@ -16,23 +15,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from lakefeed.clients.environment import boot_id, default_home, pid_namespace, process_start
-from lakefeed.monitor.feed_monitor import failure_of
-from lakefeed.monitor.model import Driver
-from lakefeed.monitor.own_files import read_own_file, write_own_file
-from lakefeed.monitor.text import LONGEST_IN_LOG, one_line
+from lakefeed.clients.local_files import read_own_file, write_own_file
+from lakefeed.json_model import JsonModel
+from lakefeed.messages.text import LONGEST_IN_LOG, one_line
+from lakefeed.monitor.model import Driver, Failure
 
 _log = logging.getLogger(__name__)
 
 TOUCH_SECONDS = 5.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DriverFile:
+class DriverFile(JsonModel):
     """One driver's file.
 
     Attributes:
@@ -40,7 +39,7 @@ class DriverFile:
         url: of the driver's endpoint, ``token`` what opens it; None without an endpoint.
         fence: the driver's in the ledger, once it ``has_begun`` to write; None where the sink has no fences.
         ended: how its run has ended, at ``ended_at``; None while it runs, and if it was killed.
-        error: what has ended its run, if it has failed: ``Failure.as_dict``.
+        error: what has ended its run, if it has failed.
         boot: of the machine, and ``pid_namespace``, in which ``pid`` counts: a container has its own.
         alive_at: when the process was there last, by the time of the file: at most ``TOUCH_SECONDS`` before its end.
     """
@@ -52,18 +51,15 @@ class DriverFile:
     started: str | None
     since: float
     url: str | None = None
-    token: str | None = None
+    token: str | None = Field(None, repr=False)
     fence: str | None = None
     has_begun: bool = False
     ended: Literal["ended", "failed"] | None = None
     ended_at: float | None = None
-    error: dict[str, str | None] | None = None
+    error: Failure | None = None
     boot: str | None = None
     pid_namespace: str | None = None
-    alive_at: float | None = field(default=None, compare=False)
-
-    def __repr__(self) -> str:
-        return f"DriverFile(feed={self.feed!r}, host={self.host!r}, pid={self.pid})"
+    alive_at: float | None = Field(None, exclude=True)
 
     @property
     def is_running(self) -> bool:
@@ -129,7 +125,7 @@ def announced(
     )
 
     def note(fence: str | None) -> None:
-        _write(path, replace(own, fence=fence, has_begun=True))
+        _write(path, own.model_copy(update={"fence": fence, "has_begun": True}))
 
     earlier = read(path)
     if (refused := _write(path, own)) is not None:
@@ -140,12 +136,12 @@ def announced(
     end: Literal["ended", "failed"] = "failed"
     ends = threading.Event()
     threading.Thread(target=_touch, args=(path, own, ends), name="lakefeed-alive", daemon=True).start()
-    why: dict[str, str | None] | None = None
+    why: Failure | None = None
     try:
         yield note
         end = "ended"
     except BaseException as error:
-        why = _words_of(error)
+        why = _failure_of(error)
         raise
     finally:
         ends.set()
@@ -156,13 +152,15 @@ def announced(
             if earlier is not None and others and earlier.host == own.host and earlier.is_running:
                 _write(path, earlier)
             else:
-                _write(path, replace(found, url=None, token=None, ended=end, ended_at=time.time(), error=why))
+                over = {"url": None, "token": None, "ended": end, "ended_at": time.time(), "error": why}
+                _write(path, found.model_copy(update=over))
 
 
-def _words_of(error: BaseException) -> dict[str, str | None]:
+def _failure_of(error: BaseException) -> Failure:
     """Return an error for those who ask when the driver has gone, as its endpoint had it, without secrets."""
-    found = failure_of(error, at=time.time()).as_dict()
-    return {name: None if value is None else one_line(value, most=LONGEST_IN_LOG) for name, value in found.items()}
+    found = Failure.of(error, at=time.time())
+    words = {name: value and one_line(value, most=LONGEST_IN_LOG) for name, value in found if isinstance(value, str)}
+    return found.model_copy(update=words)
 
 
 def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
@@ -177,7 +175,7 @@ def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
 def _write(path: Path, driver: DriverFile) -> OSError | None:
     """Write a driver's file; return the error that kept it from being written."""
     try:
-        write_own_file(path, json.dumps(asdict(driver)))
+        write_own_file(path, driver.model_dump_json())
     except OSError as error:
         return error
     return None
@@ -187,13 +185,9 @@ def read(path: Path) -> DriverFile | None:
     """Read one driver's file; None if there is none, or if it is not this user's own."""
     try:
         text = read_own_file(path)
-        if text is None:
-            return None
-        document = json.loads(text)
-        # Another version of lakefeed may write more than this one knows.
-        known = {each.name: document[each.name] for each in fields(DriverFile) if each.name in document}
-        return DriverFile(**{**known, "alive_at": path.stat().st_mtime})
-    except (OSError, ValueError, TypeError):
+        found = None if text is None else DriverFile.model_validate_json(text)
+        return found and found.model_copy(update={"alive_at": path.stat().st_mtime})
+    except (OSError, ValueError):
         return None
 
 

@@ -1,6 +1,7 @@
 """Keeps the progress of one running feed, and hands it to every view.
 
-The feed's threads write, the views' threads read: one lock, held for microseconds. Nothing here asks a server.
+The feed's threads report (``lakefeed.feed.observer`` says when), the views' threads read: one lock, held for
+microseconds. Nothing here asks a server.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ from typing import Any
 
 from lakefeed.clients.environment import process_start
 from lakefeed.errors import LakefeedError
-from lakefeed.monitor.columns import RowColumn
-from lakefeed.monitor.control import FeedControl
+from lakefeed.feed.control import FeedControl
+from lakefeed.feed.events import EventKind, EventLog
+from lakefeed.feed.listener import TaskCounts
+from lakefeed.feed.observer import RunObserver
+from lakefeed.feed.progress import FinishedBatch, RunningBatch
+from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.counters import RunCounters
-from lakefeed.monitor.events import EventKind, EventLog
-from lakefeed.monitor.history import BatchHistory, Point, points_of
-from lakefeed.monitor.lag import EndTimes, PartitionLag
-from lakefeed.monitor.model import Driver, Failure, FeedProgress, FinishedBatch, Pause, RunningBatch, State, TaskCounts
-from lakefeed.monitor.stopwatch import Stopwatch, timing
+from lakefeed.monitor.end_times import EndTimes
+from lakefeed.monitor.history import BatchHistory, Point, RunHistory, points_of
+from lakefeed.monitor.model import Driver, Failure, FeedProgress, PartitionLag, State
 from lakefeed.offsets.ranges import OffsetRange, Partition
+from lakefeed.records.columns import RowColumn
+from lakefeed.stopwatch import Stopwatch, timing
 
 MOST_REASONS = 5
 RATE_SECONDS = 60.0
@@ -34,7 +39,7 @@ TASKS_AFTER_SECONDS = 2.0
 TASKS_EVERY_SECONDS = 1.0
 
 
-class FeedMonitor:
+class FeedMonitor(RunObserver):
     """The progress of one run of a feed; made by the run, read by ``snapshot``.
 
     Example:
@@ -79,7 +84,10 @@ class FeedMonitor:
         self._note_fence: Callable[[str | None], None] = lambda fence: None
         self._asked_at, self._tasks_wait = 0.0, False
         self.columns: tuple[RowColumn, ...] = ()
-        """Of the rows that are written, as of the newest batch; none before the first."""
+
+    @property
+    def batch_requests(self) -> int:
+        return self._counters.totals.requests
 
     def begin(
         self,
@@ -89,7 +97,6 @@ class FeedMonitor:
         position: Iterable[OffsetRange] = (),
         start: Mapping[str, Any] | None = None,
     ) -> None:
-        """Note that the feed is open: where it writes, its fence, the ranges that it continues after, and why there."""
         self.reached(position)
         with self._lock:
             self._change(sink=sink, fence=fence, state="waiting")
@@ -97,7 +104,6 @@ class FeedMonitor:
         self._note_fence(fence)
 
     def opens(self, *, sink: str) -> None:
-        """Note where the feed writes, before it is open."""
         with self._lock:
             self._change(sink=sink)
 
@@ -110,20 +116,17 @@ class FeedMonitor:
         self._show_path = show
 
     def note_path(self, path: str) -> None:
-        """Show who reads the records and encodes the rows."""
         self._show_path(path)
 
     def note_spark_ui(self, url: str | None) -> None:
         """Note where Spark's own pages are; None where they are off."""
         with self._lock:
-            self._change(driver=replace(self._progress.driver, spark_ui=url))
+            self._change(driver=self._progress.driver.model_copy(update={"spark_ui": url}))
 
     def count_tasks_by(self, count: Callable[[], TaskCounts | None]) -> None:
-        """Ask this for the tasks of the running batch, once a second while a batch takes long."""
         self._count_tasks = count
 
     def observe_ends(self, ends: Mapping[Partition, int]) -> None:
-        """Note how far all topics reach now; one that is not among them was deleted."""
         with self._lock:
             self._observe(ends)
             for gone in {*self._read, *self._committed} - ends.keys():
@@ -132,7 +135,6 @@ class FeedMonitor:
 
     @contextmanager
     def batch(self, batch_id: int, ranges: Iterable[OffsetRange] = ()) -> Iterator[Stopwatch]:
-        """Note that a batch of these ranges is written in this block; with an error it is not committed."""
         spans, now = tuple(ranges), self._clock()
         self.stopwatch = Stopwatch()
         with self._lock:
@@ -159,7 +161,6 @@ class FeedMonitor:
 
     @contextmanager
     def round(self, number: int) -> Iterator[None]:
-        """Note that tables of many are written in this block; the caller notes which have committed or failed."""
         with self._lock:
             self._work_on(RunningBatch(batch_id=number, began_at=self._clock()))
         try:
@@ -170,13 +171,12 @@ class FeedMonitor:
                 self._change(running=None, state=self._after_batch, **over)
 
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
-        """Add a finished batch, with how far the topics reached when it was planned; returns it with its lag's age."""
         with self._lock:
             if ends:
                 # Spark asks for the ends within the phase of planning.
                 planned = batch.finished_at - batch.seconds + batch.phases.get("plan", 0.0)
                 self._observe(ends, at=max(0.0, planned))
-            batch = replace(batch, lag_seconds=self._age(batch))
+            batch = batch.model_copy(update={"lag_seconds": self._age(batch)})
             before = self._progress.last_batch
             self.history.add(batch)
             self._counters = self._counters.plus(batch)
@@ -195,7 +195,6 @@ class FeedMonitor:
         self.events.add("note", message)
 
     def audited(self, message: str, *, is_published: bool) -> None:
-        """Note that the branch of a table was published, or that it was not and the feed continues."""
         with self._lock:
             counted = self._counters
             if is_published:
@@ -205,32 +204,24 @@ class FeedMonitor:
         self.events.add("published" if is_published else "audit_failed", message)
 
     def committed(self, ranges: Iterable[OffsetRange]) -> None:
-        """Note that the sink has just committed these ranges; ``batch`` does so by itself."""
         self.reached(ranges)
         now = self._clock()
         with self._lock:
             self._change(last_commit_at=now, progress_at=now)
 
     def reached(self, ranges: Iterable[OffsetRange]) -> None:
-        """Note that the sink has the records up to the ends of these ranges."""
         with self._lock:
             for span in ranges:
                 self._read[span.topic, span.partition] = span.end
                 self._committed[span.topic, span.partition] = span.end
 
     def starts_at(self, position: Mapping[Partition, int]) -> None:
-        """Note where partitions begin of which no record was read yet."""
         with self._lock:
             for partition, start in position.items():
                 self._read.setdefault(partition, start)
                 self._committed.setdefault(partition, start)
 
     def tick(self, *, stops: bool = False) -> None:
-        """Note that the driver's loop turns; ask for the tasks of a batch that takes long.
-
-        Args:
-            stops: whether the feed ends after the current batch.
-        """
         now, steady = self._clock(), self._steady()
         with self._lock:
             running, self._alive = self._progress.running, steady
@@ -245,37 +236,33 @@ class FeedMonitor:
             if counts is None or self._progress.running != running:
                 return
             moved = counts.done != running.tasks_done or counts.records != (running.records or 0)
-            found = replace(
-                running,
-                tasks_done=counts.done,
-                tasks=counts.total,
+            found = {
+                "tasks_done": counts.done,
+                "tasks": counts.total,
                 # The next job of a batch begins with no records again.
-                records=max(counts.records, running.records or 0) or None,
-                phase=self.stopwatch.current,
-            )
-            self._change(running=found, **({"progress_at": now} if moved else {}))
+                "records": max(counts.records, running.records or 0) or None,
+                "phase": self.stopwatch.current,
+            }
+            self._change(running=running.model_copy(update=found), **({"progress_at": now} if moved else {}))
             if counts.waits_for or self._tasks_wait:
                 self._tasks_wait = bool(counts.waits_for)
                 self._change(waits_for=counts.waits_for, state="retrying" if self._tasks_wait else "working")
 
     def restarted(self, why: str) -> None:
-        """Note that the query starts again within the run, as after a change of the schema."""
         with self._lock:
             self._change(restarts=self._progress.restarts + 1, running=None, state="waiting")
         self.events.add("restarted", why)
 
     def waits_for(self, error: LakefeedError | None) -> None:
-        """Note the server's answer that the feed waits after; None when all servers answer again."""
         if self._progress.waits_for is None:
             if error is None:
                 return
             self.failed(error)
-        text = None if error is None else failure_of(error, at=self._clock()).text
+        text = None if error is None else Failure.of(error, at=self._clock()).text
         with self._lock:
             self._change(waits_for=text, state=self._after_batch if text is None else "retrying")
 
     def paused(self, sinks: Mapping[str, str]) -> None:
-        """Note which sinks wait after a failure, and why."""
         with self._lock:
             before = self._progress.paused_sinks
             self._change(paused_sinks=dict(sinks))
@@ -305,11 +292,9 @@ class FeedMonitor:
         self._add_error("failed", error, state="failed", running=None)
 
     def failed(self, error: LakefeedError) -> None:
-        """Note an error that does not end the feed, as of one table of many."""
         self._add_error("error", error)
 
     def tables_failed(self, tables: Mapping[str, LakefeedError]) -> None:
-        """Note which tables of many have failed, by topic; those that are not among them continue."""
         with self._lock:
             self._change(failed_tables={topic: error.what for topic, error in tables.items()})
 
@@ -323,24 +308,28 @@ class FeedMonitor:
             now, steady, shown = self._clock(), self._steady(), self._progress
             running, alive_at = shown.running, shown.alive_at
             if running is not None:
-                running = replace(running, began_at=now - (steady - self._began))
+                seconds = max(0.0, steady - self._began)
+                running = running.model_copy(update={"began_at": now - seconds, "seconds": seconds})
             if self._alive is not None:
                 alive_at = now - (steady - self._alive)
-            progress = replace(
-                shown,
-                taken_at=now,
-                alive_at=alive_at,
-                running=running,
-                rate=self._rate(now),
-                partitions=self._partitions(now),
-            )
-            return progress, self._counters
+            read = {
+                "taken_at": now,
+                "alive_at": alive_at,
+                "running": running,
+                "rate": self._rate(now),
+                "partitions": tuple(self._partition(key, now) for key in sorted({*self._read, *self._latest})),
+            }
+            return shown.model_copy(update=read), self._counters
 
     def points(self, *, since: float = 0.0, most: int = 500) -> list[Point]:
         """Return the history as points: see ``points_of``."""
         with self._lock:
             blocks = self.history.blocks(since=since)
         return points_of(blocks, since=since, most=most)
+
+    def history_since(self, since: float, *, most: int) -> RunHistory:
+        """Return the history as points, and the newest batches whole."""
+        return RunHistory(points=tuple(self.points(since=since, most=most)), batches=self.batches())
 
     def batches(self) -> tuple[FinishedBatch, ...]:
         """Return the newest batches whole, oldest first."""
@@ -354,7 +343,7 @@ class FeedMonitor:
         return 0.0 if rate is None and is_idle else rate
 
     def _add_error(self, event: EventKind, error: BaseException, **changes: object) -> None:
-        failure = failure_of(error, at=self._clock())
+        failure = Failure.of(error, at=self._clock())
         with self._lock:
             self._counters = replace(self._counters, errors=self._counters.errors + 1)
             self._change(last_error=failure, **changes)
@@ -378,7 +367,7 @@ class FeedMonitor:
         self._change(running=running, state=state, progress_at=running.began_at)
 
     def _change(self, **changes: object) -> None:
-        self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
+        self._progress = self._progress.model_copy(update=changes)
 
     def _observe(self, ends: Mapping[Partition, int], *, at: float | None = None) -> None:
         at = self._clock() if at is None else at
@@ -400,9 +389,6 @@ class FeedMonitor:
         ]
         return None if not ages or None in ages else max(age for age in ages if age is not None)
 
-    def _partitions(self, now: float) -> tuple[PartitionLag, ...]:
-        return tuple(self._partition(key, now) for key in sorted({*self._read, *self._latest}))
-
     def _partition(self, key: Partition, now: float) -> PartitionLag:
         read, committed, ends = self._read.get(key), self._committed.get(key), self._ends.get(key)
         end = self._latest.get(key)
@@ -417,13 +403,6 @@ class FeedMonitor:
             unread_seconds=ends.age(read, now=now) if ends and read is not None else None,
             uncommitted_seconds=ends.age(committed, now=now) if ends and committed is not None else None,
         )
-
-
-def failure_of(error: BaseException, *, at: float) -> Failure:
-    """Return an error's parts; of one that is not lakefeed's the class alone, its text may have values of records."""
-    if isinstance(error, LakefeedError):
-        return Failure(error=type(error).__name__, what=error.what, where=error.where, hint=error.hint, at=at)
-    return Failure(error=type(error).__name__, what=type(error).__name__, where=None, hint=None, at=at)
 
 
 def this_driver() -> Driver:

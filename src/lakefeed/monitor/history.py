@@ -11,10 +11,9 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from lakefeed.monitor.model import FinishedBatch, iso
+from lakefeed.feed.progress import FinishedBatch, per_second
+from lakefeed.json_model import JsonModel, Time
 
 HOURS = 24
 MOST_ROWS = HOURS * 3600
@@ -44,43 +43,44 @@ LAST = ("batch", "lag", "lag_seconds", "state_rows")
 COLUMNS = ("at", *SUMS, *LAST)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Point:
+class Point(JsonModel):
     """The batches that have ended within some time, added up; None for what is not known.
 
     Attributes:
-        at: when the last of them ended, in seconds since 1970.
+        at: when the last of them ended.
         seconds: the batches' own durations.
         batch: the last one's id; ``lag`` and ``state_rows`` are also its.
     """
 
-    at: float
-    batches: int
-    batch: int
-    records: int
-    rows: int | None
-    offsets: int | None
-    seconds: float
-    write_seconds: float
-    dead_letters: int
-    skipped: int
-    requests: int | None
-    writes: int | None
-    reads: int | None
-    bytes_out: int | None
-    lag: int | None
-    lag_seconds: float | None
-    state_rows: int | None
+    at: Time
+    batch: int = 0
+    batches: int = 0
+    records: int = 0
+    rows: int | None = None
+    offsets: int | None = None
+    seconds: float = 0.0
+    write_seconds: float = 0.0
+    dead_letters: int = 0
+    skipped: int = 0
+    requests: int | None = None
+    writes: int | None = None
+    reads: int | None = None
+    bytes_out: int | None = None
+    lag: int | None = None
+    lag_seconds: float | None = None
+    state_rows: int | None = None
 
     @property
     def rate(self) -> float:
         """Records a second while the batches ran."""
-        return self.records / self.seconds if self.seconds > 0 else 0.0
+        return per_second(self.records, self.seconds)
 
-    def as_dict(self) -> dict[str, Any]:
-        names = ("batch", "batches", "records", "rows", "offsets", "seconds", "write_seconds", "dead_letters")
-        more = ("skipped", "requests", "writes", "reads", "bytes_out", "lag", "lag_seconds", "state_rows")
-        return {"at": iso(self.at), **{name: getattr(self, name) for name in (*names, *more)}}
+
+class RunHistory(JsonModel):
+    """The history of a run as points, and its newest batches whole; both oldest first."""
+
+    points: tuple[Point, ...] = ()
+    batches: tuple[FinishedBatch, ...] = ()
 
 
 class BatchHistory:
@@ -172,34 +172,9 @@ def _merge(block: Block, row: dict[str, float]) -> None:
 
 
 def _point(rows: list[tuple[Block, int]]) -> Point:
-    def summed(name: str) -> float | None:
+    last, at = rows[-1]
+    values = {name: last[name][at] for name in ("at", *LAST)}
+    for name in SUMS:
         known = [block[name][at] for block, at in rows if block[name][at] != UNKNOWN]
-        return sum(known) if known else None
-
-    def last(name: str) -> float | None:
-        block, at = rows[-1]
-        return None if block[name][at] == UNKNOWN else block[name][at]
-
-    return Point(
-        at=last("at") or 0.0,
-        batches=_whole(summed("batches")) or 0,
-        batch=_whole(last("batch")) or 0,
-        records=_whole(summed("records")) or 0,
-        rows=_whole(summed("rows")),
-        offsets=_whole(summed("offsets")),
-        seconds=summed("seconds") or 0.0,
-        write_seconds=summed("write_seconds") or 0.0,
-        dead_letters=_whole(summed("dead_letters")) or 0,
-        skipped=_whole(summed("skipped")) or 0,
-        requests=_whole(summed("requests")),
-        writes=_whole(summed("writes")),
-        reads=_whole(summed("reads")),
-        bytes_out=_whole(summed("bytes_out")),
-        lag=_whole(last("lag")),
-        lag_seconds=last("lag_seconds"),
-        state_rows=_whole(last("state_rows")),
-    )
-
-
-def _whole(number: float | None) -> int | None:
-    return None if number is None else int(number)
+        values[name] = sum(known) if known else UNKNOWN
+    return Point.model_validate({name: value for name, value in values.items() if value != UNKNOWN})

@@ -1,19 +1,21 @@
-"""The progress of a feed as values: a finished batch, the batch at work, and the feed with its driver.
+"""The progress of a feed as one model: its driver, its batches, its lag, its health.
 
-Every view reads these: lines and panel in the terminal, ``lakefeed status``, the driver's endpoint. ``as_dict`` is
-their JSON; docs/monitor-documents.md lists the keys, which keep their names and their meaning.
+Every view reads it: lines and panel in the terminal, ``lakefeed status``, ``top``, ``/metrics``, the driver's endpoint.
+docs/monitor-documents.md lists the keys of its JSON, which keep their names and their meaning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Literal
 
-from lakefeed.monitor.lag import PartitionLag, longest, per_second, rounded, seconds_left, total
-from lakefeed.monitor.text import one_line
-from lakefeed.offsets.ranges import OffsetRange
+from pydantic import Field, computed_field
+
+from lakefeed.errors import LakefeedError
+from lakefeed.feed.progress import FinishedBatch, RunningBatch
+from lakefeed.json_model import JsonModel, Seconds, Time
+from lakefeed.ledger.outcomes import Reason
+from lakefeed.ledger.pauses import Pause
 
 State = Literal["starting", "waiting", "working", "retrying", "paused", "stopping", "ended", "failed"]
 
@@ -21,208 +23,67 @@ HANGS_AFTER_SECONDS = 60.0
 """A driver whose loop has not turned for so long hangs: it turns four times a second."""
 
 
-@dataclass(frozen=True)
-class TaskCounts:
-    """The tasks of the running batch: done, known, the records that they have read, and a server that they wait for."""
-
-    done: int
-    total: int
-    records: int
-    waits_for: str | None = None
-
-
-@dataclass(frozen=True)
-class DeadLetterReason:
-    """A kind of dead letter: the error without its numbers, how many there are, and one error in full."""
-
-    text: str
-    count: int
-    sample: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"reason": self.text, "count": self.count, "sample": self.sample}
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchRequests:
-    """Requests to S3 of one batch, as the meter in the driver has counted them.
+class PartitionLag(JsonModel):
+    """The position of a reader in one partition, and its lag: not read yet, and read but not committed.
 
     Attributes:
-        data_files: data files that were written.
-        writes: PUT, COPY, POST and LIST, which stores charge together; ``reads`` GET, HEAD and others; deletions are in
-            neither, since they are free.
-        by_class: requests by class of keys: data, metadata, offsets, commits, state and so on.
+        end: one more than the newest offset in the topic; None, as all others, for what is not known.
+        read: one more than the last offset that was read.
+        committed: one more than the last offset that the sink, or the group, has committed.
+        unread_seconds: the age of the oldest record that was not read; 0 if there is none.
+        uncommitted_seconds: the age of the oldest record that was not committed; 0 if there is none.
     """
 
-    total: int
-    errors: int = 0
-    bytes_out: int = 0
-    bytes_in: int = 0
-    data_files: int = 0
-    writes: int = 0
-    reads: int = 0
-    by_class: Mapping[str, int] = field(default_factory=dict)
-    budget: int | None = None
+    topic: str
+    partition: int
+    end: int | None = None
+    read: int | None = None
+    committed: int | None = None
+    unread_seconds: Seconds | None = None
+    uncommitted_seconds: Seconds | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def unread(self) -> int | None:
+        """Offsets that were not read yet; compaction and transactions leave some without a record."""
+        return difference(self.end, self.committed if self.read is None else self.read)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def uncommitted(self) -> int | None:
+        """Offsets that were read and are not committed."""
+        return None if self.read is None else difference(self.read, self.committed)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def lag(self) -> int | None:
+        """Offsets that are not committed, read or not."""
+        return difference(self.end, self.read if self.committed is None else self.committed)
 
     @property
-    def over_budget(self) -> bool:
-        return self.budget is not None and self.total > self.budget
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    def seconds(self) -> float | None:
+        """The age of the oldest record that is not committed."""
+        return 0.0 if self.lag == 0 else self.uncommitted_seconds
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueryState:
-    """The state and the watermark of a query; all None for a query without state.
-
-    Attributes:
-        watermark: event time in ISO 8601 up to which the query takes no more records.
-        rows: keys in the state stores, ``bytes`` the memory that they use.
-        late_rows: rows that came after the watermark, and were dropped by this batch.
-    """
-
-    watermark: str | None = None
-    rows: int | None = None
-    bytes: int | None = None
-    late_rows: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+def difference(end: int | None, start: int | None) -> int | None:
+    """Count the offsets from one position to a later one; 0 if the later one is behind, None if one is unknown."""
+    return None if end is None or start is None else max(0, end - start)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinishedBatch:
-    """One finished micro-batch.
-
-    Attributes:
-        finished_at: seconds since 1970.
-        seconds: from its trigger to its end; ``phases`` are parts of that, in seconds: see ``lakefeed.monitor.report``.
-        records: read from the source; ``rows`` written, None where the sink does not say.
-        offsets: how many offsets it has advanced by, with those that hold no record; None if unknown.
-        input_rate: records a second since the trigger before; None if unknown.
-        lag: offsets that were in the topics, and that no batch had read, when it was planned; None if unknown.
-        left_out: rows whose records have JSON fields that no column takes.
-        replayed: the sink had it already, from before a restart.
-        schema_id: the newest writers' schema that the rows cover; None for formats without ids.
-    """
-
-    batch_id: int
-    finished_at: float
-    seconds: float
-    records: int
-    rows: int | None = None
-    offsets: int | None = None
-    input_rate: float | None = None
-    lag: int | None = None
-    lag_seconds: float | None = None
-    dead_letters: int = 0
-    skipped: int = 0
-    left_out: int = 0
-    reasons: tuple[DeadLetterReason, ...] = ()
-    phases: Mapping[str, float] = field(default_factory=dict)
-    requests: BatchRequests | None = None
-    state: QueryState = field(default_factory=QueryState)
-    schema_id: int | None = None
-    replayed: bool = False
-    ranges: tuple[OffsetRange, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def processing_rate(self) -> float:
-        """Records a second while the batch ran."""
-        return per_second(self.records, self.seconds)
-
-    @property
-    def output_rate(self) -> float | None:
-        """Rows a second; None where the sink does not say."""
-        return None if self.rows is None else per_second(self.rows, self.seconds)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """How long the lag takes at this rate, in offsets as the lag; None if that is unknown."""
-        return seconds_left(self.lag, self.records if self.offsets is None else self.offsets, self.seconds)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the batch for JSON."""
-        return {
-            "batch": self.batch_id,
-            "finished_at": iso(self.finished_at),
-            "seconds": rounded(self.seconds),
-            "records": self.records,
-            "rows": self.rows,
-            "offsets": self.offsets,
-            "input_rate": rounded(self.input_rate),
-            "processing_rate": rounded(self.processing_rate),
-            "lag": self.lag,
-            "lag_seconds": rounded(self.lag_seconds),
-            "dead_letters": self.dead_letters,
-            "skipped": self.skipped,
-            "left_out": self.left_out,
-            "reasons": [reason.as_dict() for reason in self.reasons],
-            "phases": {name: rounded(seconds) for name, seconds in self.phases.items()},
-            "requests": self.requests.as_dict() if self.requests else None,
-            "state": self.state.as_dict(),
-            "schema_id": self.schema_id,
-            "replayed": self.replayed,
-            "ranges": ranges_dict(self.ranges),
-            "notes": list(self.notes),
-        }
+def total_lag(partitions: Iterable[PartitionLag]) -> int | None:
+    """Add up the lag of partitions; None if one is unknown, or if there are none."""
+    lags = [partition.lag for partition in partitions]
+    return None if not lags or None in lags else sum(lag for lag in lags if lag is not None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunningBatch:
-    """The batch that a feed is at.
-
-    Attributes:
-        offsets: how many the batch reads; None if unknown.
-        records: read so far by the tasks that Spark has heard of; None until it has.
-        tasks_done: of the ``tasks`` that are known now; a later stage adds to them.
-        phase: see ``FinishedBatch.phases``.
-    """
-
-    batch_id: int
-    began_at: float
-    offsets: int | None = None
-    records: int | None = None
-    tasks_done: int = 0
-    tasks: int = 0
-    phase: str | None = None
-
-    def seconds(self, now: float) -> float:
-        return max(0.0, now - self.began_at)
-
-    def rate(self, now: float) -> float | None:
-        """Return the records a second so far."""
-        seconds = self.seconds(now)
-        return self.records / seconds if self.records and seconds > 0 else None
-
-    def seconds_left(self, now: float) -> float | None:
-        """Return how long the rest takes at the rate so far: by records, else by tasks; None if neither says."""
-        done, all_ = self.records or 0, self.offsets or 0
-        if not 0 < done <= all_:
-            done, all_ = self.tasks_done, self.tasks
-        if not 0 < done <= all_:
-            return None
-        return self.seconds(now) * (all_ - done) / done
-
-    def as_dict(self, now: float) -> dict[str, Any]:
-        return {
-            "batch": self.batch_id,
-            "began_at": iso(self.began_at),
-            "seconds": rounded(self.seconds(now)),
-            "offsets": self.offsets,
-            "records": self.records,
-            "rate": rounded(self.rate(now)),
-            "tasks_done": self.tasks_done,
-            "tasks": self.tasks,
-            "phase": self.phase,
-            "seconds_left": rounded(self.seconds_left(now)),
-        }
+def oldest(partitions: Iterable[PartitionLag]) -> float | None:
+    """Return the age of the oldest record; None if one of them is unknown, which may be older, or if there are none."""
+    ages = [partition.seconds for partition in partitions]
+    return None if None in ages else max((age for age in ages if age is not None), default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Driver:
+class Driver(JsonModel):
     """The process that runs a feed.
 
     Attributes:
@@ -230,55 +91,37 @@ class Driver:
         spark_ui: the URL of Spark's own pages; None where they are off.
     """
 
-    host: str
-    pid: int
-    started: str | None = None
+    host: str = ""
+    pid: int = 0
+    started: str | None = Field(None, exclude=True)
     version: str = ""
     spark_ui: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"host": self.host, "pid": self.pid, "version": self.version, "spark_ui": self.spark_ui}
 
-
-@dataclass(frozen=True)
-class Pause:
-    """A feed's pause: who asked for it, when, and why."""
-
-    reason: str
-    by: str
-    at: float
-
-    @property
-    def text(self) -> str:
-        """The pause in one line: by whom, since when, and why."""
-        why = f": {self.reason}" if self.reason else ", without a reason"
-        return one_line(f"paused by {self.by} since {iso(self.at)}{why}", most=2000)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"reason": self.reason, "by": self.by, "at": iso(self.at)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failure:
+class Failure(JsonModel):
     """The newest error of a feed, with what to do next."""
 
-    error: str
-    what: str
-    where: str | None
-    hint: str | None
-    at: float
+    error: str = ""
+    what: str = ""
+    where: str | None = None
+    hint: str | None = None
+    at: Time = 0.0
+
+    @classmethod
+    def of(cls, error: BaseException, *, at: float) -> Failure:
+        """Return an error's parts; of another than lakefeed's the class alone: its text may have values of records."""
+        name = type(error).__name__
+        if isinstance(error, LakefeedError):
+            return cls(error=name, what=error.what, where=error.where, hint=error.hint, at=at)
+        return cls(error=name, what=name, at=at)
 
     @property
     def text(self) -> str:
         """The error in one sentence, and where it is."""
-        return self.what if self.where is None else f"{self.what} ({self.where})"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "at": iso(self.at)}
+        return f"{self.what} ({self.where})" if self.where else self.what
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunTotals:
+class RunTotals(JsonModel):
     """Sums over the batches of a run, without those that the sink had already."""
 
     batches: int = 0
@@ -300,16 +143,11 @@ class RunTotals:
             requests=self.requests + (batch.requests.total if batch.requests else 0),
         )
 
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
 
-
-@dataclass(frozen=True, kw_only=True)
-class FeedProgress:
+class FeedProgress(JsonModel):
     """One feed at one moment, as its driver knows it.
 
     Attributes:
-        taken_at: the moment, in seconds since 1970, as all times here.
         alive_at: when the driver's loop turned last; long ago if the driver hangs.
         progress_at: when a batch or a task ended last.
         partitions: the lag of each partition, as of the last batch that was planned.
@@ -326,39 +164,44 @@ class FeedProgress:
     sink: str
     state: State
     driver: Driver
-    taken_at: float
-    started_at: float
-    alive_at: float
-    progress_at: float
+    taken_at: Time
+    started_at: Time
+    alive_at: Time
+    progress_at: Time
     fence: str | None = None
     restarts: int = 0
-    last_commit_at: float | None = None
+    last_commit_at: Time | None = None
     last_error: Failure | None = None
     last_batch: FinishedBatch | None = None
     running: RunningBatch | None = None
-    rate: float | None = None
+    rate: Seconds | None = None
     partitions: tuple[PartitionLag, ...] = ()
-    last_dead_letters: tuple[DeadLetterReason, ...] = ()
+    last_dead_letters: tuple[Reason, ...] = ()
     paused: Pause | None = None
     waits_for: str | None = None
-    paused_sinks: Mapping[str, str] = field(default_factory=dict)
-    failed_tables: Mapping[str, str] = field(default_factory=dict)
-    totals: RunTotals = field(default_factory=RunTotals)
+    paused_sinks: dict[str, str] = Field({})
+    failed_tables: dict[str, str] = Field({})
+    totals: RunTotals = RunTotals()
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def lag(self) -> int | None:
         """Offsets in the topics that are not committed; None if a partition's is unknown, or there are no topics."""
-        return total(partition.lag for partition in self.partitions) if self.partitions else None
+        return total_lag(self.partitions)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def unread(self) -> int | None:
-        return total(partition.unread for partition in self.partitions) if self.partitions else None
+        found = [partition.unread for partition in self.partitions]
+        return None if not found or None in found else sum(unread for unread in found if unread is not None)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def lag_seconds(self) -> float | None:
+    def lag_seconds(self) -> Seconds | None:
         """The age of the oldest record that is not committed."""
-        return longest(partition.seconds for partition in self.partitions)
+        return oldest(self.partitions)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def hangs(self) -> bool:
         """Check that the driver's loop, once it has begun, has not turned for a minute."""
@@ -366,48 +209,56 @@ class FeedProgress:
             return False
         return self.taken_at - self.alive_at > HANGS_AFTER_SECONDS
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the feed for JSON."""
-        return {
-            "feed": self.feed,
-            "sink": self.sink,
-            "state": self.state,
-            "hangs": self.hangs,
-            "driver": self.driver.as_dict(),
-            "taken_at": iso(self.taken_at),
-            "started_at": iso(self.started_at),
-            "alive_at": iso(self.alive_at),
-            "progress_at": iso(self.progress_at),
-            "fence": self.fence,
-            "restarts": self.restarts,
-            "last_commit_at": iso(self.last_commit_at),
-            "last_error": self.last_error.as_dict() if self.last_error else None,
-            "lag": self.lag,
-            "unread": self.unread,
-            "lag_seconds": rounded(self.lag_seconds),
-            "rate": rounded(self.rate),
-            "last_batch": self.last_batch.as_dict() if self.last_batch else None,
-            "running": self.running.as_dict(self.taken_at) if self.running else None,
-            "partitions": [partition.as_dict() for partition in self.partitions],
-            "last_dead_letters": [reason.as_dict() for reason in self.last_dead_letters],
-            "paused": self.paused.as_dict() if self.paused else None,
-            "waits_for": self.waits_for,
-            "paused_sinks": dict(self.paused_sinks),
-            "failed_tables": dict(self.failed_tables),
-            "totals": self.totals.as_dict(),
-        }
+    def health(self, *, no_commit_seconds: float | None = None) -> FeedHealth:
+        """Return the feed's health.
+
+        Args:
+            no_commit_seconds: the feed has stalled after so long without a commit while records wait; None for never.
+        """
+        live = not self.hangs and self.state != "failed"
+        return FeedHealth(
+            live=live,
+            ready=live and self.state not in ("starting", "ended"),
+            stalled=no_commit_seconds is not None and self._seconds_stalled > no_commit_seconds,
+            state=self.state,
+            hangs=self.hangs,
+            lag=self.lag,
+            lag_seconds=self.lag_seconds,
+            seconds_since_commit=None if self.last_commit_at is None else self.taken_at - self.last_commit_at,
+            seconds_since_progress=self.taken_at - self.progress_at,
+        )
+
+    @property
+    def _seconds_stalled(self) -> float:
+        """For how long records have waited without a commit; 0 where none wait, or none should be written."""
+        if self.paused is not None or self.state in ("ended", "failed") or not (self.lag or self.running):
+            return 0.0
+        since = self.taken_at - (self.last_commit_at or self.started_at)
+        # After a quiet night the last commit is long ago, and the record that has just come has not waited yet.
+        waited = self.lag_seconds if self.lag else self.running.seconds if self.running else None
+        return since if waited is None else min(since, waited)
 
 
-def iso(seconds: float | None) -> str | None:
-    """Format seconds since 1970 as UTC in ISO 8601, to the millisecond."""
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+class FeedHealth(JsonModel):
+    """The health of a feed, for probes, metrics and alerts alike.
 
+    Attributes:
+        live: its driver's loop turns, and the run has not failed; to start the process again helps if not.
+        ready: it is live, and open: neither starting nor ended.
+        stalled: records wait, and no commit has come for too long; a long batch is no reason to kill the driver.
+    """
 
-def ranges_dict(ranges: tuple[OffsetRange, ...]) -> dict[str, dict[str, list[int]]]:
-    """Return offset ranges as ``{"topic": {"0": [start, end]}}``; the end is not included."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for span in ranges:
-        found.setdefault(span.topic, {})[str(span.partition)] = [span.start, span.end]
-    return found
+    live: bool
+    ready: bool
+    stalled: bool
+    state: State
+    hangs: bool
+    lag: int | None
+    lag_seconds: Seconds | None
+    seconds_since_commit: Seconds | None
+    seconds_since_progress: Seconds
+
+    @property
+    def is_well(self) -> bool:
+        """Check that nothing is wrong."""
+        return self.live and not self.stalled

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable
 
-from lakefeed.monitor.documents import JsonObject, batch_of
-from lakefeed.monitor.events import Event
-from lakefeed.monitor.lag import PartitionLag, per_second, rounded
-from lakefeed.monitor.model import FeedProgress, FinishedBatch, iso
+from pydantic import Field, computed_field
+
+from lakefeed.feed.events import Event
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.json_model import JsonModel, Seconds, Time
+from lakefeed.monitor.history import RunHistory
+from lakefeed.monitor.model import FeedProgress, PartitionLag
 
 MOST_POINTS = 60
 NOT_WELL = ("failed", "killed", "hangs", "no answer", "replaced", "probably stopped", "unknown")
 """States that need a look, the worst first."""
 
 
-@dataclass(frozen=True)
-class TrendPoint:
+class TrendPoint(JsonModel):
     """The rate and the lag at one time; None if unknown."""
 
-    at: float
-    rate: float | None
+    at: Time
+    rate: Seconds | None
     lag: float | None
 
 
@@ -34,23 +34,19 @@ class Trend:
         self.batches: deque[FinishedBatch] = deque(maxlen=MOST_POINTS)
         self.has_history = False
 
-    def add_history(self, document: Mapping[str, Any]) -> None:
-        """Take the answer of ``history``."""
-        found = JsonObject(document)
+    def add_history(self, history: RunHistory) -> None:
+        """Take what the driver has kept."""
         self.has_history = True
         self._points.clear()
         self.batches.clear()
-        for point in found.parts("points"):
-            at, records, seconds = point.time("at"), point.whole("records") or 0, point.number("seconds") or 0.0
-            if at is not None:
-                self._points.append(TrendPoint(at, per_second(records, seconds), point.number("lag")))
-        self.batches.extend(batch for part in found.parts("batches") if (batch := batch_of(part)) is not None)
+        self._points.extend(TrendPoint(at=point.at, rate=point.rate, lag=point.lag) for point in history.points)
+        self.batches.extend(history.batches)
 
     def add(self, batch: FinishedBatch | None) -> None:
         """Take the newest batch, unless it is known."""
         if batch is None or (self._points and batch.finished_at <= self._points[-1].at + 0.001):
             return
-        self._points.append(TrendPoint(batch.finished_at, batch.processing_rate, batch.lag))
+        self._points.append(TrendPoint(at=batch.finished_at, rate=batch.processing_rate, lag=batch.lag))
         self.batches.append(batch)
 
     @property
@@ -58,12 +54,11 @@ class Trend:
         return tuple(self._points)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeenFeed:
-    """A feed at one look.
+class SeenFeed(JsonModel):
+    """A feed at one look; ``lakefeed top --output json`` shows its document: docs/monitor-documents.md lists the keys.
 
     Attributes:
-        key: what makes it this one among all that are shown.
+        key: unique among all that are shown.
         state: the driver's, or what is likely; ``no answer`` of a driver that has not answered within the limit.
         note: why the state is so, if that is not plain.
         since: when its run began.
@@ -71,58 +66,40 @@ class SeenFeed:
         rate: records a second.
     """
 
-    key: str
-    name: str
+    key: str = Field(exclude=True)
+    name: str = Field(alias="feed")
     state: str
     sink: str = ""
     note: str = ""
-    driver: str = ""
-    since: float | None = None
-    progress: FeedProgress | None = None
-    rate: float | None = None
+    driver: str | None = None
+    since: Time | None = None
+    rate: Seconds | None = None
     lag: int | None = None
-    lag_seconds: float | None = None
+    lag_seconds: Seconds | None = None
     batch: int | None = None
-    last_commit_at: float | None = None
-    last_error: str = ""
-    partitions: tuple[PartitionLag, ...] = ()
+    last_commit_at: Time | None = None
+    last_error: str | None = None
     points: tuple[TrendPoint, ...] = ()
-    batches: tuple[FinishedBatch, ...] = ()
-    events: tuple[Event, ...] = field(default=(), repr=False)
+    progress: FeedProgress | None = Field(None, exclude=True)
+    partitions: tuple[PartitionLag, ...] = Field((), exclude=True)
+    batches: tuple[FinishedBatch, ...] = Field((), exclude=True)
+    events: tuple[Event, ...] = Field((), exclude=True, repr=False)
 
     @property
     def is_well(self) -> bool:
         return self.state not in NOT_WELL
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def dead_letters(self) -> int | None:
         return None if self.progress is None else self.progress.totals.dead_letters
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def requests(self) -> int | None:
         """Requests to S3 of the newest batch."""
         batch = self.progress.last_batch if self.progress else None
         return batch.requests.total if batch and batch.requests else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``lakefeed top --output json``: docs/monitor-documents.md lists the keys."""
-        return {
-            "feed": self.name,
-            "sink": self.sink,
-            "state": self.state,
-            "note": self.note,
-            "driver": self.driver or None,
-            "since": iso(self.since),
-            "rate": rounded(self.rate),
-            "lag": self.lag,
-            "lag_seconds": rounded(self.lag_seconds),
-            "batch": self.batch,
-            "last_commit_at": iso(self.last_commit_at),
-            "dead_letters": self.dead_letters,
-            "requests": self.requests,
-            "last_error": self.last_error or None,
-            "points": [{"at": iso(point.at), "rate": rounded(point.rate), "lag": point.lag} for point in self.points],
-        }
 
 
 def answered(
@@ -145,7 +122,7 @@ def answered(
         lag_seconds=progress.lag_seconds,
         batch=last.batch_id if last else None,
         last_commit_at=progress.last_commit_at,
-        last_error=progress.last_error.text if progress.last_error else "",
+        last_error=progress.last_error.text if progress.last_error else None,
         partitions=progress.partitions,
         points=trend.points,
         batches=tuple(trend.batches),

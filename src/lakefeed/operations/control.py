@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -18,14 +18,14 @@ from lakefeed.clients.environment import this_user
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import AccessDenied, ConfigError, JobFailed, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.feed.events import Event
 from lakefeed.ledger.checkpoint import Owner, StoredCheckpoint, read_note, require_owner
-from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses, PauseStore
+from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses, Pause, PauseStore
 from lakefeed.messages.redaction import remember
+from lakefeed.messages.text import one_line
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import FeedServer, feed_path
 from lakefeed.monitor.drivers import DriverFile
-from lakefeed.monitor.model import Pause
-from lakefeed.monitor.text import one_line
 from lakefeed.operations.live_status import identity_of
 
 ON_BEHALF_OF = "X-Lakefeed-User"
@@ -49,7 +49,7 @@ class RunningFeed:
     server: FeedServer
     driver: DriverFile | None = field(default=None, repr=False)
 
-    def request(self, action: str, **values: Any) -> Mapping[str, Any]:
+    def request(self, action: str, **values: Any) -> Event:
         """Ask for an action; returns the event that logs it.
 
         Raises:
@@ -63,33 +63,29 @@ class RunningFeed:
         status, document = self.server.exchange(
             feed_path(self.name, "actions"), body={"action": action, **given}, headers=headers
         )
-        if status == 202:
-            event = document.get("event")
-            return event if isinstance(event, dict) else {}
-        raise self._refusal(status, document)
+        if status != 202:
+            raise self._refusal(status, document)
+        try:
+            return Event.model_validate(document.get("event"))
+        except ValueError:
+            raise Unreachable("the server's answer is not one of lakefeed's", where=self.server.url) from None
 
-    def events(self, *, after: int) -> Iterator[Mapping[str, Any]]:
-        """Yield the events of the run after this number."""
-        found = self.server.get(feed_path(self.name, f"events?after={after}")).get("events")
-        yield from (event for event in found or () if isinstance(event, dict))
-
-    def wait_for(self, action: str, event: Mapping[str, Any]) -> Mapping[str, Any]:
+    def wait_for(self, action: str, event: Event) -> Event:
         """Wait until a request was carried out; returns the event that says so.
 
         Raises:
             JobFailed: what was requested has failed, or the run has ended before.
         """
-        number = int(event.get("number", 0))
+        number = event.number
         while True:
-            for later in self.events(after=number):
-                number = max(number, int(later.get("number", number)))
-                kind, details = later.get("kind"), later.get("details") or {}
-                if kind in ("ended", "failed"):
+            for later in self.server.events(self.name, after=number):
+                number, is_of_action = later.number, later.details.get("action") == action
+                if later.kind in ("ended", "failed"):
                     raise JobFailed("the run has ended before", where=self.name)
-                if kind == CARRIED_OUT.get(action) or (kind == "note" and details.get("action") == action):
+                if later.kind == CARRIED_OUT.get(action) or (later.kind == "note" and is_of_action):
                     return later
-                if kind == "error" and details.get("action") == action:
-                    raise JobFailed(one_line(str(later.get("message"))), where=self.name)
+                if later.kind == "error" and is_of_action:
+                    raise JobFailed(one_line(later.message), where=self.name)
             time.sleep(LOOK_SECONDS)
 
     def wait_for_end(self) -> None:
@@ -120,11 +116,11 @@ class RunningFeed:
         number = 0
         while True:
             try:
-                for event in self.events(after=number):
-                    number = max(number, int(event.get("number", number)))
-                    if event.get("kind") == "failed":
-                        raise JobFailed(one_line(str(event.get("message"))), where=self.name)
-                    if event.get("kind") == "ended":
+                for event in self.server.events(self.name, after=number):
+                    number = event.number
+                    if event.kind == "failed":
+                        raise JobFailed(one_line(event.message), where=self.name)
+                    if event.kind == "ended":
                         return
             except (Unreachable, ResourceMissing):
                 # The driver's own dashboard ends with it.
@@ -230,7 +226,7 @@ def pause_next_start(config: PipelineConfig, connections: Connections, *, reason
     store = stored_pause(config, connections)
     if (found := store.read()) is not None:
         raise ConfigError(f"the feed is already {found.text}", where=f"feed {config.name}", hint="resume it first")
-    pause = Pause(one_line(reason, most=1000), this_user(), time.time())
+    pause = Pause(reason=one_line(reason, most=1000), by=this_user(), at=time.time())
     store.write(pause)
     return pause
 

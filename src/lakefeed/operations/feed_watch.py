@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -16,11 +16,10 @@ from typing import Any, Protocol, Self
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import LakefeedError, Unreachable
+from lakefeed.feed.events import Event
 from lakefeed.monitor import drivers
-from lakefeed.monitor.client import FeedServer, feed_path
-from lakefeed.monitor.documents import JsonObject, event_of, progress_of
+from lakefeed.monitor.client import FeedServer
 from lakefeed.monitor.drivers import DriverFile
-from lakefeed.monitor.events import Event
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.monitor.seen import MOST_POINTS, SeenFeed, Trend, answered
 from lakefeed.operations.live_status import identity_of, live_status
@@ -72,7 +71,7 @@ class WatchedDriver:
             return self._without(file, "probably running", "it was started without an endpoint")
         try:
             server = FeedServer(file.url, file.token)
-            return self._asked.look(server, key=self.key, feed=file.feed, api=False, is_open=is_open)
+            return self._asked.look(server, key=self.key, feed=None, is_open=is_open)
         except LakefeedError as error:
             return self._without(file, "hangs", f"its process runs, and {error.what}")
 
@@ -85,7 +84,7 @@ class WatchedDriver:
                 note=note,
                 driver=f"process {file.pid} on {file.host}",
                 since=file.since,
-                last_error=_error_text(file.error),
+                last_error=file.error.text if file.error else None,
             )
         )
 
@@ -94,7 +93,7 @@ class WatchedRemote:
     """A feed on a dashboard."""
 
     def __init__(self, server: FeedServer, listed: Mapping[str, Any]) -> None:
-        self.name = JsonObject(listed).text("feed")
+        self.name = str(listed.get("feed"))
         self.key = f"{server.url}\n{self.name}"
         self._server = server
         self._asked = _Asked()
@@ -104,7 +103,7 @@ class WatchedRemote:
 
     def look(self, *, is_open: bool) -> SeenFeed:
         try:
-            return self._asked.look(self._server, key=self.key, feed=self.name, api=True, is_open=is_open)
+            return self._asked.look(self._server, key=self.key, feed=self.name, is_open=is_open)
         except LakefeedError as error:
             return self._asked.last(SeenFeed(key=self.key, name=self.name, state="no answer", note=error.what))
 
@@ -130,22 +129,16 @@ class WatchedLedger:
             state=status.state,
             sink=status.sink,
             note="; ".join(status.evidence),
-            driver=f"process {status.driver.pid} on {status.driver.host}" if status.driver else "",
+            driver=f"process {status.driver.pid} on {status.driver.host}" if status.driver else None,
             since=status.driver.since if status.driver else None,
             rate=status.rate,
             lag=status.lag.records if status.lag else None,
             lag_seconds=status.lag.seconds if status.lag else None,
             batch=status.ledger.last_batch,
             last_commit_at=status.last_commit_at,
-            last_error=_error_text(status.last_error),
+            last_error=status.last_error.text if status.last_error else None,
             partitions=status.lag.partitions if status.lag else (),
         )
-
-
-def _error_text(error: Mapping[str, Any] | None) -> str:
-    found = JsonObject(error)
-    what, where = found.text("what"), found.text("where")
-    return f"{what} ({where})" if where else what
 
 
 class _Asked:
@@ -157,14 +150,15 @@ class _Asked:
         self._run: float | None = None
         self._events: tuple[Event, ...] = ()
 
-    def look(self, server: FeedServer, *, key: str, feed: str, api: bool, is_open: bool) -> SeenFeed:
-        progress = progress_of(server.get(feed_path(feed, "progress") if api else "/progress"))
+    def look(self, server: FeedServer, *, key: str, feed: str | None, is_open: bool) -> SeenFeed:
+        progress = server.progress(feed)
         if progress.started_at != self._run or not self._trend.has_history:
             self._run, self._trend, self._events = progress.started_at, Trend(), ()
-            page = f"history?most={MOST_POINTS}"
-            self._trend.add_history(server.get(feed_path(feed, page) if api else f"/{page}"))
+            self._trend.add_history(server.history(feed, most=MOST_POINTS))
         if is_open:
-            self._add_events(server, feed)
+            after = self._events[-1].number if self._events else 0
+            with suppress(Unreachable):
+                self._events = (*self._events, *server.events(progress.feed, after=after))[-MOST_POINTS:]
         self._progress = progress
         return answered(progress, key=key, trend=self._trend, events=self._events)
 
@@ -174,16 +168,7 @@ class _Asked:
             return seen
         before = answered(self._progress, key=seen.key, trend=self._trend, events=self._events)
         error = seen.last_error or before.last_error
-        return replace(before, state=seen.state, note=seen.note, rate=None, last_error=error)
-
-    def _add_events(self, server: FeedServer, feed: str) -> None:
-        after = self._events[-1].number if self._events else 0
-        try:
-            found = JsonObject(server.get(feed_path(feed, f"events?after={after}")))
-        except Unreachable:
-            return
-        new = (event for part in found.parts("events") if (event := event_of(part)) is not None)
-        self._events = (*self._events, *new)[-MOST_POINTS:]
+        return before.model_copy(update={"state": seen.state, "note": seen.note, "rate": None, "last_error": error})
 
 
 class LocalDrivers:

@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import Field, computed_field
 
 from lakefeed.clients.kafka.lag import group_names, group_offsets, record_times
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
@@ -21,8 +23,9 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.config.starting import StartingOffsets
 from lakefeed.errors import ResourceMissing
 from lakefeed.feed.recovery import ends
+from lakefeed.json_model import JsonModel, Seconds
 from lakefeed.ledger.checkpoint import StoredCheckpoint, checkpoint_state, read_note
-from lakefeed.monitor.lag import PartitionLag, longest, rounded, total
+from lakefeed.monitor.model import PartitionLag, oldest, total_lag
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.sinks.factory import sink_of
@@ -30,8 +33,7 @@ from lakefeed.sinks.factory import sink_of
 Times = Callable[[KafkaSource, Mapping[Partition, int]], Mapping[Partition, float | None]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lag:
+class Lag(JsonModel):
     """The lag of a feed or a consumer group.
 
     Attributes:
@@ -41,27 +43,19 @@ class Lag:
     name: str
     kind: Literal["feed", "group"]
     partitions: tuple[PartitionLag, ...]
-    is_known: bool = True
+    is_known: bool = Field(True, exclude=True)
 
+    @computed_field(alias="lag")  # type: ignore[prop-decorator]
     @property
     def records(self) -> int | None:
         """Offsets that are not committed; None if a partition's lag is unknown, or there are no partitions."""
-        return total(partition.lag for partition in self.partitions) if self.partitions else None
+        return total_lag(self.partitions)
 
+    @computed_field(alias="lag_seconds")  # type: ignore[prop-decorator]
     @property
-    def seconds(self) -> float | None:
+    def seconds(self) -> Seconds | None:
         """The age of the oldest record that is not committed; None if that is unknown."""
-        return longest(partition.seconds for partition in self.partitions)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "lag": self.records,
-            "lag_seconds": rounded(self.seconds),
-            "partitions": [partition.as_dict() for partition in self.partitions],
-        }
+        return oldest(self.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)

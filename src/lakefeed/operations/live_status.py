@@ -20,18 +20,19 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra, ResourceMissing, Unreachable, WorldError
 from lakefeed.feed.recovery import ends
+from lakefeed.json_model import iso, rounded
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.ledger.outcomes import total
+from lakefeed.ledger.pauses import Pause
 from lakefeed.ledger.publication import BranchState, branch_state
 from lakefeed.ledger.snapshot_summary import FEED as FEED_KEY
 from lakefeed.ledger.snapshot_summary import FENCE, RANGES, Commit
 from lakefeed.ledger.snapshots import ancestors, position_in
+from lakefeed.messages.text import duration, one_line
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import ask
-from lakefeed.monitor.documents import JsonObject
 from lakefeed.monitor.drivers import DriverFile
-from lakefeed.monitor.model import Pause, iso
-from lakefeed.monitor.text import duration, one_line
+from lakefeed.monitor.model import Failure, FeedProgress
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.lag import FeedOffsets, Lag, feed_offsets, lag_of
 from lakefeed.records.sources.kafka import SourceTopics
@@ -117,7 +118,7 @@ class LiveStatus:
     Attributes:
         evidence: why the state is taken to be so, as sentences.
         driver: the driver's file on this machine; None if there is none.
-        progress: what the driver answers: ``FeedProgress.as_dict``; None if it does not.
+        progress: what the driver answers; None if it does not.
         paused: the pause that the next start finds, of a feed whose driver does not answer.
     """
 
@@ -128,7 +129,7 @@ class LiveStatus:
     lag: Lag | None
     ledger: LedgerFacts
     driver: DriverFile | None
-    progress: Mapping[str, Any] | None
+    progress: FeedProgress | None
     taken_at: float
     paused: Pause | None = None
 
@@ -143,13 +144,15 @@ class LiveStatus:
     @property
     def rate(self) -> float | None:
         """Records a second: by the newest commits in the ledger, or else as the driver says of its last minute."""
-        return self.ledger.rate if self.ledger.rate is not None else JsonObject(self.progress).number("rate")
+        if self.ledger.rate is not None:
+            return self.ledger.rate
+        return self.progress.rate if self.progress is not None else None
 
     @property
-    def last_error(self) -> Mapping[str, Any] | None:
+    def last_error(self) -> Failure | None:
         """The driver's last error; of a run that has failed the one that has ended it."""
         if self.progress is not None:
-            return self.progress.get("last_error")
+            return self.progress.last_error
         return self.driver.error if self.driver is not None and self.state == "failed" else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -165,10 +168,10 @@ class LiveStatus:
             "fence": self.ledger.fence,
             "last_commit_at": iso(self.last_commit_at),
             "last_batch": self.ledger.last_batch,
-            "rate": None if self.rate is None else round(self.rate, 3),
-            "last_error": self.last_error,
+            "rate": rounded(self.rate),
+            "last_error": error.as_dict() if (error := self.last_error) else None,
             "lag": self.lag.as_dict() if self.lag else None,
-            "progress": self.progress,
+            "progress": self.progress.as_dict() if self.progress else None,
             "paused": self.paused.as_dict() if self.paused else None,
             **({"publication": seen.as_dict()} if (seen := self.ledger.publication) else {}),
         }
@@ -267,7 +270,7 @@ def judge(
     ledger: LedgerFacts,
     *,
     driver: DriverFile | None,
-    progress: Mapping[str, Any] | None,
+    progress: FeedProgress | None,
     unanswered: str | None,
     lag: int | None,
     now: float,
@@ -327,23 +330,21 @@ def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
 
 
 def _by_answer(
-    ledger: LedgerFacts, driver: DriverFile, progress: Mapping[str, Any], *, topic: str | None
+    ledger: LedgerFacts, driver: DriverFile, progress: FeedProgress, *, topic: str | None
 ) -> tuple[RunState, tuple[str, ...]]:
     who = f"process {driver.pid} on {driver.host} answers"
-    fence = progress.get("fence")
-    if fence is not None and ledger.fence is not None and fence != ledger.fence:
+    if progress.fence is not None and ledger.fence is not None and progress.fence != ledger.fence:
         taken = f"another driver has taken the feed over: the fence is {one_line(ledger.fence)}"
         return "replaced", (f"{who}, and {taken}",)
-    if progress.get("hangs"):
-        return "hangs", (f"{who}, and its loop has not turned since {progress.get('alive_at')}",)
-    if topic is not None and (why := (progress.get("failed_tables") or {}).get(topic)) is not None:
-        return "failed", (f"{who}, and the table of the topic {topic} has failed: {one_line(str(why))}",)
-    state = progress.get("state")
-    if state == "failed":
+    if progress.hangs:
+        return "hangs", (f"{who}, and its loop has not turned since {iso(progress.alive_at)}",)
+    if topic is not None and (why := progress.failed_tables.get(topic)) is not None:
+        return "failed", (f"{who}, and the table of the topic {topic} has failed: {one_line(why)}",)
+    if progress.state == "failed":
         return "failed", (f"{who}: the run has failed",)
-    if (waits_for := progress.get("waits_for")) is not None:
-        who = f"{who}; waiting for a server: {one_line(str(waits_for))}"
-    return ("ended", (f"{who}: the run has ended",)) if state == "ended" else ("running", (who,))
+    if progress.waits_for is not None:
+        who = f"{who}; waiting for a server: {one_line(progress.waits_for)}"
+    return ("ended", (f"{who}: the run has ended",)) if progress.state == "ended" else ("running", (who,))
 
 
 def _by_commits(
@@ -370,7 +371,7 @@ def _recent(ledger: LedgerFacts) -> float:
     return max(RECENT_SECONDS, min(SILENT_SECONDS, 2 * (ledger.interval or 0.0)))
 
 
-def _ask(driver: DriverFile | None) -> tuple[Mapping[str, Any] | None, str | None]:
+def _ask(driver: DriverFile | None) -> tuple[FeedProgress | None, str | None]:
     """Ask the driver's endpoint; returns its answer, or why there is none."""
     if driver is None or driver.url is None or driver.token is None:
         return None, None

@@ -30,13 +30,13 @@ from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import check_outcomes, seconds_since_allowed, timing_commit
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
-from lakefeed.monitor.stopwatch import timed
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.definition import Reread, Sink, SinkContext, SinkDefinition, TriesRows
+from lakefeed.stopwatch import timed
 
 AnySink: TypeAlias = SinkDefinition[Any]
 

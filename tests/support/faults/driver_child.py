@@ -23,7 +23,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.streaming import StreamRun
 from lakefeed.pipeline import Pipeline
 
@@ -69,7 +69,7 @@ def note(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def note_all(batch: BatchProgress) -> None:
+def note_all(batch: FinishedBatch) -> None:
     """Write the messages of a batch to the log."""
     for message in batch.notes:
         note(message)

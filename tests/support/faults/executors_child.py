@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Connections
-from lakefeed.feed.progress import s3_requests
+from lakefeed.feed.s3_requests import s3_requests
 from tests.contract.test_checkpoint_queries import ROWS, numbers, run_until
 from tests.support.checkpoint import CLASS, CLASS_KEY
 

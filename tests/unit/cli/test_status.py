@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -20,12 +19,15 @@ from lakefeed.cli.watch import Shown, show
 from lakefeed.dashboard.driver import serve
 from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
+from lakefeed.feed.progress import FinishedBatch, RunningBatch
+from lakefeed.json_model import iso
+from lakefeed.ledger.outcomes import Reason
+from lakefeed.ledger.pauses import Pause
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.drivers import DriverFile, announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
-from lakefeed.monitor.lag import PartitionLag
-from lakefeed.monitor.model import FinishedBatch, Pause, iso
+from lakefeed.monitor.model import Failure, PartitionLag, RunTotals
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.operations.lag import Lag
 from lakefeed.operations.live_status import LedgerFacts, LiveStatus
@@ -123,14 +125,18 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
             commits=(Commit("taxi", 12, OffsetRanges(()), rows=990, committed_at=now - 3),),
         ),
         driver=DriverFile(feed="taxi", identity="x", host="here", pid=7, started="1", since=now - 3700),
-        progress={
-            "running": {"batch": 13, "seconds": 65.0, "tasks_done": 3, "tasks": 8, "seconds_left": 100.0},
-            "restarts": 1,
-            "totals": {"dead_letters": 1500},
-            "last_dead_letters": [{"reason": HOSTILE, "count": 1200, "sample": ""}],
-            "paused_sinks": {"side": "away"},
-            "last_error": {"what": "it broke", "hint": "fix it"},
-        },
+        progress=FeedMonitor("taxi")
+        .snapshot()
+        .model_copy(
+            update={
+                "running": RunningBatch(batch_id=13, began_at=0.0, seconds=60.0, tasks_done=3, tasks=8),
+                "restarts": 1,
+                "totals": RunTotals(dead_letters=1500),
+                "last_dead_letters": (Reason(HOSTILE, 1200),),
+                "paused_sinks": {"side": "away"},
+                "last_error": Failure(what="it broke", hint="fix it"),
+            }
+        ),
         taken_at=now,
     )
     lines = status_lines(found, partitions=True)
@@ -142,7 +148,7 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
         "last commit batch 12, 3 s ago, 990 rows",
         "rate unknown",
         "lag 10, the oldest 5 s old",
-        "running batch 13 for 1 min 05 s, 3 of 8 tasks, 1 min 40 s left",
+        "running batch 13 has run for 1 min 00 s · 3 of 8 tasks · 1 min 40 s left",
         "restarts 1 within the run",
         "dead letters 1,500 of this run",
         "newest batch 1,200 times \\x1b]0;pwned\\x07\\x1b[2J\\u202egnp.exe",
@@ -165,7 +171,7 @@ def test_the_pause_that_the_next_start_finds_is_shown() -> None:
         driver=None,
         progress=None,
         taken_at=time.time(),
-        paused=Pause("repair", "anna", 0.0),
+        paused=Pause(reason="repair", by="anna", at=0.0),
     )
     [line] = [line for line in status_lines(found) if "paused" in line]
     assert line.split()[:8] == ["paused", "the", "next", "start", "waits:", "paused", "by", "anna"]
@@ -255,7 +261,7 @@ def test_all_drivers_are_not_those_of_a_file(arguments: list[str], tmp_path: Pat
 
 def test_a_driver_of_another_machine_is_not_shown_as_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
-    there = replace(this_driver(), host="there", started="another")
+    there = this_driver().model_copy(update={"host": "there", "started": "another"})
     with announced(there, feed="taxi", identity="taxi", since=1.0):
         shown = CliRunner().invoke(root, ["status"])
     assert (shown.exit_code, shown.output) == (0, "no driver is known on this machine\n")

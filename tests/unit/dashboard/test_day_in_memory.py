@@ -12,9 +12,11 @@ from lakefeed.dashboard import stream
 from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.dashboard.stream import Hub
 from lakefeed.dashboard.workers import Workers
-from lakefeed.monitor.events import MOST_EVENTS
+from lakefeed.feed.events import MOST_EVENTS
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.ledger.outcomes import Reason
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
 
 DAY = 24 * 3600
@@ -34,7 +36,7 @@ def batch(number: int, *, at: float) -> FinishedBatch:
         offsets=1000,
         lag=number,
         dead_letters=10,
-        reasons=tuple(DeadLetterReason(f"{number} {part} {LONG}", 2, f"{LONG} {number}") for part in range(5)),
+        reasons=tuple(Reason(f"{number} {part} {LONG}", 2, f"{LONG} {number}") for part in range(5)),
         phases={f"write sink {part}": 0.1 for part in range(20)},
         requests=BatchRequests(total=12, budget=10, by_class={f"class {part}": 1 for part in range(10)}),
         schema_id=number,

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,10 +19,10 @@ from lakefeed.dashboard import server
 from lakefeed.dashboard.driver import Served, serve
 from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.errors import PortTaken, Unreachable
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.messages.redaction import redacted
-from lakefeed.monitor.client import ask
+from lakefeed.monitor.client import FeedServer, ask
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import FinishedBatch
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def address(endpoint: Served) -> tuple[str, int]:
     return parts.hostname or "", parts.port or 0
 
 
-def query(endpoint: Served, path: str = "/progress") -> dict[str, object]:
-    return ask(endpoint.url or "", endpoint.token or "", path, seconds=2)
+def query(endpoint: Served, path: str = "/progress") -> dict[str, Any]:
+    return FeedServer(endpoint.url or "", endpoint.token, seconds=2).get(path)
 
 
 def get(endpoint: Served, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
@@ -59,8 +60,9 @@ def get(endpoint: Served, path: str, method: str = "GET", **headers: str) -> tup
 
 def test_progress_history_and_health_with_the_token(endpoint: Served) -> None:
     progress = ask(endpoint.url or "", endpoint.token or "")
-    assert (progress["feed"], progress["last_batch"]["batch"]) == ("hidden-name", 3)
-    history = ask(endpoint.url or "", endpoint.token or "", "/history?most=10&since=nan")
+    assert progress.last_batch is not None
+    assert (progress.feed, progress.last_batch.batch_id) == ("hidden-name", 3)
+    history = query(endpoint, "/history?most=10&since=nan")
     assert [point["batch"] for point in history["points"]] == [3]
     assert query(endpoint, "/health")["live"] is True
     assert query(endpoint, "/api/feeds/hidden-name/progress")["feed"] == "hidden-name"
@@ -234,6 +236,6 @@ def test_an_endpoint_that_has_gone_is_unreachable(monitor: FeedMonitor) -> None:
     with serve(OwnFeed(monitor), port=0) as gone:
         pass
     with pytest.raises(Unreachable):
-        ask(gone.url or "", gone.token or "", seconds=1)
+        ask(gone.url or "", gone.token or "")
     with pytest.raises(Unreachable):
-        ask("http://127.0.0.1:1", "x", seconds=1)
+        ask("http://127.0.0.1:1", "x")

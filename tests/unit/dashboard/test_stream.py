@@ -21,8 +21,8 @@ import pytest
 from lakefeed.dashboard import server, stream
 from lakefeed.dashboard.driver import serve
 from lakefeed.dashboard.own_feed import Details, OwnFeed
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import FinishedBatch
 from tests.support.dashboard import address, base, dashboard, monitor_of, without_login
 
 PAGES = 100

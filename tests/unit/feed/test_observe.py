@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.observe import QueryObserver, batch_of
-from lakefeed.feed.progress import BatchProgress, S3Requests
+from lakefeed.feed.observe import QueryObserver
+from lakefeed.feed.progress import batch_of
+from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.ledger.outcomes import Counts, Reason
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
@@ -32,46 +33,45 @@ def test_a_batch_has_the_figures_of_all_three() -> None:
     result = BatchResult(
         3, rows=990, replayed=False, counts=Counts(1000, 10), reasons=reasons, schema_id=7, notes=("a note",)
     )
-    progress = BatchProgress.of(REPORT, landed=result, requests=S3Requests.parse(METER), request_budget=12)
+    monitor = FeedMonitor("taxi")
+    observer = QueryObserver(monitor, cast("Any", None))
     ranges = (OffsetRange("t", 0, 0, 100),)
-    batch = batch_of(progress, result, report=REPORT, phases={"write": 1.2}, ranges=ranges)
+    with observer.batch(3, ranges):
+        monitor.stopwatch.seconds["write"] = 1.2
+    plain = batch_of(REPORT, result, requests=S3Requests.parse(METER), request_budget=12)
+    batch = observer.finish(REPORT, plain, is_ours=True)
     assert (batch.batch_id, batch.records, batch.rows, batch.lag) == (3, 1000, 990, 50)
     assert (batch.input_rate, batch.processing_rate, batch.output_rate) == (250.0, 500.0, 495.0)
     assert batch.phases == {"write": 1.2, "add": 1.5, "log": 0.1}
     assert batch.requests is not None
-    assert (batch.requests.total, batch.requests.data_files, batch.requests.over_budget) == (16, 5, True)
-    assert [reason.text for reason in batch.reasons] == ["frequent", "rare"]
+    assert (batch.requests.total, batch.requests.data_files, batch.over_budget) == (16, 5, True)
+    assert S3Requests(batch.requests.counts).calls["data"] == {
+        "PutObject": 4,
+        "UploadPart": 9,
+        "CompleteMultipartUpload": 1,
+    }
+    assert [reason.reason for reason in batch.reasons] == ["frequent", "rare"]
     assert len(batch.reasons[0].sample) < 1000
     assert (batch.schema_id, batch.ranges, batch.notes) == (7, ranges, ("a note",))
 
 
-def test_a_round_of_many_tables_has_no_report() -> None:
-    batch = batch_of(BatchProgress(0, 10, 10, 1.0, 0), None)
-    assert (batch.records, batch.phases, batch.requests, batch.replayed, batch.input_rate) == (
-        10,
-        {},
-        None,
-        False,
-        None,
-    )
-
-
 def test_a_rate_that_is_no_number_is_unknown() -> None:
     report = {**REPORT, "inputRowsPerSecond": math.inf}
-    assert batch_of(BatchProgress.of(report, landed=None), None, report=report).input_rate is None
+    observer = QueryObserver(FeedMonitor("taxi"), cast("Any", None))
+    assert observer.finish(report, batch_of(report, None), is_ours=False).input_rate is None
 
 
 def test_a_report_that_is_not_understood_stops_no_feed() -> None:
     monitor = FeedMonitor("taxi")
     observer = QueryObserver(monitor, cast("Any", None))
     report = {**REPORT, "eventTime": "not a mapping", "sources": [{"latestOffset": {"t": {"0": 2**70}}}]}
-    observer.finish(report, BatchProgress.of(REPORT, landed=None), None)
+    observer.finish(report, batch_of(REPORT, None), is_ours=False)
     assert [batch.batch_id for batch in monitor.batches()] == [3]
 
 
 def test_a_batch_of_sparks_own_sink_is_committed_up_to_its_end() -> None:
     monitor = FeedMonitor("taxi")
-    QueryObserver(monitor, cast("Any", None)).finish(REPORT, BatchProgress.of(REPORT, landed=None), None)
+    QueryObserver(monitor, cast("Any", None)).finish(REPORT, batch_of(REPORT, None), is_ours=False)
     snapshot = monitor.snapshot()
     assert {part.partition: (part.committed, part.end) for part in snapshot.partitions} == {0: (100, 150), 1: (60, 60)}
     assert snapshot.last_commit_at is not None

@@ -7,14 +7,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
-from lakefeed.feed import progress
+from lakefeed.feed import s3_requests
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.observe import batch_of
-from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, location_of
+from lakefeed.feed.progress import FinishedBatch, batch_of, ends_of, phases_of, state_of
+from lakefeed.feed.s3_requests import FeedRequests, S3Requests, location_of
+from lakefeed.messages.text import duration
 from lakefeed.monitor.terminal.progress_view import ProgressView
-from lakefeed.monitor.text import duration
 
 REPORT = {
     "batchId": 3,
@@ -24,10 +26,14 @@ REPORT = {
 }
 
 
+def batch(**figures: Any) -> FinishedBatch:
+    return FinishedBatch(**{"batch_id": 0, "finished_at": 1.0, **figures})
+
+
 def test_rates_lag_and_time_left_come_from_sparks_report() -> None:
-    progress = BatchProgress.of(REPORT, landed=BatchResult(7, rows=990, replayed=False))
+    progress = batch_of(REPORT, BatchResult(7, rows=990, replayed=False))
     assert (progress.batch_id, progress.records, progress.rows, progress.seconds) == (3, 1000, 990, 2.0)
-    assert progress.input_rate == 500
+    assert progress.processing_rate == 500
     assert progress.output_rate == 495
     assert progress.lag == 50
     assert progress.seconds_left == 0.1
@@ -40,14 +46,14 @@ def test_the_time_left_counts_offsets_as_the_lag_does() -> None:
         "startOffset": {"t": {"0": 0}},
         "endOffset": {"t": {"0": 30_000}},
     }
-    progress = BatchProgress.of({**REPORT, "numInputRows": 10, "sources": [compacted]}, landed=None)
+    progress = batch_of({**REPORT, "numInputRows": 10, "sources": [compacted]}, None)
     assert (progress.records, progress.offsets, progress.lag) == (10, 30_000, 60_000)
     assert progress.seconds_left == 4
     # The first batch of a query has no start: its records are all that is known.
-    first = BatchProgress.of({**REPORT, "sources": [{**compacted, "startOffset": None}]}, landed=None)
+    first = batch_of({**REPORT, "sources": [{**compacted, "startOffset": None}]}, None)
     assert (first.offsets, first.seconds_left) == (None, 120)
     # A batch of markers and aborted records alone moves on too.
-    assert BatchProgress(0, 0, 0, 2.0, 10, offsets=20).seconds_left == 1
+    assert batch(records=0, seconds=2.0, lag=10, offsets=20).seconds_left == 1
 
 
 def test_a_partition_that_a_batch_does_not_name_is_no_lag_from_zero() -> None:
@@ -56,7 +62,7 @@ def test_a_partition_that_a_batch_does_not_name_is_no_lag_from_zero() -> None:
         "startOffset": {"t": {"0": 90}},
         "endOffset": {"t": {"0": 100}},
     }
-    assert BatchProgress.of({**REPORT, "sources": [source]}, landed=None).lag is None
+    assert batch_of({**REPORT, "sources": [source]}, None).lag is None
 
 
 @pytest.mark.parametrize(
@@ -68,26 +74,26 @@ def test_a_partition_that_a_batch_does_not_name_is_no_lag_from_zero() -> None:
     ids=["planned by another driver", "files"],
 )
 def test_an_unknown_lag_is_not_reported_as_none(source: dict[str, object]) -> None:
-    progress = BatchProgress.of({**REPORT, "sources": [source]}, landed=None)
+    progress = batch_of({**REPORT, "sources": [source]}, None)
     assert progress.lag is None
     assert progress.seconds_left is None
     out = io.StringIO()
     with ProgressView("taxi", console=Console(file=out, width=200)) as view:
-        view.batch(batch_of(progress, None))
+        view.batch(progress)
     assert "lag" not in out.getvalue()
 
 
 def test_nothing_left_and_nothing_known() -> None:
-    assert BatchProgress(0, 10, None, 1.0, 0).seconds_left == 0
-    assert BatchProgress(0, 0, None, 1.0, 10).seconds_left is None
-    assert BatchProgress(0, 10, None, 1.0, 0).output_rate is None
+    assert batch(records=10, seconds=1.0, lag=0).seconds_left == 0
+    assert batch(records=0, seconds=1.0, lag=10).seconds_left is None
+    assert batch(records=10, seconds=1.0, lag=0).output_rate is None
 
 
 def test_without_a_terminal_each_batch_is_one_line() -> None:
     out = io.StringIO()
     with ProgressView("taxi", console=Console(file=out, width=40)) as view:
-        view.batch(batch_of(BatchProgress(0, 1000, 990, 2.0, 5000), None))
-        view.batch(batch_of(BatchProgress(1, 1000, 1000, 1.0, 0), None))
+        view.batch(batch(records=1000, rows=990, seconds=2.0, lag=5000))
+        view.batch(batch(batch_id=1, records=1000, rows=1000, seconds=1.0, lag=0))
     assert out.getvalue().splitlines() == [
         "taxi: batch 0 · in 1,000 (500/s) · out 990 (495/s) · 2.0 s · lag 5,000 · 10 s left",
         "taxi: batch 1 · in 1,000 (1,000/s) · out 1,000 (1,000/s) · 1.0 s · lag 0",
@@ -97,7 +103,7 @@ def test_without_a_terminal_each_batch_is_one_line() -> None:
 def test_in_a_terminal_one_line_lives() -> None:
     out = io.StringIO()
     with ProgressView("taxi", console=Console(file=out, width=120, force_terminal=True)) as view:
-        view.batch(batch_of(BatchProgress(0, 1000, 990, 2.0, 5000), None))
+        view.batch(batch(records=1000, rows=990, seconds=2.0, lag=5000))
     text = out.getvalue()
     assert "batch 0" in text
     assert "total 1,000" in text
@@ -144,16 +150,16 @@ def test_the_line_shows_the_figure_and_a_budget_that_was_passed() -> None:
     out = io.StringIO()
     requests = S3Requests.parse(AFTER)
     with ProgressView("taxi", console=Console(file=out, width=40)) as view:
-        view.batch(batch_of(BatchProgress(0, 10, 10, 1.0, 0, requests, 7), None))
-        view.batch(batch_of(BatchProgress(1, 10, 10, 1.0, 0, requests, 6), None))
-        view.batch(batch_of(BatchProgress(2, 10, 10, 1.0, 0, requests), None))
+        view.batch(batch(records=10, rows=10, seconds=1.0, lag=0, requests=requests.of_one_batch(7)))
+        view.batch(batch(batch_id=1, records=10, rows=10, seconds=1.0, lag=0, requests=requests.of_one_batch(6)))
+        view.batch(batch(batch_id=2, records=10, rows=10, seconds=1.0, lag=0, requests=requests.of_one_batch(None)))
     ends = [line.rpartition("lag 0 · ")[2] for line in out.getvalue().splitlines()]
     assert ends == ["S3 7", "S3 7, budget 6", "S3 7"]
 
 
 def test_offsets_of_a_python_source_have_any_names() -> None:
     report = {**REPORT, "sources": [{"startOffset": {"src": {"pos": 1}}, "endOffset": {"src": {"pos": 5}}}]}
-    assert BatchProgress.of(report, landed=None).offsets == 4
+    assert batch_of(report, None).offsets == 4
 
 
 class Meter:
@@ -184,7 +190,7 @@ class Meter:
 
 def test_requests_between_two_queries_belong_to_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     meter = Meter()
-    monkeypatch.setattr(progress, "java", lambda spark: SimpleNamespace(s3=SimpleNamespace(RequestMeter=meter)))
+    monkeypatch.setattr(s3_requests, "java", lambda spark: SimpleNamespace(s3=SimpleNamespace(RequestMeter=meter)))
     counted = FeedRequests(
         cast("Any", None), checkpoint="s3a://lake/c", written=lambda: ["s3://lake/t"], since=S3Requests()
     )
@@ -228,7 +234,7 @@ def test_a_place_that_is_known_later_is_counted_from_the_beginning_of_the_run(mo
             return "\n".join(line for line in lines if line.split("\t")[2] in self.watched)
 
     meter, places = Both(), ["s3://lake/t"]
-    monkeypatch.setattr(progress, "java", lambda spark: SimpleNamespace(s3=SimpleNamespace(RequestMeter=meter)))
+    monkeypatch.setattr(s3_requests, "java", lambda spark: SimpleNamespace(s3=SimpleNamespace(RequestMeter=meter)))
     since = S3Requests.parse(meter.report())
     counted = FeedRequests(cast("Any", None), checkpoint="s3a://lake/c", written=lambda: places, since=since)
     with counted as requests:
@@ -242,3 +248,49 @@ def test_a_place_that_is_known_later_is_counted_from_the_beginning_of_the_run(mo
         meter.batch(2, 15)
         assert requests.of_batch(2).total == 15 + 3 + 4
         assert requests.total().total == 45 + 3 + 4
+
+
+FULL_REPORT: dict[str, Any] = {
+    "durationMs": {
+        "triggerExecution": 900, "latestOffset": 20, "getBatch": 5, "queryPlanning": 25, "walCommit": 40,
+        "addBatch": 700, "commitOffsets": 60,
+    },
+    "eventTime": {"watermark": "2026-11-20T06:30:00.000Z"},
+    "stateOperators": [
+        {"numRowsTotal": 10, "memoryUsedBytes": 1000, "numRowsDroppedByWatermark": 2},
+        {"numRowsTotal": 5, "memoryUsedBytes": 500, "numRowsDroppedByWatermark": 0},
+    ],
+    "sources": [{"latestOffset": {"t": {"0": 150}, "u": {"1": {"at": 7, "mark": "x"}}}}],
+}  # fmt: skip
+
+
+def test_phases_are_in_the_order_of_a_batch() -> None:
+    phases = phases_of(FULL_REPORT, {"check": 0.1, "write": 0.5, "dead_letters": 0.1})
+    assert phases == {"plan": 0.05, "check": 0.1, "write": 0.5, "dead_letters": 0.1, "add": 0.7, "log": 0.1}
+    assert list(phases) == ["plan", "check", "write", "dead_letters", "add", "log"]
+    assert phases_of({}, {}) == {}
+
+
+def test_watermark_and_state_are_those_of_all_operators() -> None:
+    state = state_of(FULL_REPORT)
+    assert (state.watermark, state.rows, state.bytes, state.late_rows) == ("2026-11-20T06:30:00.000Z", 15, 1500, 2)
+    assert state_of({}).rows is None
+
+
+def test_ends_are_by_partition_whatever_a_source_calls_its_positions() -> None:
+    assert ends_of(FULL_REPORT, "latestOffset") == {("t", 0): 150, ("u", 1): 7}
+    assert ends_of({"sources": [{"latestOffset": {"logOffset": 4}}, {"latestOffset": None}]}, "latestOffset") == {}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_offsets_of_any_source_are_no_error(latest: Any) -> None:
+    assert all(
+        isinstance(end, int) for end in ends_of({"sources": [{"latestOffset": latest}]}, "latestOffset").values()
+    )

@@ -12,7 +12,7 @@ import pytest
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.observe import QueryObserver
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.run import KEPT_RESULTS, MicroBatches, StopRequested, watch
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.monitor.feed_monitor import FeedMonitor
@@ -65,8 +65,9 @@ class Observer:
         numbers = self._turns.pop(0) if self._turns else []
         yield from (report_of(number) for number in numbers if number > after)
 
-    def finish(self, report: Mapping[str, Any], progress: BatchProgress, result: BatchResult | None) -> None:
-        self.finished.append(progress.batch_id)
+    def finish(self, report: Mapping[str, Any], batch: FinishedBatch, *, is_ours: bool) -> FinishedBatch:
+        self.finished.append(batch.batch_id)
+        return batch
 
 
 def watched(query: Query, observer: Observer, batches: MicroBatches | None = None) -> list[int]:

@@ -10,13 +10,13 @@ import pytest
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, FeedPaused
+from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.run import RunOptions, StopRequested
 from lakefeed.feed.steering import Steering, with_batches_of
-from lakefeed.monitor.control import ActionRequest
+from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import Pause
 
-EARLIER = Pause("the table is repaired", "anna", 0.0)
+EARLIER = Pause(reason="the table is repaired", by="anna", at=0.0)
 
 
 class Store:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakefeed.feed.progress import S3Requests
 from lakefeed.feed.run import RunSummary
+from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.messages.readable import counted
 
 

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,8 +50,8 @@ def test_a_run_that_an_error_ends_has_failed(tmp_path: Path) -> None:
         raise Unreachable("no broker answers", where="b:9092", hint="start it")
     [found] = all_drivers(folder=tmp_path)
     assert (found.ended, found.is_running) == ("failed", False)
-    error = found.error or {}
-    assert (error["what"], error["where"], error["hint"]) == ("no broker answers", "b:9092", "start it")
+    assert found.error is not None
+    assert (found.error.what, found.error.where, found.error.hint) == ("no broker answers", "b:9092", "start it")
 
 
 def test_a_start_that_is_refused_gives_the_file_back_to_the_driver_that_runs(tmp_path: Path) -> None:
@@ -60,9 +59,12 @@ def test_a_start_that_is_refused_gives_the_file_back_to_the_driver_that_runs(tmp
     with announced(own, feed="taxi", identity="taxi", since=1.0, url="u", token="t", folder=tmp_path) as note_fence:
         note_fence("3 abc")
         before = find("taxi", folder=tmp_path)
+        assert before is not None
         with announced(own, feed="taxi", identity="taxi", since=2.0, folder=tmp_path):
             pass
-        assert find("taxi", folder=tmp_path) == before
+        again = find("taxi", folder=tmp_path)
+        assert again is not None
+        assert again.as_dict() == before.as_dict()
     with announced(own, feed="taxi", identity="taxi", since=3.0, folder=tmp_path):
         pass
     found = find("taxi", folder=tmp_path)
@@ -80,7 +82,8 @@ def test_a_file_of_a_later_version_is_read(tmp_path: Path) -> None:
 
 
 def test_drivers_of_other_machines_are_not_this_ones(tmp_path: Path) -> None:
-    with announced(replace(this_driver(), host="there"), feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
+    there = this_driver().model_copy(update={"host": "there"})
+    with announced(there, feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
         assert find("taxi", folder=tmp_path) is not None
         assert all_drivers(folder=tmp_path) == []
 
@@ -112,7 +115,7 @@ with announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=Pa
 
 
 def test_a_driver_that_took_over_keeps_its_file(tmp_path: Path) -> None:
-    first, second = this_driver(), replace(this_driver(), pid=1)
+    first, second = this_driver(), this_driver().model_copy(update={"pid": 1})
     with announced(first, feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
         later = announced(second, feed="taxi", identity="taxi", since=2.0, folder=tmp_path)
         later.__enter__()
@@ -147,13 +150,13 @@ def test_a_process_of_another_container_or_boot_is_not_taken_for_the_drivers(tmp
     with announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
         found = find("taxi", folder=tmp_path)
     assert found is not None
-    running = replace(found, ended=None)
+    running = found.model_copy(update={"ended": None})
     assert (running.is_here, running.is_running) == (True, True)
     # One home, one name, and an id that another process has here.
-    assert not replace(running, pid_namespace="pid:[1]").is_here
-    rebooted = replace(running, boot="another", pid_namespace="pid:[1]")
+    assert not running.model_copy(update={"pid_namespace": "pid:[1]"}).is_here
+    rebooted = running.model_copy(update={"boot": "another", "pid_namespace": "pid:[1]"})
     assert (rebooted.is_here, rebooted.is_running) == (True, False)
-    older = replace(running, boot=None, pid_namespace=None)
+    older = running.model_copy(update={"boot": None, "pid_namespace": None})
     assert (older.is_here, older.is_running) == (True, True)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.config.metrics import Metrics
+from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.health import health, health_of
-from lakefeed.monitor.model import Pause
 from lakefeed.offsets.ranges import OffsetRange
 
 LIMIT = 600.0
@@ -29,7 +28,7 @@ def feed(clock: Clock) -> FeedMonitor:
 
 def is_stalled(monitor: FeedMonitor, clock: Clock) -> bool:
     monitor.tick()
-    return health_of(monitor.snapshot(), no_commit_seconds=LIMIT).stalled
+    return monitor.snapshot().health(no_commit_seconds=LIMIT).stalled
 
 
 def test_a_feed_without_new_records_has_not_stalled() -> None:
@@ -63,11 +62,9 @@ def test_records_from_before_the_driver_wait_since_its_start() -> None:
     assert not is_stalled(monitor, clock)
     clock.now += 2
     assert is_stalled(monitor, clock)
-    is_well, document = health(monitor, no_commit_seconds=LIMIT)
-    assert not is_well
-    assert document["live"]
-    assert document["ready"]
-    assert health(monitor)[0]
+    health = monitor.snapshot().health(no_commit_seconds=LIMIT)
+    assert (health.is_well, health.live, health.ready) == (False, True, True)
+    assert monitor.snapshot().health().is_well
 
 
 def test_a_paused_feed_has_not_stalled() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.ledger.outcomes import Reason
 from lakefeed.monitor.history import MOST_ROWS, WHOLE_BATCHES, BatchHistory, points_of
-from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
 
 
@@ -21,7 +23,7 @@ def batch(number: int, *, at: float, records: int = 1000, lag: int | None = 0) -
         lag=lag,
         phases={"plan": 0.1, "check": 0.01, "write": 0.3, "add": 0.31, "log": 0.05},
         requests=BatchRequests(total=12, by_class={"data": 4, "metadata": 6, "offsets": 1, "commits": 1}),
-        reasons=(DeadLetterReason("not JSON", 2, "not JSON at 5"),),
+        reasons=(Reason("not JSON", 2, "not JSON at 5"),),
         ranges=tuple(OffsetRange("trips", part, number * 100, number * 100 + 100) for part in range(10)),
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.monitor.end_times import MOST_MARKS, EndTimes
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.lag import MOST_MARKS, EndTimes, PartitionLag, difference, longest, total
-from lakefeed.monitor.model import FinishedBatch
+from lakefeed.monitor.model import PartitionLag, difference, oldest, total_lag
 from lakefeed.offsets.ranges import OffsetRange
 
 OFFSETS = st.integers(0, 2**40) | st.none()
@@ -42,13 +41,15 @@ def test_a_lag_is_never_negative_and_its_parts_make_the_whole(
 
 @given(st.lists(OFFSETS))
 def test_one_unknown_makes_the_sum_unknown(lags: list[int | None]) -> None:
-    assert total(lags) == (None if None in lags else sum(lag or 0 for lag in lags))
+    parts = [PartitionLag(topic="t", partition=0, end=lag, committed=0) for lag in lags]
+    assert total_lag(parts) == (None if not lags or None in lags else sum(lag or 0 for lag in lags))
 
 
 def test_differences_and_ages() -> None:
     assert (difference(5, 7), difference(None, 7), difference(7, 5)) == (0, None, 2)
-    assert longest([1.0, 3.0, 2.0]) == 3.0
-    assert (longest([None, 2.0, 3.0]), longest([None]), longest([])) == (None, None, None)
+    one, three, unknown = (PartitionLag(topic="t", partition=0, uncommitted_seconds=age) for age in (1.0, 3.0, None))
+    assert oldest([one, three, one]) == 3.0
+    assert (oldest([unknown, three]), oldest([unknown]), oldest([])) == (None, None, None)
 
 
 def test_the_youngest_age_is_not_taken_for_the_oldest() -> None:
@@ -56,8 +57,8 @@ def test_the_youngest_age_is_not_taken_for_the_oldest() -> None:
     young = PartitionLag(topic="t", partition=1, end=100, read=90, committed=90, uncommitted_seconds=2.0)
     idle = PartitionLag(topic="t", partition=2, end=100, read=100, committed=100)
     progress = FeedMonitor("f").snapshot()
-    assert replace(progress, partitions=(old, young, idle)).lag_seconds is None
-    assert replace(progress, partitions=(young, idle)).lag_seconds == 2.0
+    assert progress.model_copy(update={"partitions": (old, young, idle)}).lag_seconds is None
+    assert progress.model_copy(update={"partitions": (young, idle)}).lag_seconds == 2.0
 
 
 def test_the_age_is_the_time_since_the_topic_had_the_record() -> None:

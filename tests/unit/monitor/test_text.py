@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakefeed.messages import redaction
 from lakefeed.messages.redaction import HIDDEN
-from lakefeed.monitor.text import json_line
+from lakefeed.messages.text import json_line
 
 
 @pytest.mark.parametrize("secret", ["20240101", "partition", "null", '":"', "false"])

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,11 +15,11 @@ from lakefeed.clients.environment import process_start, this_user
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import AccessDenied, ConfigError, JobFailed, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.ledger.pauses import PAUSE_FILE, UNREADABLE, CheckpointPauses, LocalPauses, pause_of
+from lakefeed.feed.events import Event
+from lakefeed.ledger.pauses import PAUSE_FILE, UNREADABLE, CheckpointPauses, LocalPauses, Pause, pause_of
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import FeedServer
 from lakefeed.monitor.drivers import DriverFile
-from lakefeed.monitor.model import Pause
 from lakefeed.operations.control import (
     RunningFeed,
     pause_next_start,
@@ -31,7 +30,7 @@ from lakefeed.operations.control import (
 )
 from lakefeed.operations.live_status import identity_of
 
-PAUSE = Pause("the table is repaired", "anna", 1_000_000.0)
+PAUSE = Pause(reason="the table is repaired", by="anna", at=1_000_000.0)
 
 
 def config(**changes: Any) -> PipelineConfig:
@@ -61,15 +60,18 @@ class Server:
         self.asked.append((path, body, headers))
         return self._answers.pop(0)
 
-    def get(self, path: str) -> dict[str, Any]:
-        self.asked.append((path, None, None))
-        found = self._events.pop(0) if self._events else Unreachable("gone")
-        if isinstance(found, Exception):
-            raise found
-        return {"events": found}
+    def events(self, feed: str, *, after: int) -> tuple[Event, ...]:
+        self.asked.append((f"events after {after}", None, None))
+        if not self._events:
+            raise Unreachable("gone")
+        return tuple(event(**found) for found in self._events.pop(0))
 
     def feeds(self) -> list[dict[str, Any]]:
         return [{"feed": "taxi-rides"}, {"feed": "orders"}]
+
+
+def event(**fields: Any) -> Event:
+    return Event.model_validate({"kind": "action", "at": 0.0, "message": "", **fields})
 
 
 def feed(server: Server, driver: DriverFile | None = None) -> RunningFeed:
@@ -87,7 +89,7 @@ def driver(name: str = "taxi", **changes: Any) -> DriverFile:
         url="http://127.0.0.1:1",
         token="a-token-of-the-driver",
     )
-    return replace(own, **changes)
+    return own.model_copy(update=changes)
 
 
 def leave(*files: DriverFile) -> None:
@@ -95,7 +97,7 @@ def leave(*files: DriverFile) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, file in enumerate(files):
         path = drivers.path_of(f"{file.identity}{number or ''}")
-        path.write_text(json.dumps(vars(file)))
+        path.write_text(file.model_dump_json())
         path.chmod(0o600)
 
 
@@ -105,8 +107,8 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_request_names_the_user_to_the_own_driver_alone() -> None:
-    server = Server((202, {"event": {"number": 7}}), (202, {"event": {"number": 8}}))
-    assert feed(server, driver()).request("pause", reason="repair", trigger=None) == {"number": 7}
+    server = Server((202, {"event": event(number=7).as_dict()}), (202, {"event": event(number=8).as_dict()}))
+    assert feed(server, driver()).request("pause", reason="repair", trigger=None).number == 7
     feed(server).request("stop")
     (path, body, headers), (_, _, to_a_dashboard) = server.asked
     assert path == "/api/feeds/taxi/actions"
@@ -135,13 +137,10 @@ def test_a_refusal_is_the_servers_own_with_the_class_that_fits(
 def test_waiting_ends_with_the_event_that_says_so() -> None:
     after_restart = [{"number": 9, "kind": "note"}, {"number": 10, "kind": "paused", "message": "paused by anna"}]
     server = Server(events=[[{"number": 8, "kind": "note"}], after_restart])
-    assert feed(server).wait_for("pause", {"number": 7})["message"] == "paused by anna"
-    assert [path for path, _, _ in server.asked] == [
-        "/api/feeds/taxi/events?after=7",
-        "/api/feeds/taxi/events?after=8",
-    ]
+    assert feed(server).wait_for("pause", event(number=7)).message == "paused by anna"
+    assert [path for path, _, _ in server.asked] == ["events after 7", "events after 8"]
     with pytest.raises(JobFailed, match="has ended before"):
-        feed(Server(events=[[{"number": 9, "kind": "failed"}]])).wait_for("pause", {"number": 7})
+        feed(Server(events=[[{"number": 9, "kind": "failed"}]])).wait_for("pause", event(number=7))
 
 
 def test_the_end_of_a_run_elsewhere_is_its_event_or_that_its_dashboard_has_gone() -> None:
@@ -201,7 +200,7 @@ def test_a_feed_with_a_table_for_each_topic_is_paused_in_the_users_own_folder() 
     assert (kept.by, kept.reason) == (this_user(), r"repair\x1b")
     [file] = (drivers.drivers_folder().parent / "pauses").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert LocalPauses.of(config()).read() == pause_of(json.dumps(kept.as_dict()))
+    assert LocalPauses.of(config()).read() == pause_of(kept.model_dump_json())
     assert LocalPauses.of(config(name="orders")).read() is None
     with pytest.raises(ConfigError, match="already paused by"):
         pause_next_start(config(), connections, reason="")
@@ -249,6 +248,6 @@ def test_the_pause_of_a_feed_is_a_file_of_its_own_beside_the_checkpoint() -> Non
     assert files.names() == ["lakefeed.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"by": "a"}', '{"by": "a", "reason": "", "at": 5}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"by": "a"}', '{"by": "a", "reason": "", "at": "5"}'])
 def test_a_pause_that_cannot_be_read_is_a_pause_too(text: str) -> None:
     assert pause_of(text).reason == UNREADABLE

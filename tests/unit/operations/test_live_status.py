@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,6 +14,8 @@ from lakefeed.errors import LakefeedError, MissingExtra, Unreachable
 from lakefeed.ledger.outcomes import Counts
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.monitor.drivers import DriverFile
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.model import FeedProgress
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations import live_status as room
 from lakefeed.operations.live_status import LedgerFacts, LiveStatus, RunState, identity_of, judge, live_status
@@ -68,7 +69,7 @@ def state_of(
     facts: LedgerFacts,
     *,
     process: DriverFile | None = None,
-    progress: Mapping[str, Any] | None = None,
+    progress: FeedProgress | None = None,
     lag: int | None = 0,
 ) -> RunState:
     state, evidence = judge(
@@ -84,22 +85,24 @@ def state_of(
     return state
 
 
-ANSWER = {"state": "waiting", "hangs": False, "fence": "1 a"}
+NOW_ALIVE = {"taken_at": NOW, "started_at": NOW - 100, "alive_at": NOW}
+ANSWER = FeedMonitor("taxi").snapshot().model_copy(update={"state": "waiting", "fence": "1 a", **NOW_ALIVE})
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (ANSWER, "running"),
-        ({**ANSWER, "hangs": True}, "hangs"),
-        ({**ANSWER, "state": "failed"}, "failed"),
-        ({**ANSWER, "state": "ended"}, "ended"),
-        ({**ANSWER, "fence": "0 b"}, "replaced"),
-        ({**ANSWER, "fence": None}, "running"),
+        ({}, "running"),
+        ({"alive_at": NOW - 90}, "hangs"),
+        ({"state": "failed"}, "failed"),
+        ({"state": "ended"}, "ended"),
+        ({"fence": "0 b"}, "replaced"),
+        ({"fence": None}, "running"),
     ],
 )
-def test_a_driver_that_answers_decides(answer: Mapping[str, Any], expected: RunState) -> None:
-    assert state_of(ledger(9000), process=driver(), progress=answer, lag=5) == expected
+def test_a_driver_that_answers_decides(answer: dict[str, Any], expected: RunState) -> None:
+    progress = ANSWER.model_copy(update=answer)
+    assert state_of(ledger(9000), process=driver(), progress=progress, lag=5) == expected
 
 
 def test_a_driver_on_this_machine_is_a_process() -> None:
@@ -209,7 +212,7 @@ def test_the_rate_is_that_of_the_newest_driver() -> None:
 
 
 def test_a_driver_without_a_fence_that_was_killed_here_and_started_elsewhere_is_not_killed_for_ever() -> None:
-    gone = replace(driver(alive=False, fence=None), alive_at=NOW - 60)
+    gone = driver(alive=False, fence=None).model_copy(update={"alive_at": NOW - 60})
     # Its own last commit came before its end, or at most as long after it as its file may be behind.
     assert state_of(ledger(80), process=gone) == "killed"
     assert state_of(ledger(55), process=gone) == "killed"
@@ -225,7 +228,7 @@ def test_a_sink_without_a_log_of_commits_is_judged_by_its_checkpoint() -> None:
 
 
 def test_a_table_of_many_that_has_failed_does_not_show_as_running() -> None:
-    answer = {**ANSWER, "fence": None, "failed_tables": {"orders": "the table\x1b[2J is gone"}}
+    answer = ANSWER.model_copy(update={"fence": None, "failed_tables": {"orders": "the table\x1b[2J is gone"}})
 
     def seen(topic: str) -> tuple[RunState, str]:
         state, [why] = judge(ledger(5), driver=driver(), progress=answer, unanswered=None, lag=0, now=NOW, topic=topic)
@@ -245,7 +248,7 @@ def test_the_rate_is_the_drivers_where_the_ledger_has_too_few_commits() -> None:
         lag=None,
         ledger=ledger(1.0),
         driver=driver(),
-        progress={"rate": 250.5},
+        progress=ANSWER.model_copy(update={"rate": 250.5}),
         taken_at=NOW,
     )
     assert status.rate == 250.5

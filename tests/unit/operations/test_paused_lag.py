@@ -11,7 +11,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange, Partition
-from lakefeed.operations.paused_lag import observing_ends
+from lakefeed.operations.followers import observing_ends
 
 CONFIG = PipelineConfig.model_validate(
     {

@@ -10,9 +10,9 @@ from pathlib import Path
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
+from lakefeed.messages.text import duration
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.terminal.view import RunView
-from lakefeed.monitor.text import duration
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 from lakefeed_local.examples import packaged_example

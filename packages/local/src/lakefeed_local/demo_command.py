@@ -58,7 +58,7 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from lakefeed.monitor.text import duration
+    from lakefeed.messages.text import duration
 
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, padding=(0, 2))

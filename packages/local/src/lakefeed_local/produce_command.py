@@ -183,7 +183,6 @@ class _Order(SimpleNamespace):
                 spark.stop()
 
     def _send(self, records: DataFrame, servers: str, settings: dict[str, str]) -> Produced:
-        from lakefeed.feed.observe import batch_of
         from lakefeed.monitor.terminal.progress_view import ProgressView
         from lakefeed_local.produce.progress import ProduceView
         from lakefeed_local.produce.write import Interrupted, produce, produce_stream
@@ -198,7 +197,7 @@ class _Order(SimpleNamespace):
                     stop=stop,
                     options=settings,
                     rate=self.rate,
-                    on_batch=lambda progress: view.batch(batch_of(progress, None)),
+                    on_batch=view.batch,
                 )
         begin_work()
         with ProduceView(self.topic, expected=self.rows) as shown:

@@ -18,7 +18,7 @@ from lakefeed.cli.shell import path_lines
 from lakefeed.clients.environment import ENDPOINT_VARIABLES
 from lakefeed.errors import MissingExtra
 from lakefeed.messages.pages import page_command
-from lakefeed.monitor.text import duration
+from lakefeed.messages.text import duration
 
 PAGE = "quickstart"
 

@@ -15,7 +15,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed_observe.notify.notifier import notifying
 from lakefeed_observe.notify.settings import Notify
 from lakefeed_observe.runs.page import page_of
-from lakefeed_observe.runs.stored import local_runs, traces_of
+from lakefeed_observe.runs.store import local_runs, traces_of
 from packages.observe.tests.receivers import wait_for, web_hook
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import TRIP, Feed

@@ -14,7 +14,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.followers import FollowedRun, following
 from lakefeed.pipeline import Pipeline
 from lakefeed_observe.notify.settings import settings_of
-from lakefeed_observe.runs.stored import local_runs
+from lakefeed_observe.runs.store import local_runs
 from packages.observe.tests.receivers import web_hook
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from lakefeed.config.models import PipelineConfig
 from lakefeed.dashboard.details.cache import explained
 from lakefeed.errors import ResourceMissing
+from lakefeed.json_model import iso
 from lakefeed.messages.redaction import redacted
-from lakefeed.monitor.model import iso
 from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader
 
 MOST_LETTERS = 1_000

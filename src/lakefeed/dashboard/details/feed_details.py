@@ -17,9 +17,9 @@ from lakefeed.dashboard.details.panels import Panels
 from lakefeed.dashboard.details.schemas import schemas_document
 from lakefeed.dashboard.details.tables import TableMetadata, table_document
 from lakefeed.feed.feed import Feed
+from lakefeed.json_model import iso
 from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import iso
 from lakefeed.sinks.dead_letters.store import DeadLetterReader
 
 if TYPE_CHECKING:

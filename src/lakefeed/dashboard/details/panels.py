@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from lakefeed.config.dashboard_panels import QueryPanel
 from lakefeed.config.values import seconds_of
 from lakefeed.dashboard.details.panel_query import PanelSession, cancel, reason_of
+from lakefeed.json_model import iso
 from lakefeed.lazy import SparkSession
-from lakefeed.monitor.model import iso
 
 AT_ONCE = 2
 """So many panels are queried at the same time: a slow one does not hold up all others."""

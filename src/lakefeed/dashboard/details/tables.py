@@ -19,10 +19,10 @@ from lakefeed.config.topic_tables import config_of
 from lakefeed.dashboard.details.cache import explained
 from lakefeed.errors import ResourceMissing
 from lakefeed.feed.maintenance import tables_of
+from lakefeed.json_model import iso
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import iso
 
 MOST_TABLES = 50
 MOST_SNAPSHOTS = 50

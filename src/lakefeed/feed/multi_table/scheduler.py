@@ -24,19 +24,19 @@ from lakefeed.config.topic_tables import on_failure
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of, trigger_seconds
 from lakefeed.errors import Unreachable
 from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.feed import Feed
+from lakefeed.feed.listener import task_counter
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.multi_table.table import TableTask, Taken, is_begun, shares_a_table
-from lakefeed.feed.observe import batch_of
 from lakefeed.feed.outage import Outage
-from lakefeed.feed.progress import BatchProgress, s3_requests
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.run import RunOptions, RunSummary, StopRequested
+from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.feed.steering import Steering
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.pauses import LocalPauses
-from lakefeed.monitor.control import ActionRequest
-from lakefeed.monitor.listener import task_counter
 
 LOOK_FOR_TOPICS_SECONDS = 10.0
 TICK_SECONDS = 1.0
@@ -107,7 +107,7 @@ class MultiTableScheduler:
         self._looked_at = -LOOK_FOR_TOPICS_SECONDS
         self._outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
 
-    def run(self, *, on_batch: Callable[[BatchProgress], None]) -> None:
+    def run(self, *, on_batch: Callable[[FinishedBatch], None]) -> None:
         """Run rounds until stopped, or with ``once`` until each table has the records of the start, or has failed.
 
         Raises:
@@ -203,7 +203,7 @@ class MultiTableScheduler:
         ]
 
     def _round(
-        self, topics: Mapping[str, TopicDescription], on_batch: Callable[[BatchProgress], None]
+        self, topics: Mapping[str, TopicDescription], on_batch: Callable[[FinishedBatch], None]
     ) -> list[BatchResult]:
         began, before = time.monotonic(), s3_requests(self._spark)
 
@@ -226,23 +226,23 @@ class MultiTableScheduler:
         self._observe({topic: result for topic, result, _ in steps}, topics)
         if results or notes:
             budget = self._feed.config.budget.s3_requests_per_batch if self._feed.config.budget else None
-            progress = BatchProgress(
+            requests = s3_requests(self._spark) - before
+            batch = FinishedBatch(
                 batch_id=self.done,
+                finished_at=time.time(),
                 records=sum(result.counts.records for result in results),
                 rows=sum(result.rows for result in results),
                 seconds=time.monotonic() - began,
                 lag=sum(table.backlog(topics[name]) for name, table in self.tables.items() if name in topics),
-                requests=s3_requests(self._spark) - before,
-                request_budget=None if budget is None else budget * max(1, len(results)),
+                requests=requests.of_one_batch(None if budget is None else budget * max(1, len(results))),
                 dead_letters=sum(result.counts.dead_letters for result in results),
                 skipped=sum(result.counts.skipped for result in results),
                 left_out=sum(result.counts.left_out for result in results),
                 notes=tuple(notes),
             )
             self.done += bool(results)
-            self.over_budget += progress.over_budget
-            self._options.monitor.finish(batch_of(progress, None))
-            on_batch(progress)
+            self.over_budget += batch.over_budget
+            on_batch(self._options.monitor.finish(batch))
         return results
 
     def _result_of(self, future: Future[T]) -> T:

@@ -13,9 +13,7 @@ from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.counters import RunCounters
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.health import FeedHealth, health_of
-from lakefeed.monitor.lag import PartitionLag
-from lakefeed.monitor.model import FeedProgress
+from lakefeed.monitor.model import FeedHealth, FeedProgress, PartitionLag
 
 LONGEST_LABEL = 250
 """A topic's name fits whole."""
@@ -60,7 +58,7 @@ class FeedReading:
     @property
     def health(self) -> FeedHealth:
         """The feed's health."""
-        return health_of(self.progress, no_commit_seconds=self.settings.no_commit_seconds)
+        return self.progress.health(no_commit_seconds=self.settings.no_commit_seconds)
 
     @property
     def shown_partitions(self) -> tuple[PartitionLag, ...]:

@@ -1,12 +1,17 @@
-"""Puts the numbers of a feed into Spark's metric system, so that each of Spark's own sinks reports them."""
+"""Pushes the numbers of a feed into Spark's metric system, so that each of Spark's own sinks reports them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lakefeed.clients.spark.jvm import java
+from lakefeed.config.models import PipelineConfig
 from lakefeed.lazy import SparkSession
-from lakefeed.monitor.metrics.reading import Buckets, FeedReading, label_value
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.monitor.metrics.pushing import pushing
+from lakefeed.monitor.metrics.reading import Buckets, FeedReading, MetricSettings, label_value
 from lakefeed.monitor.metrics.table import METRICS
 
 _PREFIX = "lakefeed_"
@@ -55,3 +60,24 @@ def gauge_values(reading: FeedReading) -> dict[str, int | float]:
 def gauge_part(text: str) -> str:
     """Return a text as one part of a name: sinks separate parts by dots, and make files of names."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", label_value(text))[:100] or "_"
+
+
+SPARK_SECONDS = 5.0
+"""Between two reports to the JVM, a call of a millisecond; Spark's sinks read the newest each ten seconds."""
+
+
+@contextmanager
+def pushing_to_spark(config: PipelineConfig, monitor: FeedMonitor, spark: SparkSession | None) -> Iterator[None]:
+    """Push the metrics of a run within this block; without a session there is nothing to push to."""
+    gauges = SparkGauges(spark, monitor.feed) if spark is not None else None
+    if gauges is None or not gauges.is_open():
+        yield
+        return
+    settings = MetricSettings.of(config)
+
+    def push() -> bool:
+        gauges.report(FeedReading.of(monitor, settings))
+        return True
+
+    with pushing("spark", push, every=SPARK_SECONDS):
+        yield

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import get_args
 
+from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.messages.pages import page_command
 from lakefeed.monitor.counters import DURATION_BOUNDS
-from lakefeed.monitor.lag import PartitionLag
 from lakefeed.monitor.metrics.reading import (
     Buckets,
     FeedReading,
@@ -22,7 +22,7 @@ from lakefeed.monitor.metrics.reading import (
     one,
     timestamp,
 )
-from lakefeed.monitor.model import FinishedBatch, RunningBatch, State
+from lakefeed.monitor.model import PartitionLag, State
 
 STATES: tuple[State, ...] = get_args(State)
 
@@ -32,14 +32,9 @@ def _last(read: Callable[[FinishedBatch], float | None]) -> Callable[[FeedReadin
     return one(lambda reading: None if reading.progress.last_batch is None else read(reading.progress.last_batch))
 
 
-def _running(read: Callable[[RunningBatch, float], float | None]) -> Callable[[FeedReading], Values]:
+def _running(read: Callable[[RunningBatch], float | None]) -> Callable[[FeedReading], Values]:
     """Read the batch at work."""
-
-    def value(reading: FeedReading) -> float | None:
-        running = reading.progress.running
-        return None if running is None else read(running, reading.progress.taken_at)
-
-    return one(value)
+    return one(lambda reading: None if reading.progress.running is None else read(reading.progress.running))
 
 
 def _info(reading: FeedReading) -> Values:
@@ -243,25 +238,23 @@ _BATCHES = (
     _gauge(
         "lakefeed_running_batch_seconds",
         "Since when the batch at work runs; none between batches.",
-        _running(lambda b, now: b.seconds(now)),
+        _running(lambda b: b.seconds),
     ),
-    _gauge(
-        "lakefeed_running_batch_offsets", "Offsets that the batch at work reads.", _running(lambda b, now: b.offsets)
-    ),
+    _gauge("lakefeed_running_batch_offsets", "Offsets that the batch at work reads.", _running(lambda b: b.offsets)),
     _gauge(
         "lakefeed_running_batch_records",
         "Records that the batch at work has read so far.",
-        _running(lambda b, now: b.records),
+        _running(lambda b: b.records),
     ),
     _gauge(
         "lakefeed_running_batch_tasks",
         "Tasks of the batch at work that are known now.",
-        _running(lambda b, now: b.tasks),
+        _running(lambda b: b.tasks),
     ),
     _gauge(
         "lakefeed_running_batch_tasks_done",
         "Tasks of the batch at work that are done.",
-        _running(lambda b, now: b.tasks_done),
+        _running(lambda b: b.tasks_done),
     ),
 )
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
-from lakefeed.monitor.model import FinishedBatch
 from lakefeed.monitor.terminal.lines import batch_line
 
 

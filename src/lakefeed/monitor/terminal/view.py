@@ -22,14 +22,13 @@ from rich.live import Live
 from rich.text import Text
 
 from lakefeed.errors import LakefeedError
+from lakefeed.feed.events import Event
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
-from lakefeed.monitor.events import Event
+from lakefeed.messages.text import json_line, one_line, shortened
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import FinishedBatch
-from lakefeed.monitor.terminal.lines import batch_line, heartbeat_line
-from lakefeed.monitor.terminal.panel import FeedPanel
-from lakefeed.monitor.text import json_line, one_line, shortened
+from lakefeed.monitor.terminal.lines import FeedPanel, batch_line, heartbeat_line
 
 LogFormat = Literal["text", "json"]
 
@@ -145,7 +144,7 @@ class RunView:
         if not self._is_json:
             self._print(f"{self.monitor.feed}: {heartbeat_line(progress)}")
             return
-        running = progress.running.as_dict(progress.taken_at) if progress.running else None
+        running = progress.running.as_dict() if progress.running else None
         last = progress.last_batch
         self.log(
             "heartbeat",

@@ -10,8 +10,9 @@ from lakefeed.config.dashboard_panels import Tariff
 from lakefeed.dashboard.details.costs import costs_of
 from lakefeed.dashboard.details.feed_details import FeedDetails
 from lakefeed.dashboard.details.graph import MOST_TOPICS, graph_of
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import BatchRequests
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import BatchRequests, FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
 from tests.unit.dashboard.details.test_tables import config
 

@@ -11,13 +11,15 @@ from prometheus_client import Metric as Family
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
+from lakefeed.feed.progress import FinishedBatch, QueryState
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.counters import MOST_REASONS, OTHER
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.exposition import OPEN_METRICS_TYPE, TEXT_TYPE, merged_text, metrics_text
 from lakefeed.monitor.metrics.reading import FeedReading, MetricSettings
 from lakefeed.monitor.metrics.table import METRICS
-from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch, QueryState
 from lakefeed.offsets.ranges import OffsetRange
 
 HOSTILE = (
@@ -60,7 +62,7 @@ def monitor_of(feed: str = "taxi", *, topic: str = "trips", partitions: int = 2)
         batch(
             1,
             dead_letters=3,
-            reasons=(DeadLetterReason("not JSON", 2),),
+            reasons=(Reason("not JSON", 2),),
             phases={"plan": 0.25, "write sink": 1.5},
             requests=requests,
             state=QueryState(watermark="2026-11-20T06:30:00.000Z", rows=5, bytes=50, late_rows=1),
@@ -143,7 +145,7 @@ def clock_passes(monitor: FeedMonitor, seconds: float) -> None:
 def test_hostile_names_stay_values_of_labels(text: str, accept: str) -> None:
     monitor = monitor_of(text, topic=text)
     monitor.paused({text: text})
-    monitor.finish(batch(2, dead_letters=7, reasons=(DeadLetterReason(text, 7),)))
+    monitor.finish(batch(2, dead_letters=7, reasons=(Reason(text, 7),)))
     body = metrics_text([FeedReading.of(monitor)], accept=accept).body
     assert body.replace("\n", "").isprintable()
     found = list((parsed_open_metrics if accept else parsed)(body))
@@ -157,7 +159,7 @@ def test_hostile_names_stay_values_of_labels(text: str, accept: str) -> None:
 def test_reasons_of_dead_letters_are_bounded() -> None:
     monitor = monitor_of()
     for number in range(500):
-        monitor.finish(batch(number, dead_letters=1, reasons=(DeadLetterReason(f"reason {number}", 1),)))
+        monitor.finish(batch(number, dead_letters=1, reasons=(Reason(f"reason {number}", 1),)))
     found = series(parsed(metrics_text([FeedReading.of(monitor)]).body))
     name = "lakefeed_dead_letters_by_reason_total"
     counts = {labels: count for (metric, labels), count in found.items() if metric == name}
@@ -198,7 +200,7 @@ def test_no_secret_is_a_label() -> None:
     remember(["hunter2-hunter2"])
     monitor = monitor_of(topic="hunter2-hunter2")
     monitor.paused({"hunter2-hunter2": "x"})
-    monitor.finish(batch(2, dead_letters=1, reasons=(DeadLetterReason("at hunter2-hunter2", 1),)))
+    monitor.finish(batch(2, dead_letters=1, reasons=(Reason("at hunter2-hunter2", 1),)))
     assert "hunter2" not in metrics_text([FeedReading.of(monitor)]).body
 
 

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakefeed.feed.progress import FinishedBatch, RunningBatch
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.ledger.outcomes import Reason
+from lakefeed.messages.text import json_line, one_line
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch, RunningBatch
 from lakefeed.monitor.terminal.lines import (
     BARS,
     bar,
@@ -18,12 +21,11 @@ from lakefeed.monitor.terminal.lines import (
     running_text,
     sparkline,
 )
-from lakefeed.monitor.text import json_line, one_line
 
 
 def batch(**figures: object) -> FinishedBatch:
     known: dict[str, object] = {"batch_id": 0, "finished_at": 1.0, "seconds": 2.0, "records": 1000}
-    return FinishedBatch(**{**known, **figures})  # type: ignore[arg-type]
+    return FinishedBatch(**{**known, **figures})
 
 
 def test_a_batch_is_a_line() -> None:
@@ -73,11 +75,11 @@ def test_a_heartbeat_does_not_call_a_driver_idle_whose_loop_hangs() -> None:
 
 
 def test_a_long_batch_says_how_far_it_is() -> None:
-    running = RunningBatch(batch_id=4, began_at=0.0, offsets=4000, records=1000, tasks_done=3, tasks=8)
-    assert running_text(running, 10.0) == (
+    running = RunningBatch(batch_id=4, began_at=0.0, seconds=10.0, offsets=4000, records=1000, tasks_done=3, tasks=8)
+    assert running_text(running) == (
         "batch 4 has run for 10 s · 3 of 8 tasks · 1,000 of 4,000 records (100/s) · 30 s left"
     )
-    assert running_text(RunningBatch(batch_id=4, began_at=0.0, offsets=40), 10.0).endswith("· 40 offsets")
+    assert running_text(RunningBatch(batch_id=4, began_at=0.0, offsets=40)).endswith("· 40 offsets")
 
 
 @given(
@@ -90,10 +92,11 @@ def test_a_long_batch_says_how_far_it_is() -> None:
 def test_the_time_left_is_never_negative(
     offsets: int, records: int | None, done: int, tasks: int, seconds: float
 ) -> None:
-    running = RunningBatch(batch_id=0, began_at=0.0, offsets=offsets, records=records, tasks_done=done, tasks=tasks)
-    left = running.seconds_left(seconds)
-    assert left is None or left >= 0
-    running_text(running, seconds)
+    running = RunningBatch(
+        batch_id=0, began_at=0.0, seconds=seconds, offsets=offsets, records=records, tasks_done=done, tasks=tasks
+    )
+    assert running.seconds_left is None or running.seconds_left >= 0
+    running_text(running)
 
 
 @given(st.lists(st.floats(-1, 1e12)), st.integers(1, 40), st.floats(-2, 2))
@@ -108,7 +111,7 @@ HOSTILE = "\x1b]0;title\x07\x1b[2J\u202egnp.exe\u202c\r\n<script>" + "A" * 1_000
 
 
 def test_hostile_reasons_are_one_short_line() -> None:
-    text = reasons_text([DeadLetterReason(HOSTILE, 2), DeadLetterReason("plain", 5)])
+    text = reasons_text([Reason(HOSTILE, 2), Reason("plain", 5)])
     assert text.startswith("5 times plain · 2 times ")
     assert len(text) < 400
     assert text.isprintable()

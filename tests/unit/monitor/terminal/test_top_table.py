@@ -10,7 +10,9 @@ from lakefeed.monitor.terminal.top.screen import TopScreen
 from lakefeed.monitor.terminal.top.table import age, columns_for, header, row, short, sort
 
 FEEDS = [
-    SeenFeed(key="a", name="taxi", state="working", rate=1_234_567.0, lag=0, points=(TrendPoint(1.0, 5.0, None),)),
+    SeenFeed(
+        key="a", name="taxi", state="working", rate=1_234_567.0, lag=0, points=(TrendPoint(at=1.0, rate=5.0, lag=None),)
+    ),
     SeenFeed(key="b", name="東京の注文" * 5, state="hangs", rate=None, lag=None, last_error="x" * 500),
     SeenFeed(key="c", name="\x1b[2J\u202eevil", state="failed", rate=0.0, lag=12_345_678, batch=10**15),
     SeenFeed(key="d", name="", state="killed", lag=3),

@@ -13,18 +13,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Self
 
 import pytest
 
-from lakefeed.dashboard.feeds import history_of
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.messages.text import json_line
 from lakefeed.monitor.drivers import announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
-from lakefeed.monitor.model import BatchRequests, FinishedBatch
-from lakefeed.monitor.text import json_line
 from lakefeed.offsets.ranges import OffsetRange
 from tests.support.terminal import DOWN, ENTER, ESCAPE, terminal
 
@@ -65,7 +64,11 @@ class Drivers:
             def do_GET(self) -> None:
                 monitor = drivers[self.headers["Authorization"].removeprefix("Bearer ")]
                 path = self.path.partition("?")[0]
-                body = json_line(monitor.snapshot().as_dict() if path == "/progress" else history_of(monitor)).encode()
+                body = json_line(
+                    monitor.snapshot().as_dict()
+                    if path == "/progress"
+                    else monitor.history_since(0.0, most=500).as_dict()
+                ).encode()
                 self.send_response(200 if path in ("/progress", "/history") else 404)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -104,7 +107,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
                 driver, feed=name, identity=name, since=time.time(), url=url, token=name.encode().hex(), folder=folder
             )
             stack.enter_context(file)
-        gone = replace(driver, pid=2**22 - 1)
+        gone = driver.model_copy(update={"pid": 2**22 - 1})
         stack.enter_context(announced(gone, feed="feed-gone", identity="gone", since=time.time(), folder=folder))
         yield tmp_path
 

@@ -15,10 +15,12 @@ import pytest
 from rich.console import Console
 
 from lakefeed.errors import DecodeError
+from lakefeed.feed.listener import TaskCounts
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import DeadLetterReason, FinishedBatch, TaskCounts
-from lakefeed.monitor.terminal.panel import panel_lines
+from lakefeed.monitor.terminal.lines import panel_lines
 from lakefeed.monitor.terminal.view import MOST_OFFSETS, RunView, batch_fields, record_of
 from lakefeed.offsets.ranges import OffsetRange
 
@@ -35,7 +37,7 @@ def batch(number: int = 0, **figures: object) -> FinishedBatch:
         "lag": 5000,
         "ranges": (OffsetRange("t", 0, 0, 600), OffsetRange("t", 1, 0, 400), OffsetRange("t", 2, 7, 7)),
     }
-    return FinishedBatch(**{**known, **figures})  # type: ignore[arg-type]
+    return FinishedBatch(**{**known, **figures})
 
 
 def lines_of(out: io.StringIO) -> list[str]:
@@ -117,7 +119,7 @@ def test_structured_lines_have_feed_batch_topic_partition_and_offset() -> None:
     monitor = FeedMonitor("taxi")
     view = RunView(monitor, log_format="json", console=Console(file=out, width=20), clock=lambda: now[0])
     view.note("starting")
-    view.batch(batch(reasons=(DeadLetterReason(HOSTILE, 1, HOSTILE),)))
+    view.batch(batch(reasons=(Reason(HOSTILE, 1, HOSTILE),)))
     now[0] = 61.0
     view.heartbeat()
     error = DecodeError("cannot decode the record at topic t-1, partition 3, offset 42: not JSON", hint="fix it")
@@ -183,7 +185,7 @@ def test_the_panel_shows_rate_lag_batch_dead_letters_and_time_left() -> None:
     monitor.count_tasks_by(lambda: TaskCounts(3, 8, 250))
     with monitor.batch(0, [OffsetRange("t", 0, 0, 1000)]):
         now[0] += 2
-    reasons = (DeadLetterReason("not JSON", 3), DeadLetterReason(HOSTILE, 1))
+    reasons = (Reason("not JSON", 3), Reason(HOSTILE, 1))
     monitor.finish(batch(finished_at=now[0], dead_letters=4, reasons=reasons, offsets=1000))
     with monitor.batch(1, [OffsetRange("t", 0, 1000, 2000)]):
         now[0] += 5
@@ -220,7 +222,7 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     out, console = terminal()
     monitor = FeedMonitor("taxi")
-    monitor.finish(batch(dead_letters=1, reasons=(DeadLetterReason("not JSON", 1),)))
+    monitor.finish(batch(dead_letters=1, reasons=(Reason("not JSON", 1),)))
     with RunView(monitor, console=console) as view:
         view._live.refresh()
     # Of what SGR sets only bold may stay, no colour.
@@ -236,7 +238,7 @@ def test_hostile_text_and_secrets_reach_neither_terminal_nor_log(log_format: str
     console = Console(file=out, width=100, force_terminal=is_terminal, highlight=False)
     monitor = FeedMonitor("taxi")
     hostile = f"{HOSTILE} canary-secret-4711 " + "x" * 1_000_000
-    monitor.finish(batch(reasons=(DeadLetterReason(hostile, 1, hostile),), notes=(hostile,)))
+    monitor.finish(batch(reasons=(Reason(hostile, 1, hostile),), notes=(hostile,)))
     monitor.paused({"side": hostile})
     with RunView(monitor, log_format=log_format, console=console) as view:  # type: ignore[arg-type]
         view.note(hostile)

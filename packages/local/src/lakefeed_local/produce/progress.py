@@ -6,8 +6,8 @@ import time
 
 from rich.console import Console
 
+from lakefeed.messages.text import duration
 from lakefeed.monitor.terminal.progress_view import LiveLine
-from lakefeed.monitor.text import duration
 
 _SECONDS_A_LINE = 5.0
 

@@ -20,7 +20,7 @@ from lakefeed.clients.spark.errors import translate
 from lakefeed.config.kafka_login import KafkaLogin, client_options
 from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_problems
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.run import MicroBatches, watch
 from lakefeed.lazy import DataFrame, sf
 from lakefeed.records.encode.avro import row_error
@@ -101,7 +101,7 @@ def produce_stream(
     bootstrap_servers: str,
     checkpoint: str,
     stop: threading.Event,
-    on_batch: Callable[[BatchProgress], None],
+    on_batch: Callable[[FinishedBatch], None],
     options: Mapping[str, str] | None = None,
     rate: float | None = None,
 ) -> Produced:

@@ -7,18 +7,30 @@ that does not answer costs the events, never a batch: START is sent again before
 from __future__ import annotations
 
 import http.client
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from lakefeed.clients.http import exchange
+from lakefeed.config.blocks import SinkChoice
+from lakefeed.config.connections import Connections
+from lakefeed.config.dataset_names import path_name, topic_name
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of
+from lakefeed.messages.text import json_line
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.text import json_line
+from lakefeed.monitor.model import FeedProgress
 from lakefeed.operations.followers import FollowedRun
-from lakefeed_observe.lineage.events import LineageRun, end_of
+from lakefeed.records.columns import RowColumn
 from lakefeed_observe.lineage.settings import Lineage
 
 Post = Callable[[bytes, float], int]
@@ -121,3 +133,234 @@ class LineageFollower:
         except (OSError, http.client.HTTPException, ValueError) as error:
             return getattr(error, "strerror", None) or str(error) or type(error).__name__
         return None if status in _ACCEPTED else f"it answers with status {status}"
+
+
+EventType = Literal["START", "RUNNING", "COMPLETE", "ABORT", "FAIL"]
+
+SPEC = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+_FACETS = "https://openlineage.io/spec/facets"
+SCHEMAS = {
+    "processing_engine": f"{_FACETS}/1-1-1/ProcessingEngineRunFacet.json#/$defs/ProcessingEngineRunFacet",
+    "parent": f"{_FACETS}/1-2-0/ParentRunFacet.json#/$defs/ParentRunFacet",
+    "errorMessage": f"{_FACETS}/1-0-1/ErrorMessageRunFacet.json#/$defs/ErrorMessageRunFacet",
+    "jobType": f"{_FACETS}/2-0-4/JobTypeJobFacet.json#/$defs/JobTypeJobFacet",
+    "schema": f"{_FACETS}/1-2-0/SchemaDatasetFacet.json#/$defs/SchemaDatasetFacet",
+    "storage": f"{_FACETS}/1-0-1/StorageDatasetFacet.json#/$defs/StorageDatasetFacet",
+    "catalog": f"{_FACETS}/1-1-0/CatalogDatasetFacet.json#/$defs/CatalogDatasetFacet",
+    "symlinks": f"{_FACETS}/1-0-1/SymlinksDatasetFacet.json#/$defs/SymlinksDatasetFacet",
+    "inputStatistics": f"{_FACETS}/1-0-0/InputStatisticsInputDatasetFacet.json#/$defs/InputStatisticsInputDatasetFacet",
+    "outputStatistics": f"{_FACETS}/1-0-2/OutputStatisticsOutputDatasetFacet.json"
+    "#/$defs/OutputStatisticsOutputDatasetFacet",
+}
+"""The facets that lakefeed sends, and the versions of their schemas."""
+
+_INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
+
+
+def new_run_id() -> str:
+    """Return a UUID of version 7, which OpenLineage asks for: its first bits are the time."""
+    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    number = number & ~(0xF << 76) | 0x7 << 76
+    return str(uuid.UUID(int=number & ~(0x3 << 62) | 0x2 << 62))
+
+
+def end_of(progress: FeedProgress) -> EventType | None:
+    """Return the event of a run that is over; None while it runs."""
+    if progress.state == "ended":
+        return "COMPLETE"
+    if progress.state != "failed":
+        return None
+    error = progress.last_error.error if progress.last_error else ""
+    return "ABORT" if error in _INTERRUPTS else "FAIL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineageRun:
+    """One run of a feed, and what all its events have.
+
+    Attributes:
+        stays: the run lasts until it is stopped, not until it has caught up.
+    """
+
+    config: PipelineConfig
+    connections: Connections
+    lineage: Lineage
+    stays: bool = True
+    run_id: str = field(default_factory=new_run_id)
+
+    def event(
+        self,
+        kind: EventType,
+        progress: FeedProgress,
+        *,
+        columns: tuple[RowColumn, ...] = (),
+        bytes_out: int | None = None,
+    ) -> dict[str, Any]:
+        """Return an event as of this progress; the statistics count from the run's start."""
+        topics = sorted({partition.topic for partition in progress.partitions})
+        read = inputs(self.config, topics)
+        written = outputs(self.config, self.connections, topics)
+        records = progress.totals.records if len(read) == 1 else None
+        with_rows = [dataset for dataset in written if dataset.has_rows]
+        rows = progress.totals.rows if len(with_rows) == 1 else None
+        return {
+            "eventType": kind,
+            "eventTime": datetime.fromtimestamp(progress.taken_at, UTC).isoformat(timespec="milliseconds"),
+            "producer": producer(),
+            "schemaURL": SPEC,
+            "run": {"runId": self.run_id, "facets": self._run_facets(kind, progress)},
+            "job": {
+                "namespace": self.lineage.namespace,
+                "name": self.lineage.job or self.config.name,
+                "facets": _facets({"jobType": self._job_type()}),
+            },
+            "inputs": [_input(dataset, records) for dataset in read],
+            "outputs": [_output(dataset, columns, rows, bytes_out) for dataset in written],
+        }
+
+    def _job_type(self) -> dict[str, Any]:
+        kind = "STREAMING" if self.stays else "BATCH"
+        return {"processingType": kind, "integration": "SPARK", "jobType": "JOB"}
+
+    def _run_facets(self, kind: EventType, progress: FeedProgress) -> dict[str, Any]:
+        own = progress.driver.version or "0"
+        facets: dict[str, Mapping[str, Any]] = {
+            "processing_engine": {"name": "spark", "version": _version("pyspark"), "openlineageAdapterVersion": own}
+        }
+        if (parent := self.lineage.parent_parts) is not None:
+            namespace, job, run = parent
+            facets["parent"] = {"run": {"runId": run}, "job": {"namespace": namespace, "name": job}}
+        if kind == "FAIL" and (error := progress.last_error) is not None:
+            facets["errorMessage"] = {"message": f"{error.error}: {error.text}", "programmingLanguage": "PYTHON"}
+        return _facets(facets)
+
+
+def _input(dataset: Dataset, records: int | None) -> dict[str, Any]:
+    statistics = {} if records is None else {"inputStatistics": {"rowCount": records}}
+    return {**_names(dataset), "facets": _facets(dataset.facets), "inputFacets": _facets(statistics)}
+
+
+def _output(
+    dataset: Dataset, columns: tuple[RowColumn, ...], rows: int | None, bytes_out: int | None
+) -> dict[str, Any]:
+    facets = dict(dataset.facets)
+    # With a table for each topic, each has columns of its own.
+    if columns and dataset.has_rows and dataset.topic is None:
+        facets["schema"] = {"fields": [column.as_dict() for column in columns]}
+    statistics: dict[str, Mapping[str, Any]] = {}
+    if dataset.has_rows and rows is not None:
+        statistics["outputStatistics"] = {"rowCount": rows} | ({} if bytes_out is None else {"size": bytes_out})
+    return {**_names(dataset), "facets": _facets(facets), "outputFacets": _facets(statistics)}
+
+
+def _names(dataset: Dataset) -> dict[str, str]:
+    return {"namespace": dataset.namespace, "name": dataset.name}
+
+
+def _facets(facets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: {"_producer": producer(), "_schemaURL": SCHEMAS[name], **facet} for name, facet in facets.items()}
+
+
+def producer() -> str:
+    """Return the URI that says who has made an event."""
+    return f"urn:lakefeed:{_version('lakefeed')}"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+MOST_DATASETS = 500
+"""Of each side of an event: a job of more topics reports the first ones."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset.
+
+    Attributes:
+        facets: what is known of it, by the facet's name in OpenLineage; without ``_producer`` and ``_schemaURL``.
+        topic: whose records it has; None for several topics.
+        has_rows: whether the feed's rows are in it, and not its dead letters.
+    """
+
+    namespace: str
+    name: str
+    facets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    topic: str | None = None
+    has_rows: bool = False
+
+
+def inputs(config: PipelineConfig, topics: Sequence[str] = ()) -> list[Dataset]:
+    """Return what the feed reads.
+
+    Args:
+        topics: those that are known, for a source that names a pattern.
+    """
+    source = config.source
+    found: list[Dataset] = []
+    if source.kafka is not None:
+        names = source.kafka.topics or sorted(topics)
+        found = [Dataset(*topic_name(source.kafka.bootstrap_servers, name), topic=name) for name in names]
+    elif source.kinesis is not None:
+        found = [Dataset(f"kinesis://{source.kinesis.region or 'us-east-1'}", source.kinesis.stream)]
+    elif source.files is not None:
+        found = [Dataset(*path_name(source.files.path))]
+    return found[:MOST_DATASETS]
+
+
+def outputs(config: PipelineConfig, connections: Connections, topics: Sequence[str] = ()) -> list[Dataset]:
+    """Return what the feed writes: the tables of its sinks, then its dead letters."""
+    if config.has_many_tables:
+        known = sorted({*(config.kafka.topics or ()), *topics})[:MOST_DATASETS]
+        parts = [(topic, config_of(config, topic)) for topic in known]
+        each = [dataset for topic, part in parts for dataset in _outputs_of(part, connections, topic)]
+        return _once(each)[:MOST_DATASETS]
+    return _once(_outputs_of(config, connections, None))
+
+
+def _once(datasets: Sequence[Dataset]) -> list[Dataset]:
+    """Leave out repeated datasets, such as dead letters of all topics in one table."""
+    return list({(dataset.namespace, dataset.name): dataset for dataset in datasets}.values())
+
+
+def _outputs_of(config: PipelineConfig, connections: Connections, topic: str | None) -> list[Dataset]:
+    found = [dataset for _, sink in config.sink_blocks for dataset in _sink(sink, config, connections, topic)]
+    letters = config.dead_letters
+    if letters is not None and letters.table is not None:
+        found.append(_table(letters.table, connections))
+    if letters is not None and letters.topic is not None and config.source.kafka is not None:
+        found.append(Dataset(*topic_name(config.source.kafka.bootstrap_servers, letters.topic), topic=letters.topic))
+    return found
+
+
+def _sink(block: SinkChoice, config: PipelineConfig, connections: Connections, topic: str | None) -> Iterator[Dataset]:
+    sink = block.chosen
+    for table in sink.snapshot_tables.values():
+        yield _table(table, connections, topic=topic, has_rows=table == sink.snapshot_table)
+    named = sink.dataset(feed=config.name, brokers=config.brokers)
+    if named is not None:
+        yield Dataset(*named, has_rows=True)
+
+
+def _table(table: str, connections: Connections, *, topic: str | None = None, has_rows: bool = False) -> Dataset:
+    name, *namespaces, short = table.split(".")
+    within = ".".join((*namespaces, short))
+    facets: dict[str, Mapping[str, Any]] = {"storage": {"storageLayer": "iceberg", "fileFormat": "parquet"}}
+    catalog = connections.catalogs.get(name)
+    if catalog is None:
+        return Dataset(name, within, facets, topic, has_rows)
+    address = catalog.uri or f"glue://{connections.s3.region}"
+    described = {"framework": "iceberg", "type": catalog.type, "name": name, "source": "spark", "metadataUri": address}
+    facets["catalog"] = described | ({"warehouseUri": catalog.warehouse} if catalog.warehouse else {})
+    warehouse = urlsplit(catalog.warehouse or "")
+    if warehouse.scheme not in ("s3", "file") or catalog.type == "rest":
+        return Dataset(address, within, facets, topic, has_rows)
+    facets["symlinks"] = {"identifiers": [{"namespace": address, "name": within, "type": "TABLE"}]}
+    # As Iceberg's catalogs place a new table.
+    folder = "/".join(namespaces) + (".db" if catalog.type in ("hive", "glue") else "")
+    path = "/".join(part for part in (warehouse.path.strip("/"), folder, short) if part)
+    return Dataset(*path_name(f"{warehouse.scheme}://{warehouse.netloc}/{path}"), facets, topic, has_rows)

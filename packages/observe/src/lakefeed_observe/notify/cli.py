@@ -31,9 +31,8 @@ def test(pipeline: Path, names: tuple[str, ...], overrides: tuple[str, ...]) -> 
     Exit status: 0 if all have taken it; 1 if not.
     """
     from lakefeed.monitor.feed_monitor import this_driver
-    from lakefeed_observe.notify.deliver import deliver
+    from lakefeed_observe.notify.deliver import NotDelivered, deliver
     from lakefeed_observe.notify.message import sample_message
-    from lakefeed_observe.notify.program import NotDelivered
     from lakefeed_observe.notify.settings import settings_of
 
     config = lakefeed.Pipeline.from_file(pipeline, overrides=overrides).config

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import http.client
+import os
+import signal
 import smtplib
+import socket
 import ssl
-from collections.abc import Callable
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from email.message import EmailMessage
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from lakefeed.clients.http import Response, exchange
+from lakefeed.clients.sockets import connect
 from lakefeed.config import trust
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import ConfigError
 from lakefeed.messages.redaction import HIDDEN, SHORTEST_OF_FREE
-from lakefeed.monitor.text import json_line, one_line
-from lakefeed_observe.notify.formats import ALERTS_PATH, body_of, mail_of
-from lakefeed_observe.notify.mail import send_mail
-from lakefeed_observe.notify.message import Message
-from lakefeed_observe.notify.program import NotDelivered, run_program
+from lakefeed.messages.text import json_line, one_line
+from lakefeed_observe.notify.message import ALERTS_PATH, Message, body_of, mail_of
 from lakefeed_observe.notify.settings import Mail, NotifyTarget, Webhook
 
 ATTEMPT_SECONDS = 5.0
@@ -143,3 +150,191 @@ def _reason(error: Exception) -> str:
 def _smtp_text(code: int, text: bytes | str) -> str:
     said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     return one_line(f"SMTP status {code}: {said}", most=200)
+
+
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
+TRY_LATER = 75
+"""EX_TEMPFAIL of sysexits.h: the program asks for another attempt."""
+_TAIL = 2000
+_TURN_SECONDS = 0.02
+
+
+class NotDelivered(Exception):
+    """A message did not arrive.
+
+    Attributes:
+        is_transient: whether another attempt may succeed.
+    """
+
+    def __init__(self, reason: str, *, is_transient: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_transient = is_transient
+
+
+def run_program(
+    arguments: Sequence[str],
+    *,
+    stdin: bytes,
+    variables: Mapping[str, str],
+    seconds: float,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> str:
+    """Run a program to its end, and say how it ended.
+
+    It has the ``variables``, and few of this process's: the driver's have the keys of the store. It is killed after so
+    many ``seconds``, or once ``is_cancelled``.
+
+    Raises NotDelivered if it cannot be started, ends with another status than 0, or has to be killed.
+    """
+    own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    try:
+        process = subprocess.Popen(
+            list(arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**own, **variables},
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise NotDelivered(f"the program cannot be started: {reason}", is_transient=False) from None
+    tail = bytearray()
+    assert process.stdin is not None  # pipes
+    assert process.stderr is not None
+    threads = [
+        threading.Thread(target=_write, args=(process.stdin, stdin), daemon=True),
+        threading.Thread(target=_read, args=(process.stderr, tail), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    is_over = _wait(process.pid, seconds, is_cancelled)
+    # While the first process is not reaped, its number is that of its group, and of no other.
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    status = process.wait()
+    for thread in threads:
+        thread.join(0.5)
+    if not is_over:
+        raise NotDelivered("the program has not ended in its time, and was killed", is_transient=False)
+    if status != 0:
+        said = one_line(bytes(tail).decode("utf-8", "replace"), most=200)
+        reason = f"the program has ended with status {status}{f': {said}' if said else ''}"
+        raise NotDelivered(reason, is_transient=status == TRY_LATER)
+    return "the program has ended with status 0"
+
+
+def _wait(pid: int, seconds: float, is_cancelled: Callable[[], bool]) -> bool:
+    """Wait for the end of a child without reaping it; False if it has not ended in time."""
+    until = time.monotonic() + seconds
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        if time.monotonic() >= until or is_cancelled():
+            return False
+        time.sleep(_TURN_SECONDS)
+    return True
+
+
+def _write(pipe: IO[bytes], content: bytes) -> None:
+    with suppress(OSError), pipe:
+        pipe.write(content)
+
+
+def _read(pipe: IO[bytes], tail: bytearray) -> None:
+    """Read all, so that the program never waits, and keep the end."""
+    with suppress(OSError, ValueError), pipe:
+        while part := os.read(pipe.fileno(), 65536):
+            tail += part
+            del tail[:-_TAIL]
+
+
+_OWN_NAME = "localhost"
+"""The name that the server is greeted with; smtplib's default asks DNS for this machine's."""
+
+
+def send_mail(mail: EmailMessage, settings: Mail, *, context: ssl.SSLContext | None, seconds: float) -> int:
+    """Send a mail; return how many recipients the server has refused, if not all.
+
+    Raises OSError, SMTPException or ValueError; TimeoutError if the server takes longer than ``seconds`` in all.
+    """
+    with _deadline(seconds) as deadline:
+        client = smtplib.SMTP(local_hostname=_OWN_NAME, timeout=seconds)
+        try:
+            client.sock = deadline.watch(connect(settings.host, settings.server_port, seconds=seconds))
+            if context is not None and settings.security == "tls":
+                _encrypt(client, settings.host, context, deadline)
+            _require(220, *client.getreply())
+            client.ehlo_or_helo_if_needed()
+            if context is not None and settings.security == "starttls":
+                if not client.has_extn("starttls"):
+                    raise smtplib.SMTPNotSupportedError("the server has no STARTTLS")
+                _require(220, *client.docmd("STARTTLS"))
+                _encrypt(client, settings.host, context, deadline)
+                client.ehlo()
+            if settings.user is not None and settings.password is not None:
+                client.login(settings.user, settings.password.get_secret_value())
+            refused = client.send_message(mail)
+            with suppress(OSError, smtplib.SMTPException):
+                client.quit()
+            return len(refused)
+        finally:
+            client.close()
+
+
+class _Deadline:
+    """Ends every wait for the watched sockets once the time is over."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self.is_over = False
+
+    def watch(self, sock: socket.socket) -> socket.socket:
+        with self._lock:
+            self._sockets.append(sock)
+            is_over = self.is_over
+        if is_over:
+            self.end()
+        return sock
+
+    def end(self) -> None:
+        with self._lock:
+            self.is_over = True
+            sockets = tuple(self._sockets)
+        for each in sockets:
+            with suppress(OSError):
+                # Not TLS's own: it would change the object under its reader.
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+
+@contextmanager
+def _deadline(seconds: float) -> Iterator[_Deadline]:
+    deadline = _Deadline()
+    timer = threading.Timer(seconds, deadline.end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield deadline
+    except (OSError, smtplib.SMTPException):
+        if deadline.is_over:
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
+
+
+def _encrypt(client: smtplib.SMTP, host: str, context: ssl.SSLContext, deadline: _Deadline) -> None:
+    """Begin TLS, and forget all that the server has said without it."""
+    assert client.sock is not None  # it is connected
+    encrypted = context.wrap_socket(client.sock, server_hostname=host, do_handshake_on_connect=False)
+    client.sock = deadline.watch(encrypted)
+    encrypted.do_handshake()
+    client.file = None
+    client.helo_resp = client.ehlo_resp = None
+    client.esmtp_features = {}
+    client.does_esmtp = False
+
+
+def _require(expected: int, code: int, text: bytes) -> None:
+    if code != expected:
+        raise smtplib.SMTPResponseException(code, text)

@@ -9,19 +9,20 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lakefeed.clients.local_files import read_own_file, write_own_file
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.own_files import read_own_file, write_own_file
 from lakefeed.operations.followers import FollowedRun
 from lakefeed.operations.live_status import own_path
-from lakefeed_observe.notify.formats import REPEAT_SECONDS
-from lakefeed_observe.notify.message import Message
-from lakefeed_observe.notify.sender import Sender
-from lakefeed_observe.notify.settings import Notify, settings_of
+from lakefeed_observe.notify.deliver import NotDelivered, deliver
+from lakefeed_observe.notify.message import REPEAT_SECONDS, Message
+from lakefeed_observe.notify.settings import Notify, NotifyTarget, settings_of
 from lakefeed_observe.notify.watch import Watch
 
 _log = logging.getLogger(__name__)
@@ -151,3 +152,159 @@ def _read(path: Path | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+MOST_WAITING = 100
+GIVE_UP_SECONDS = 600.0
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+HOUR = 3600.0
+NEWEST_SECONDS = 5.0
+"""Of the time at the end of a run, so much is for the newest message."""
+MARGIN = 0.5
+ALWAYS = ("failed", "stopped", "error_budget")
+"""The bound on messages in an hour does not hold back how a run has ended."""
+
+Deliver = Callable[..., str]
+
+
+class Sender:
+    """Sends messages to one target.
+
+    Args:
+        report: is called with a sentence when the target stops to answer, refuses a message, or answers again.
+        most_per_hour: messages at most; what is more is counted, and the next message says so.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        target: NotifyTarget,
+        *,
+        report: Callable[[str], None],
+        most_per_hour: int = 60,
+        deliver: Deliver = deliver,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.target = target
+        self._report, self._deliver, self._clock = report, deliver, clock
+        self._most_per_hour = most_per_hour
+        self._changed = threading.Condition()
+        self._queue: deque[tuple[float, Message]] = deque()
+        self._sent_at: deque[float] = deque(maxlen=most_per_hour)
+        self._left_out = 0
+        self._is_at_work = False
+        self._until: float | None = None
+        self._trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name=f"lakefeed-notify-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def repeats(self) -> bool:
+        """Check that the receiver forgets a message that is not repeated."""
+        return self.target.webhook is not None and self.target.webhook.format == "alertmanager"
+
+    def put(self, message: Message) -> None:
+        """Add a message, and drop the oldest if too many wait; never waits itself."""
+        if not self.target.takes(message.trigger):
+            return
+        with self._changed:
+            if message.repeated and self._queue:
+                return
+            if not message.repeated and not self._is_allowed(message):
+                self._left_out += 1
+                return
+            self._queue.append((self._clock(), message))
+            if len(self._queue) > MOST_WAITING:
+                self._queue.popleft()
+                self._left_out += 1
+            self._changed.notify_all()
+
+    def close(self, until: float) -> None:
+        """End when all is sent, or at this time of the clock; the newest messages go first from now on."""
+        with self._changed:
+            self._until = until
+            self._changed.notify_all()
+
+    def join(self) -> None:
+        """Wait for the end, at most until the time that ``close`` was given."""
+        self._thread.join(max(0.0, (self._until or 0.0) - self._clock()))
+        with self._changed:
+            waiting = len(self._queue) + self._left_out + self._is_at_work
+        if waiting:
+            _log.warning("notify: %d messages were not sent to the target '%s'", waiting, self.name)
+
+    def _is_allowed(self, message: Message) -> bool:
+        now = self._clock()
+        while self._sent_at and self._sent_at[0] <= now - HOUR:
+            self._sent_at.popleft()
+        if len(self._sent_at) >= self._most_per_hour and message.trigger not in ALWAYS:
+            return False
+        self._sent_at.append(now)
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._queue) or self._until is not None)
+                if not self._queue:
+                    return
+                is_closing = self._until is not None
+                began, message = self._queue.pop() if is_closing else self._queue.popleft()
+                left_out, self._left_out = self._left_out, 0
+                self._is_at_work = True
+            try:
+                is_sent = self._send(replace(message, left_out=left_out), began)
+            except Exception as error:  # A defect must not end the thread: the run's end is still to be reported.
+                self._note(f"cannot be sent a message: {type(error).__name__}")
+                is_sent = False
+            with self._changed:
+                self._is_at_work = False
+                if not is_sent:
+                    self._left_out += left_out + (not message.repeated)
+
+    def _send(self, message: Message, began: float) -> bool:
+        """Deliver a message with retries; False if it was given up."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            left = None if self._until is None else self._until - self._clock()
+            if left is not None and left <= 0:
+                return False
+            try:
+                self._deliver(self.target, message, seconds=left, is_cancelled=self._is_cancelled)
+            except NotDelivered as error:
+                self._note(f"{'does not take messages' if error.is_transient else 'refuses a message'}: {error.reason}")
+                if not error.is_transient or message.repeated or self._clock() - began > GIVE_UP_SECONDS:
+                    return False
+            else:
+                self._note(None)
+                return True
+            if self._waits_for_the_newest(pause):
+                with self._changed:
+                    self._queue.appendleft((began, message))
+                    self._left_out += message.left_out
+                return True
+            pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
+
+    def _waits_for_the_newest(self, pause: float) -> bool:
+        """Wait before another attempt; True if the run ends meanwhile, and newer messages have to go first."""
+        with self._changed:
+            if self._until is None:
+                return self._changed.wait_for(lambda: self._until is not None, timeout=pause) and bool(self._queue)
+            self._changed.wait(min(pause, max(0.0, self._until - self._clock())))
+            return False
+
+    def _is_cancelled(self) -> bool:
+        """Check that a program that still runs has to be killed: the run ends, and its time is over."""
+        return self._until is not None and self._clock() >= self._until - (NEWEST_SECONDS if self._queue else MARGIN)
+
+    def _note(self, trouble: str | None) -> None:
+        """Report trouble once, and its end."""
+        before, self._trouble = self._trouble, trouble
+        if trouble is not None and (before is None or before.partition(":")[0] != trouble.partition(":")[0]):
+            self._report(f"notify: the target '{self.name}' {trouble}")
+        elif trouble is None and before is not None:
+            self._report(f"notify: the target '{self.name}' takes messages again")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 from lakefeed.config.values import seconds_of
+from lakefeed.feed.events import Event
 from lakefeed.messages.pages import page_command
 from lakefeed.messages.readable import counted
-from lakefeed.monitor.events import Event
+from lakefeed.messages.text import duration
 from lakefeed.monitor.model import FeedProgress
-from lakefeed.monitor.text import duration
-from lakefeed_observe.notify.gate import Gate, Sending
-from lakefeed_observe.notify.message import Message, Occurrence
+from lakefeed_observe.notify.message import Message, Occurrence, Status
 from lakefeed_observe.notify.settings import DeadLetterBound, LagBound, Notify
 
 MOST_SAMPLES = 600
@@ -39,7 +41,7 @@ class Watch:
         self.settings = settings
         self._when = settings.when
         self._cool_down = float(seconds_of(settings.cool_down))
-        self._gates = {key: Gate.from_dict(kept) for key, kept in list((memory or {}).items())[:MOST_GATES]}
+        self._gates = {key: Gate.of(kept) for key, kept in list((memory or {}).items())[:MOST_GATES]}
         self._records = -1
         self._data_at: float | None = None
         self._waits_since: float | None = None
@@ -49,7 +51,7 @@ class Watch:
     @property
     def memory(self) -> dict[str, Any]:
         """The part that the next run of the feed has to know, as JSON."""
-        return {key: gate.as_dict() for key, gate in self._gates.items() if gate.sent_at is not None}
+        return {key: gate.model_dump() for key, gate in self._gates.items() if gate.sent_at is not None}
 
     def look(self, progress: FeedProgress, events: Sequence[Event], now: float) -> list[Message]:
         """Return the messages of this moment, oldest first."""
@@ -186,7 +188,7 @@ class Watch:
         is_many = bound.count is not None and letters > bound.count
         if not is_many and (bound.share is None or share <= bound.share):
             return None
-        reason = f": {progress.last_dead_letters[0].text}" if progress.last_dead_letters else ""
+        reason = f": {progress.last_dead_letters[0].reason}" if progress.last_dead_letters else ""
         return f"{letters:,} dead letters of {records:,} records within {bound.within}{reason}"
 
     def _gate(self, trigger: str, key: str = "") -> Gate:
@@ -243,3 +245,92 @@ def _lag_text(progress: FeedProgress, bound: LagBound) -> str | None:
         age = duration(progress.lag_seconds or 0.0)
         found.append(f"the oldest record that is not committed is {age} old, more than {duration(bound.seconds)}")
     return "; ".join(found) or None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sending:
+    """A message to send for a kind of message."""
+
+    status: Status
+    finding: Occurrence
+    since: float
+    more: int = 0
+
+
+class Gate(BaseModel):
+    """One kind of message: what was sent of it, and what is held back. All times are seconds since 1970.
+
+    Attributes:
+        fires: a message was sent that is not resolved yet; it began ``since`` then.
+        sent_at: when the last one was sent that was no resolution.
+        held: how often it has happened since, without a message.
+        newest: the newest of those that were held back.
+        true_at: since when it lasts; ``clear_at`` since when it does not.
+    """
+
+    fires: bool = False
+    since: float = 0.0
+    sent_at: float | None = None
+    held: int = 0
+    newest: Occurrence | None = Field(None, exclude=True)
+    newest_at: float = Field(0.0, exclude=True)
+    true_at: float | None = Field(None, exclude=True)
+    clear_at: float | None = Field(None, exclude=True)
+
+    @classmethod
+    def of(cls, kept: Any) -> Gate:
+        """Read what an earlier run has kept, so that a feed that fails at each start is one message, not hundreds."""
+        try:
+            return cls.model_validate(kept)
+        except ValueError:
+            return cls()
+
+    def happened(self, finding: Occurrence, *, at: float) -> None:
+        """Note that it has happened; ``due`` sends it."""
+        self.held += 1
+        self.newest, self.newest_at = finding, at
+
+    def due(self, *, now: float, cool_down: float) -> Sending | None:
+        """Return the newest of what has happened, if a message may be sent."""
+        if self.newest is None or not self._has_cooled(now, cool_down):
+            return None
+        found = Sending(status="happened", finding=self.newest, since=self.newest_at, more=self.held - 1)
+        self.newest, self.held, self.sent_at, self.fires, self.since = None, 0, now, True, found.since
+        return found
+
+    def lasts(self, finding: Occurrence | None, *, now: float, seconds: float, cool_down: float) -> Sending | None:
+        """Note whether it lasts at this moment; return a message if it has begun or ended.
+
+        Args:
+            finding: None while it does not last.
+            seconds: it has to last so long before it is sent, and to be over so long before it is resolved.
+        """
+        if finding is None:
+            return self._is_clear(now=now, seconds=seconds)
+        self.clear_at = None
+        self.true_at = now if self.true_at is None else min(self.true_at, now)
+        if self.fires or now - self.true_at < seconds or not self._has_cooled(now, cool_down):
+            return None
+        self.fires, self.since, self.sent_at = True, self.true_at, now
+        more, self.held = self.held, 0
+        return Sending(status="firing", finding=finding, since=self.since, more=more)
+
+    def resolve(self, what: str) -> Sending | None:
+        """Return the message that what has happened is over; None if no message was sent of it."""
+        if not self.fires:
+            return None
+        self.fires, self.true_at, self.clear_at = False, None, None
+        return Sending(status="resolved", finding=Occurrence(what=what), since=self.since)
+
+    def _is_clear(self, *, now: float, seconds: float) -> Sending | None:
+        if not self.fires:
+            if self.true_at is not None and now - self.true_at >= seconds:
+                self.held += 1  # The cool-down has held it back, and it is over before a message was sent.
+            self.true_at = None
+            return None
+        self.clear_at = now if self.clear_at is None else min(self.clear_at, now)
+        return self.resolve("it is over") if now - self.clear_at >= seconds else None
+
+    def _has_cooled(self, now: float, cool_down: float) -> bool:
+        # A clock that was set back must not hold a message back.
+        return self.sent_at is None or not 0 <= now - self.sent_at < cool_down

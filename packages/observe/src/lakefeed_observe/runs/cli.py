@@ -13,7 +13,7 @@ from lakefeed.cli.options import FILE, output_option
 from lakefeed.cli.output import echo, emit, figure
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.messages.printable import aligned
-from lakefeed.monitor.text import one_line
+from lakefeed.messages.text import one_line
 
 _feed_option = click.option("--feed", metavar="NAME", help="Instead of PIPELINE: the feed's name, on this machine.")
 
@@ -29,7 +29,7 @@ def runs() -> None:
 @output_option
 def list_(pipeline: Path | None, feed: str | None) -> None:
     """Show the runs of PIPELINE, newest first: begin, end, batches, records, dead letters, errors."""
-    from lakefeed_observe.runs.trace import summary_of
+    from lakefeed_observe.runs.follower import summary_of
 
     found = [summary_of(trace) for trace in _traces(pipeline, feed)]
 
@@ -92,7 +92,7 @@ def _traces(pipeline: Path | None, feed: str | None) -> list[dict[str, Any]]:
 
         found = [trace for runs in runs_of(feed) for trace in runs.traces()]
     else:
-        from lakefeed_observe.runs.stored import traces_of
+        from lakefeed_observe.runs.store import traces_of
 
         assert pipeline is not None  # the one or the other
         declared = lakefeed.Pipeline.from_file(pipeline)

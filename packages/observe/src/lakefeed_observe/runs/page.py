@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from lakefeed.monitor.text import duration, one_line
+from lakefeed.messages.text import duration, one_line
 
 MOST = 500
 _WIDTH, _HEIGHT = 720, 120

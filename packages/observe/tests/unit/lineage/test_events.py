@@ -12,12 +12,11 @@ import pytest
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError
-from lakefeed.monitor.columns import RowColumn, columns_of
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed_observe.lineage.datasets import inputs, outputs
-from lakefeed_observe.lineage.events import SCHEMAS, SPEC, LineageRun, end_of, new_run_id
+from lakefeed.records.columns import RowColumn, columns_of
+from lakefeed_observe.lineage.follower import SCHEMAS, SPEC, LineageRun, end_of, inputs, new_run_id, outputs
 from lakefeed_observe.lineage.settings import Lineage
 from tests.support.openlineage import DOCUMENTS, problems, validator
 

@@ -13,11 +13,10 @@ import pytest
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import FinishedBatch
 from lakefeed.operations.followers import FollowedRun, following
-from lakefeed_observe.lineage.events import LineageRun
-from lakefeed_observe.lineage.follower import LineageFollower, reporting
+from lakefeed_observe.lineage.follower import LineageFollower, LineageRun, reporting
 from lakefeed_observe.lineage.settings import Lineage
 from tests.support.openlineage import server
 

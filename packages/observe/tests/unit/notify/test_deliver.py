@@ -16,9 +16,8 @@ import pytest
 from lakefeed.config.base import validated
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.model import Driver
-from lakefeed_observe.notify.deliver import deliver
+from lakefeed_observe.notify.deliver import NotDelivered, deliver
 from lakefeed_observe.notify.message import Message, Occurrence
-from lakefeed_observe.notify.program import NotDelivered
 from lakefeed_observe.notify.settings import NotifyTarget
 from packages.observe.tests.receivers import mailbox, wait_for, web_hook
 from tests.support.misbehaving import Manner, misbehaving

@@ -18,11 +18,10 @@ from lakefeed.messages.redaction import remember
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import Driver
 from lakefeed_observe.notify import deliver as deliver_module
-from lakefeed_observe.notify import sender as sending
+from lakefeed_observe.notify import notifier as sending
+from lakefeed_observe.notify.deliver import NotDelivered
 from lakefeed_observe.notify.message import Message, Occurrence
-from lakefeed_observe.notify.notifier import notifying
-from lakefeed_observe.notify.program import NotDelivered
-from lakefeed_observe.notify.sender import MOST_WAITING, Sender
+from lakefeed_observe.notify.notifier import MOST_WAITING, Sender, notifying
 from lakefeed_observe.notify.settings import Notify, NotifyTarget
 from packages.observe.tests.receivers import wait_for, web_hook
 from tests.support.misbehaving import misbehaving

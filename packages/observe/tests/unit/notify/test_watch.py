@@ -9,8 +9,10 @@ import pytest
 
 from lakefeed.config.base import validated
 from lakefeed.errors import ErrorBudgetExceeded, LakefeedError, SchemaIncompatible, Unreachable
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import BatchRequests, FinishedBatch, Pause
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed_observe.notify.message import Message
 from lakefeed_observe.notify.settings import Notify
@@ -235,7 +237,7 @@ def test_a_pause_is_said_and_silences_what_follows_from_it() -> None:
     feed.batch(0)
     feed.monitor.observe_ends({("trips", 0): 500})
     feed.after(1)
-    feed.monitor.control.paused(Pause("the table is repaired", "anna", feed.now))
+    feed.monitor.control.paused(Pause(reason="the table is repaired", by="anna", at=feed.now))
     [paused] = feed.after(600)
     assert paused.trigger == "paused"
     assert "paused by anna" in paused.finding.what

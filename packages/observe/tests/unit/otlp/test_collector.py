@@ -12,10 +12,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from pydantic import ValidationError
 
 from lakefeed.config.secrets import SecretText
+from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.pushing import LAST_SECONDS, pushing
 from lakefeed.monitor.metrics.reading import FeedReading
-from lakefeed.monitor.model import FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed_observe.otlp.collector import OtlpMetrics
 from lakefeed_observe.otlp.settings import Otlp

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from lakefeed.config.connections import S3
 from lakefeed.errors import Unreachable
 from lakefeed_observe.runs.settings import runs_of_file
-from lakefeed_observe.runs.stored import StoredRuns
+from lakefeed_observe.runs.store import StoredRuns
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, problems
 
 IDS = [f"20260101T{number:06d}Z-abcdef" for number in range(25)]

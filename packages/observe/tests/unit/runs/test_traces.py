@@ -18,16 +18,17 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.errors import Unreachable
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import BatchRequests, DeadLetterReason, FinishedBatch
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed_observe.runs import follower, store
 from lakefeed_observe.runs.cli import runs
-from lakefeed_observe.runs.follower import tracing
+from lakefeed_observe.runs.follower import RunTrace, tracing
 from lakefeed_observe.runs.page import page_of
 from lakefeed_observe.runs.store import LocalRuns
-from lakefeed_observe.runs.trace import RunTrace
 from packages.observe.tests.receivers import wait_for
 from tests.support.pipeline_text import ENVIRONMENT, GOOD
 
@@ -43,7 +44,7 @@ def batch(number: int, **fields: Any) -> FinishedBatch:
 def run_of(monitor: FeedMonitor, *, text: str = "no JSON") -> None:
     """A run with all that a trace has."""
     monitor.begin(sink=f"iceberg {text}", fence="7", start={"reason": f"the feed is new {text}", "data_loss": []})
-    reasons = (DeadLetterReason(f"a value is no number {text}", 10, f"sample {text}"),)
+    reasons = (Reason(f"a value is no number {text}", 10, f"sample {text}"),)
     by_class = {"data": 3, "metadata": 4}
     for number in range(3):
         monitor.finish(
@@ -167,7 +168,7 @@ def test_a_long_run_with_a_thousand_partitions_stays_small() -> None:
     monitor = FeedMonitor("taxi")
     trace = RunTrace(monitor)
     ranges = tuple(OffsetRange("trips", number, 0, 10) for number in range(1000))
-    reasons = tuple(DeadLetterReason(f"reason {number} {'x' * 280}", 1, "y" * 300) for number in range(500))
+    reasons = tuple(Reason(f"reason {number} {'x' * 280}", 1, "y" * 300) for number in range(500))
     for number in range(300):
         monitor.finish(batch(number, ranges=ranges, reasons=reasons, notes=("z" * 5000,)))
     trace.take(monitor.events.after())
@@ -227,7 +228,7 @@ def test_the_commands_show_and_list(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = tmp_path / "p.yaml"
     path.write_text(GOOD)
     from lakefeed.pipeline import Pipeline
-    from lakefeed_observe.runs.stored import local_runs
+    from lakefeed_observe.runs.store import local_runs
 
     kept = local_runs(Pipeline.from_file(path).config)
     assert kept is not None

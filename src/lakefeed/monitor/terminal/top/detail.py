@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from rich.text import Text
 
 from lakefeed.messages.printable import aligned
-from lakefeed.monitor.lag import PartitionLag
+from lakefeed.messages.text import one_line
+from lakefeed.monitor.model import PartitionLag
 from lakefeed.monitor.seen import SeenFeed
-from lakefeed.monitor.terminal.lines import batch_line, joined
-from lakefeed.monitor.terminal.panel import panel_lines
+from lakefeed.monitor.terminal.lines import batch_line, joined, panel_lines
 from lakefeed.monitor.terminal.top.table import STYLES, age, since_text
-from lakefeed.monitor.text import one_line
 
 MOST_BATCHES = 5
 MOST_EVENTS = 20

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
+from lakefeed.messages.text import one_line
 from lakefeed.monitor.seen import SeenFeed
 from lakefeed.monitor.terminal.top.detail import detail_lines
 from lakefeed.monitor.terminal.top.table import SORTED_BY, columns_for, header, row, sort, summary
-from lakefeed.monitor.text import one_line
 
 LONGEST_FILTER = 100
 HELP = "q quit · ↑ ↓ enter open · / filter · sort n t r l o b c d s e · i invert"

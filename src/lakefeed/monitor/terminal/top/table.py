@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from rich.cells import set_cell_size
 from rich.text import Text
 
+from lakefeed.messages.text import duration, one_line
 from lakefeed.monitor.seen import NOT_WELL, SeenFeed
 from lakefeed.monitor.terminal.lines import sparkline
-from lakefeed.monitor.text import duration, one_line
 
 GAP = 2
 MARKER = 2

@@ -1,6 +1,6 @@
 """Takes requests to a running feed from other threads, for the driver to carry out between two batches.
 
-A request is checked and queued at once, and logged with who asked; ``FeedMonitor.events`` says when it was carried out.
+A request is checked and queued at once, and logged with who asked; the log of events says when it was carried out.
 Nothing here touches the query: ``lakefeed.feed.steering`` takes the requests.
 """
 
@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args
 
 from lakefeed.config.values import AVAILABLE_NOW, interval_of, require_trigger
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.monitor.events import Event, EventLog
-from lakefeed.monitor.model import Pause
-from lakefeed.monitor.text import one_line
+from lakefeed.feed.events import Event, EventLog
+from lakefeed.ledger.pauses import Pause
+from lakefeed.messages.text import one_line
 
 Action = Literal["pause", "resume", "stop", "upkeep", "replay", "change"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -44,7 +44,7 @@ class ActionRequest:
 
     @property
     def pause(self) -> Pause:
-        return Pause(self.reason, self.by, self.at)
+        return Pause(reason=self.reason, by=self.by, at=self.at)
 
     @property
     def changes(self) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import ConfigError, Unreachable
-from lakefeed.monitor.control import ActionRequest, FeedControl
-from lakefeed.monitor.events import EventLog
+from lakefeed.feed.control import ActionRequest, FeedControl
+from lakefeed.feed.events import EventLog
+from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import Pause
 from lakefeed.monitor.terminal.lines import heartbeat_line
 
 
@@ -106,7 +106,7 @@ def test_a_feed_that_is_paused_or_will_be_is_not_paused_twice() -> None:
     request = control.take()
     assert request is not None
     control.paused(request.pause)
-    assert control.pause == Pause("repair", "anna", 5.0)
+    assert control.pause == Pause(reason="repair", by="anna", at=5.0)
     with pytest.raises(ConfigError, match="already paused by anna"):
         control.request("pause", by="ben")
     control.request("resume", by="ben")
@@ -177,7 +177,7 @@ def test_what_fails_beside_the_feed_is_an_event_without_values(error: Exception,
 def test_the_progress_shows_the_pause() -> None:
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="iceberg a.b.c", fence="1")
-    monitor.control.paused(Pause("repair", "anna", 0.0))
+    monitor.control.paused(Pause(reason="repair", by="anna", at=0.0))
     progress = monitor.snapshot()
     assert progress.state == "paused"
     assert progress.as_dict()["paused"] == {"reason": "repair", "by": "anna", "at": "1970-01-01T00:00:00.000Z"}

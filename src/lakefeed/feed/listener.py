@@ -11,11 +11,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from lakefeed.clients.spark.jvm import java
-from lakefeed.monitor.model import TaskCounts
-from lakefeed.monitor.text import one_line
+from lakefeed.messages.text import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +24,16 @@ _log = logging.getLogger(__name__)
 
 MOST_REPORTS = 1000
 """So many reports wait to be read; Spark itself keeps 100."""
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """The tasks of the running batch: done, known, the records that they have read, and a server that they wait for."""
+
+    done: int
+    total: int
+    records: int
+    waits_for: str | None = None
 
 
 class QueryReports:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, Literal
 
-from lakefeed.monitor.model import FinishedBatch
-from lakefeed.monitor.text import one_line
+from pydantic import Field
+
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.json_model import JsonModel, Time
+from lakefeed.messages.text import one_line
 
 EventKind = Literal[
     "started",
@@ -37,22 +39,20 @@ EventKind = Literal[
 MOST_EVENTS = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Event:
+class Event(JsonModel):
     """One event of a run.
 
     Attributes:
         number: counts from 1 in the run, without gaps.
-        at: seconds since 1970.
         message: one line for people, without secrets and control characters.
         details: for programs; what is in it depends on the kind.
     """
 
     number: int
-    at: float
+    at: Time
     kind: EventKind
     message: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = Field({})
 
 
 class EventLog:
@@ -79,7 +79,7 @@ class EventLog:
         for message in batch.notes:
             self.add("note", message, batch=batch.batch_id)
         if batch.dead_letters:
-            reason = f": {batch.reasons[0].text}" if batch.reasons else ""
+            reason = f": {batch.reasons[0].reason}" if batch.reasons else ""
             message = f"{of_batch}: {batch.dead_letters:,} dead letters{reason}"
             self.add("dead_letters", message, batch=batch.batch_id, count=batch.dead_letters)
         if before is not None and batch.schema_id is not None and batch.schema_id != before.schema_id:

@@ -6,7 +6,7 @@ import threading
 import time
 
 from lakefeed.errors import ConfigError
-from lakefeed.monitor.events import EventLog
+from lakefeed.feed.events import EventLog
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 

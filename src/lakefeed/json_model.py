@@ -1,0 +1,47 @@
+"""Values that are JSON documents, too: pydantic writes them for programs, and reads them back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+
+def iso(seconds: float | None) -> str | None:
+    """Format seconds since 1970 as UTC in ISO 8601, to the millisecond."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def rounded(seconds: float | None) -> float | None:
+    """Round seconds for JSON to milliseconds."""
+    return None if seconds is None else round(seconds, 3)
+
+
+def _since_1970(value: Any) -> Any:
+    try:
+        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else value
+    except (OverflowError, OSError):
+        raise ValueError("the year is out of range") from None
+
+
+# The years 1 to 9999.
+Time = Annotated[float, BeforeValidator(_since_1970), Field(ge=-62135596800, lt=253402300800), PlainSerializer(iso)]
+"""Seconds since 1970; in JSON UTC in ISO 8601."""
+Seconds = Annotated[float, PlainSerializer(rounded)]
+"""A duration, an age or a rate; in JSON to three digits."""
+
+
+class JsonModel(BaseModel):
+    """A value with a JSON document of its fields and its computed fields.
+
+    Reading ignores keys that it does not know: another version may write more, and what is computed is computed again.
+    """
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, populate_by_name=True, serialize_by_alias=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document for JSON."""
+        return self.model_dump(mode="json")
