@@ -32,10 +32,12 @@ OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "deploy": ("deploy",),
     "local": ("quickstart", "demo", "examples", "local", "produce"),
     "observe": ("notify", "runs"),
+    "testing": ("test",),
 }
 """The commands that each extra of lakefeed brings."""
 KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "observe": ("lineage", "notify", "otlp", "runs"),
+    "testing": ("tests",),
 }
 """The keys of a pipeline file that each extra brings."""
 SINKS_OF_EXTRAS = ("elasticsearch", "jdbc")

@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
-from lakefeed.testing import lakefeed_registry as lakefeed_registry
-from lakefeed.testing import lakefeed_table as lakefeed_table
-from lakefeed.testing import lakefeed_topic as lakefeed_topic
-from tests.support.cases import run as run
 from tests.support.catalogs import PLAIN, CatalogCase, HiveCase, PostgresCase, RestCase, SqliteCase
 from tests.support.feed_table import Table
 from tests.support.servers.hive_metastore import hive_metastore

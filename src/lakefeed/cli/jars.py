@@ -48,7 +48,7 @@ def archive() -> None:
     CPU, and 150 to 250 MB in the cache. Sessions on a local master read it by themselves, as long as Java and the
     jars stay the same.
     """
-    from lakefeed.cases.class_archive import make_archive
+    from lakefeed.operations.class_archive import make_archive
 
     made = make_archive()
     size = made.path.stat().st_size / 1e6

@@ -30,7 +30,6 @@ COMMANDS: dict[str, CliCommand] = {
     "init": _core("init:init", "Write a commented pipeline.yaml for a topic and its schema.", "begin"),
     "docs": _core("docs:docs", "Print a page of the documentation, or open it in a browser.", "begin"),
     "check": _core("check:check", "Find every mistake in a pipeline file; --connect asks servers.", "run"),
-    "test": _core("test:test", "Run the test cases of a pipeline; asks no server.", "run"),
     "plan": _core("plan:plan", "Predict a run: DDL, offsets, files, requests, time.", "run"),
     "run": _core("run:run", "Land topics in tables, as a pipeline file says.", "run"),
     "read": _core("read:read", "Read chosen records once: to look at, into files or a table.", "run"),

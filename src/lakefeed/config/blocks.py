@@ -23,7 +23,6 @@ from lakefeed import plugins
 from lakefeed.config import sinks, sources
 from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems, spelled
 from lakefeed.config.capabilities import Operation, Refusal
-from lakefeed.config.cases import PipelineTests
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.dashboard import Dashboard
 from lakefeed.config.decoding import Decode, RawDecode
@@ -269,7 +268,6 @@ class PipelineBlocks(Model):
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""
     deploy: Deploy | None = Field(None, description="How lakefeed deploy manifest deploys the feed. A run ignores it.")
-    tests: PipelineTests | None = Field(None, description="Cases for lakefeed test. A run ignores them.")
     spark: dict[str, Scalar] = Field(default_factory=dict)
     """Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and plugins are added
     to lakefeed's own."""

@@ -65,7 +65,7 @@ def read(
     overrides: Sequence[str] = (),
     environment: Mapping[str, str] | None = os.environ,
     remote: Remote | None = None,
-    tests: Path | None = None,
+    block: tuple[str, Path] | None = None,
     to_run: bool = True,
 ) -> Reading:
     """Read a pipeline with its problems and the place of each setting.
@@ -76,7 +76,7 @@ def read(
         environment: where ``${NAME}`` comes from. None reads the file alone: no variable.
         remote: the machine that the pipeline will run on, if it is another one; then ``environment`` is that machine's,
             as far as it is known.
-        tests: a file with the block ``tests``, which replaces the pipeline file's own.
+        block: a key, and a file with the block that replaces the pipeline file's own of this key.
         to_run: False leaves out the blocks that only a run needs, with their secrets.
     """
     name, folder = str(path), path.absolute().parent
@@ -90,8 +90,9 @@ def read(
                 node = apply_override(node, override, root=pipeline_model())
             except Unreadable as unreadable:
                 found.append(unreadable.problem)
-        if tests is not None:
-            node = put_block(node, "tests", _block_of(tests), root=pipeline_model()) or node
+        if block is not None:
+            key, file = block
+            node = put_block(node, key, _block_of(file), root=pipeline_model()) or node
         if not to_run:
             node = leave_out(node, keys_for_runs())
         root = pipeline_model()

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from lakefeed.cases.compare import FoundDeadLetter, Outcome, differences
-from lakefeed.cases.values import read_row, same, shown
-from lakefeed.config.cases import Case
+from lakefeed_testing.compare import FoundDeadLetter, Outcome, differences, read_row, same, shown
+from lakefeed_testing.settings import Case
 
 TYPES = {"id": "long", "name": "string"}
 

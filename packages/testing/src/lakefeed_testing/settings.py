@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from lakefeed.config.base import ConfigProblem, Model
+from lakefeed.config.blocks import Block
 from lakefeed.config.sql import Ddl
 from lakefeed.config.values import Count, TopicName
 
@@ -120,7 +121,7 @@ class Case(Model):
             batch = record.batch or batch
 
 
-class PipelineTests(Model):
+class PipelineTests(Block):
     """Cases that lakefeed test runs, without brokers, registry and store. A run ignores them."""
 
     schemas: dict[SchemaId, CaseSchema] = Field(default_factory=dict)

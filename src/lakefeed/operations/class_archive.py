@@ -23,6 +23,7 @@ from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.clients.spark.session import class_path, log_path
 from lakefeed.errors import LakefeedError, WorldError
+from lakefeed.plugins import load_command
 
 _NO_SERVER = "127.0.0.1:9"
 _TAIL_LINES = 5
@@ -73,12 +74,14 @@ def make_archive() -> MadeArchive:
     """Make the archive of this machine's Java and lakefeed's jars; an older one of the same jars is replaced.
 
     Raises:
+        MissingExtra: no installed package brings the command ``test``, which runs the feed.
         JavaError: no Java, or one that Spark does not run on.
         DownloadError: a jar could not be fetched.
         WorldError: the JVM has written none.
     """
+    load_command("test")  # As below: an error is better raised here than in the process.
     require_java()
-    class_path(default_connections())  # An error of a download is better raised here than in the process.
+    class_path(default_connections())
     began, begun_at = time.monotonic(), time.time()
     log = log_path("class-archive")
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -103,17 +106,15 @@ def make_archive() -> MadeArchive:
 
 def _run_feeds() -> None:
     """Run the feeds and open the clients, in the process whose JVM writes the archive at its end."""
-    from lakefeed.cases.load import load_cases
-    from lakefeed.cases.run import run_files
     from lakefeed.clients.spark.session import session
 
+    test = load_command("test")
     with TemporaryDirectory(prefix="lakefeed-archive-") as folder:
         for name, transform in _TRANSFORMS.items():
             file = Path(folder) / f"{name}.yaml"
             file.write_text(_FEED.replace("NAME", name).replace("TRANSFORM", transform), "utf-8")
-            report = run_files(file, load_cases(file, environment={}))
-            if report.failed:
-                raise SystemExit("\n".join(each.what for result in report.failed for each in result.differences))
+            if status := test.main([str(file)], standalone_mode=False):
+                raise SystemExit(status)
         for use in _uses_of_clients(session("class-archive")):
             with suppress(Exception):  # No server answers.
                 use()

@@ -19,19 +19,10 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-from lakefeed.cases.compare import Difference, FoundDeadLetter, Outcome, differences
-from lakefeed.cases.encode import CaseEncoder, GivenValue
-from lakefeed.cases.feed import CaseFeed, CasePlaces, config_of_case
-from lakefeed.cases.load import CaseFile
-from lakefeed.cases.records import PlacedRecord, RecordFiles, place
-from lakefeed.cases.registry import CaseRegistry
-from lakefeed.cases.schemas import CaseSchemas
-from lakefeed.cases.values import read_row
 from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import log_path, session
-from lakefeed.config.cases import Case, CaseRecord
 from lakefeed.config.checks import function_modules
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.config.decoding import Encoded
@@ -48,6 +39,12 @@ from lakefeed.messages.readable import ReadableResult, counted
 from lakefeed.records.decode.registry import SchemaText
 from lakefeed.records.encode.encode import json_of
 from lakefeed.records.sources.kafka import query_id
+from lakefeed_testing.compare import Difference, FoundDeadLetter, Outcome, differences, read_row
+from lakefeed_testing.encode import CaseEncoder, GivenValue
+from lakefeed_testing.feed import CaseFeed, CasePlaces, PlacedRecord, RecordFiles, config_of_case, place
+from lakefeed_testing.load import CaseFile
+from lakefeed_testing.schemas import CaseRegistry, CaseSchemas
+from lakefeed_testing.settings import Case, CaseRecord
 
 LOCAL_FILES = "org.apache.iceberg.hadoop.HadoopFileIO"
 

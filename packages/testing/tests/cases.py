@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.cases.load import load_cases
-from lakefeed.cases.run import TestReport, run_files
+from lakefeed_testing.load import load_cases
+from lakefeed_testing.run import TestReport, run_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

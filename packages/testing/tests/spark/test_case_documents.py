@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from lakefeed.testing import LandRecords, TestRegistry, TestTopic, run_cases
+from lakefeed_testing.fixtures import LandRecords, TestRegistry, TestTopic, run_cases
+from packages.testing.tests.cases import AVRO, JSON, Run, messages
 from tests.support.blocks import ROOT, blocks_of
-from tests.support.cases import AVRO, JSON, Run, messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def test_the_test_that_the_page_shows_passes(
     for block in blocks:
         if block.test is not None:
             exec(compile(block.text, str(block), "exec"), names)
-    assert names["pytest_plugins"] == ["lakefeed.testing"]
+    assert names["pytest_plugins"] == ["lakefeed_testing.fixtures"]
     monkeypatch.chdir(tmp_path)
     Path("pipeline.yaml").write_text(next(block.text for block in blocks if block.language == "yaml"))
     names["test_a_negative_fare_is_a_dead_letter"](lakefeed_topic, lakefeed_registry, lakefeed_table)

@@ -13,7 +13,7 @@ from lakefeed.cli.output import echo, echo_first, emit
 from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
-    from lakefeed.cases.run import CaseResult, TestReport
+    from lakefeed_testing.run import CaseResult, TestReport
 
 MOST_DIFFERENCES_SHOWN = 50
 
@@ -38,8 +38,8 @@ def test(pipeline: Path, paths: tuple[Path, ...], names: tuple[str, ...], overri
 
     Exit status: 0 if all cases pass, 1 if one fails, 2 if a case or the pipeline file is wrong.
     """
-    from lakefeed.cases.load import load_cases
-    from lakefeed.cases.run import run_files
+    from lakefeed_testing.load import load_cases
+    from lakefeed_testing.run import run_files
 
     report = run_files(pipeline, load_cases(pipeline, paths, overrides=overrides), names=names)
     emit(report.as_dict(), lambda: _print(report))

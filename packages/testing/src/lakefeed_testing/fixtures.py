@@ -2,7 +2,7 @@
 
 Name it in ``conftest.py``::
 
-    pytest_plugins = ["lakefeed.testing"]
+    pytest_plugins = ["lakefeed_testing.fixtures"]
 
 A test sends records to topics, and lands them with a pipeline file::
 
@@ -25,12 +25,11 @@ from typing import Any
 
 import pytest
 
-from lakefeed.cases.compare import FoundDeadLetter, Outcome
-from lakefeed.cases.load import load_cases, load_pipeline
-from lakefeed.cases.run import CaseRunner, TestReport, run_files
-from lakefeed.cases.values import shown_row
 from lakefeed.config.base import validated
-from lakefeed.config.cases import Case, CaseRecord, CaseSchema, CaseTable, PipelineTests
+from lakefeed_testing.compare import FoundDeadLetter, Outcome, shown_row
+from lakefeed_testing.load import load_cases, load_pipeline
+from lakefeed_testing.run import CaseRunner, TestReport, run_files
+from lakefeed_testing.settings import Case, CaseRecord, CaseSchema, CaseTable, PipelineTests
 
 __all__ = ["LandRecords", "LandedRecords", "TestRegistry", "TestTopic", "run_cases"]
 
@@ -155,8 +154,8 @@ def run_cases(pipeline: str | Path, *paths: str | Path, overrides: Sequence[str]
     """Run the cases of a pipeline file, and of further files and folders, as ``lakefeed test`` does.
 
     Example:
-        >>> import lakefeed.testing
-        >>> lakefeed.testing.run_cases("pipeline.yaml").failed
+        >>> from lakefeed_testing.fixtures import run_cases
+        >>> run_cases("pipeline.yaml").failed
         ()
     """
     files = load_cases(Path(pipeline), [Path(path) for path in paths], overrides=overrides)

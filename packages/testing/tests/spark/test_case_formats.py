@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakefeed.errors import ConfigError
-from tests.support.cases import AVRO, JSON, Run, messages
+from packages.testing.tests.cases import AVRO, JSON, Run, messages
 
 PROTOBUF = """
 name: trips

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lakefeed.clients.environment import default_environment
-from lakefeed.config.cases import Case, PipelineTests
 from lakefeed.config.loading.document import Document, Remote, interpolate
 from lakefeed.config.loading.load import read
 from lakefeed.config.loading.shape import dotted
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import raise_first_error
 from lakefeed.errors import ConfigError
+from lakefeed_testing.settings import Case, PipelineTests
 
 NOT_ASKED = {
     "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092",
@@ -33,14 +33,11 @@ class CaseFile:
     file: str
     config: PipelineConfig
     document: Document
-
-    @property
-    def tests(self) -> PipelineTests:
-        return self.config.tests or PipelineTests()
+    tests: PipelineTests
 
     def with_tests(self, tests: PipelineTests) -> CaseFile:
         """Return the same file with other tests, which stand in no line of it."""
-        return replace(self, config=self.config.model_copy(update={"tests": tests}))
+        return replace(self, tests=tests)
 
     @property
     def cases(self) -> Mapping[str, Case]:
@@ -104,8 +101,9 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environment: Mapping[str, str]) -> CaseFile:
     files = [pipeline] if cases is None else [pipeline, cases]
     texts = [file.read_text("utf-8", errors="replace") for file in files if file.is_file()]
+    block = None if cases is None else ("tests", cases)
     unset = frozenset(interpolate("\n".join(texts), environment=environment).undefined)
-    reading = read(pipeline, overrides=overrides, environment=environment, remote=Remote(variables=unset), tests=cases)
+    reading = read(pipeline, overrides=overrides, environment=environment, remote=Remote(variables=unset), block=block)
     raise_first_error(reading.problems)
     mistakes = reading.mistakes
     assert mistakes is not None  # Else there would be a problem.
@@ -119,4 +117,5 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
                 hint="set the variable",
             )
     assert mistakes.config is not None  # Variables that are not set have been replaced.
-    return CaseFile(file=str(cases or pipeline), config=mistakes.config, document=reading.document)
+    tests = mistakes.config.block(PipelineTests) or PipelineTests()
+    return CaseFile(file=str(cases or pipeline), config=mistakes.config, document=reading.document, tests=tests)

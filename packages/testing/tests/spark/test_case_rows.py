@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.errors import ConfigError
-from tests.support.cases import AVRO, JSON, Run, messages
+from packages.testing.tests.cases import AVRO, JSON, Run, messages
 
 
 @pytest.mark.quick

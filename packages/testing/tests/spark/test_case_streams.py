@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cases import JSON, Run, messages
+from packages.testing.tests.cases import JSON, Run, messages
 
 
 def test_a_watermark_closes_windows_and_leaves_late_rows_out(run: Run) -> None:

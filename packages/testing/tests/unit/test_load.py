@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.cases.load import load_cases
 from lakefeed.errors import ConfigError
+from lakefeed_testing.load import load_cases
 
 PIPELINE = """
 name: trips

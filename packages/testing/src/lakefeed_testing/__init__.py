@@ -1,0 +1,13 @@
+"""Run the cases of a pipeline file through its feed, without brokers, registry and store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakefeed.plugins import CliCommand
+
+COMMANDS: Mapping[str, CliCommand] = {
+    "test": CliCommand("lakefeed_testing.cli:test", "Run the test cases of a pipeline; asks no server.", "run"),
+}
+PAGE = "test-a-pipeline"
+"""The page of the documentation that errors of this package name."""

@@ -1,0 +1,6 @@
+"""Fixtures of the pytest plug-in, and of cases that tests write."""
+
+from lakefeed_testing.fixtures import lakefeed_registry as lakefeed_registry
+from lakefeed_testing.fixtures import lakefeed_table as lakefeed_table
+from lakefeed_testing.fixtures import lakefeed_topic as lakefeed_topic
+from packages.testing.tests.cases import run as run

@@ -1,1 +1,0 @@
-"""Runs the cases of a pipeline file through its feed, without brokers, registry and store."""
