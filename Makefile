@@ -91,4 +91,4 @@ screenshots: setup ## take the pictures of dashboard and terminal again, of real
 	LAKEFEED_SCREENSHOTS=$(CURDIR)/docs/images $(BIN)/python -m pytest tests/browser/test_screenshots.py tests/integration/test_terminal_picture.py
 
 clean: ## remove what was built; the per-user cache stays
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR) packages/*/src/*/lakefeed-*.jar $(VENDOR)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR) packages/*/src/*/lakefeed-*.jar bench/src/*/lakefeed-*.jar $(VENDOR)

@@ -1,6 +1,6 @@
 """Build lakefeed-jvm.jar from jvm/ and each plug-in's jar with only a JDK: ``python tools/build_jvm.py [--force]``.
 
-A plug-in has its Java in ``packages/<part>/jvm`` and its jar in its Python package. Neither Maven nor Gradle is needed.
+A plug-in has its Java in ``packages/<part>/jvm`` and its jar in its Python package; the bench has both in ``bench``. Neither Maven nor Gradle is needed.
 The class path is PySpark's own jars and the locked ones, with which the jars later run. The same sources give the same
 jar, byte for byte. A jar contains the digest of its sources and is rebuilt only when they change.
 """
@@ -44,13 +44,13 @@ class Module:
 
     @classmethod
     def of_plugin(cls, folder: Path) -> Module:
-        """Return the module of ``packages/<part>``."""
+        """Return the module of ``packages/<part>`` or of the bench."""
         part = folder.name
         jar = folder / "src" / f"lakefeed_{part}" / f"lakefeed-{part}.jar"
         return cls(folder / "jvm" / "src" / "main", jar, f"io.lakefeed.{part}")
 
 
-PLUGINS = tuple(Module.of_plugin(folder.parent) for folder in sorted(ROOT.glob("packages/*/jvm")))
+PLUGINS = tuple(Module.of_plugin(folder.parent) for folder in [*sorted(ROOT.glob("packages/*/jvm")), ROOT / "bench" / "jvm"])
 
 
 class BuildFailed(Exception):

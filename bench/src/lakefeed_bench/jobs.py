@@ -201,6 +201,11 @@ def decoded_plainly(records: DataFrame, schema: str, *, is_framed: bool = True, 
     return records.select(from_avro(value, schema).alias("decoded"), *keep).select("decoded.*", *keep)
 
 
+def own_classes() -> dict[str, str]:
+    """Return the setting that puts the bench's own jar on the driver's class path."""
+    return {"spark.driver.extraClassPath": str(jvm.jar_of("lakefeed_bench/lakefeed-bench.jar"))}
+
+
 def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession:
     """Return a session of nothing but Spark, its connectors and the settings.
 

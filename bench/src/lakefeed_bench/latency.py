@@ -30,6 +30,7 @@ from lakefeed.errors import JobFailed
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.lazy import SparkSession
 from lakefeed.pipeline import Pipeline
+from lakefeed_bench import jobs
 from lakefeed_bench.charts import Chart, write_charts
 from lakefeed_bench.harness import Bench, Outcome, job_process, measurement, number, say, store_option, table
 from lakefeed_bench.latency_load import CATALOG, DRAIN_SECONDS, NAMESPACE, POLL_SECONDS, Load, Observed, observe
@@ -239,7 +240,8 @@ def latency(
     connections, log_file = Connections.from_environment(bench.endpoints.as_environment()), log_path("bench-latency")
     # Spark needs a task slot for each partition.
     master = f"local[{load.partitions + 1}]"
-    with session("bench-latency", connections=connections, master=master, log_file=log_file) as spark:
+    conf = jobs.own_classes()
+    with session("bench-latency", connections=connections, master=master, log_file=log_file, conf=conf) as spark:
         measured = [measure(bench, spark, trigger, target, load, checkpoint=checkpoint) for trigger in chosen]
     if chart is not None:
         write_chart(chart, measured)

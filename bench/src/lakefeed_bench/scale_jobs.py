@@ -108,7 +108,7 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
     """Run a pipeline in this process's session."""
     pipeline = Pipeline(PipelineConfig.model_validate(run.pipeline), environment=dict(os.environ))
     # Not pipeline.session(): its preflight asks S3 from Python.
-    spark = session("bench-scale", connections=pipeline.connections)
+    spark = session("bench-scale", connections=pipeline.connections, conf=jobs.own_classes())
     if run.files:
         _add_files(spark, pipeline, run.files)
     _collected_heap(spark)

@@ -196,7 +196,7 @@ class Limits:
 
 def measure_limits(work: Work, endpoints: Endpoints, records: int, rounds: int) -> Limits:
     """Measure the limits after a round that does not count: the least CPU time and the least time by the clock."""
-    spark = session("bench-limit")
+    spark = session("bench-limit", conf=jobs.own_classes())
     schema = taxi_schema()
     decoder = {"registry-url": endpoints.schema_registry_url, "reader-schema": schema}
     trips = jobs.topic_source(spark.read, work.topic, endpoints).load().limit(_SAMPLE_ROWS)

@@ -43,20 +43,22 @@ def jars_of_sinks() -> list[Path]:
 
 
 def jars_of(sink: type[SinkConfig]) -> list[Path]:
-    """Return the jars that a sink's package has.
+    """Return the jars that a sink's package has."""
+    return [jar_of(name) for name in sink.jars]
+
+
+def jar_of(name: str) -> Path:
+    """Return the path of a package's jar, given as ``package/name.jar``.
 
     Raises:
-        LakefeedError: one is missing.
+        LakefeedError: it is missing.
     """
-    found = []
-    for jar in sink.jars:
-        package, _, file = jar.partition("/")
-        path = Path(str(files(package) / file))
-        if not path.is_file():
-            hint = f"reinstall {package}; in a checkout: make jvm"
-            raise LakefeedError("a jar of the sink's package is missing", where=str(path), hint=hint)
-        found.append(path)
-    return found
+    package, _, file = name.partition("/")
+    path = Path(str(files(package) / file))
+    if not path.is_file():
+        hint = f"reinstall {package}; in a checkout: make jvm"
+        raise LakefeedError("a jar of the package is missing", where=str(path), hint=hint)
+    return path
 
 
 def put_credentials(spark: SparkSession, name: str, *, username: str, password: SecretStr) -> None:

@@ -112,10 +112,9 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         # only what has changed: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # What the driver trusts, for the executors; their counts of S3 requests for the driver; a feed's numbers for
-        # Spark's metric system; the executors' encoder of Parquet files.
-        "spark.plugins": "io.lakefeed.tls.TrustPlugin,io.lakefeed.s3.MeterPlugin,io.lakefeed.metrics.FeedMetrics,"
-        "io.lakefeed.parquet.ColumnarPlugin",
+        # In executors: the driver's trust, the encoder of Parquet files and the counts of S3 requests; on the driver the
+        # feeds' numbers for Spark's metric system.
+        "spark.plugins": "io.lakefeed.JvmPlugin,io.lakefeed.metrics.FeedMetrics",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"
         "io.lakefeed.kafka.UncopiedRows",
         **storage_settings(connections),

@@ -25,5 +25,5 @@ def test_a_missing_jar_stops_its_own_sink_alone(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(jvm, "installed_sinks", lambda: installed)
     monkeypatch.setattr(jvm, "installed_settings", installed.get)
     assert [path.name for path in jvm.jars_of_sinks()] == ["py.typed"]
-    with pytest.raises(LakefeedError, match=r"(?s)a jar of the sink's package is missing.*nowhere\.jar"):
+    with pytest.raises(LakefeedError, match=r"(?s)a jar of the package is missing.*nowhere\.jar"):
         jvm.jars_of(Broken)

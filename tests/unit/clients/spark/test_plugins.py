@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from lakefeed.clients.spark.session import settings, with_own
 
-OWN = [
-    "io.lakefeed.tls.TrustPlugin",
-    "io.lakefeed.s3.MeterPlugin",
-    "io.lakefeed.metrics.FeedMetrics",
-    "io.lakefeed.parquet.ColumnarPlugin",
-]
+OWN = ["io.lakefeed.JvmPlugin", "io.lakefeed.metrics.FeedMetrics"]
 
 
 def test_a_users_plugins_stand_behind_lakefeeds() -> None:

@@ -33,6 +33,7 @@ MAIN_CLASS = "io.lakefeed.submit.Application"
 _CONTENT = "application"
 PIPELINE_FOLDER = f"{_CONTENT}/pipeline"
 """The folder of the jar with the pipeline file and the files of its folder."""
+_JAR = "lakefeed_deploy/lakefeed-deploy.jar"
 _CLASSES = "io/lakefeed/submit/"
 # With the extras that a driver uses where they are installed; the others read tables without Spark.
 _LAKEFEED = "lakefeed[postgresql,mariadb,otlp]"
@@ -100,7 +101,7 @@ def _texts(file: Path) -> dict[str, bytes]:
         "system": f"{platform.system()} {platform.machine()}",
         "spark": ".".join(spark.split(".")[:2]),
     }
-    with zipfile.ZipFile(jvm.jar()) as module:
+    with zipfile.ZipFile(jvm.jar_of(_JAR)) as module:
         classes = {name: module.read(name) for name in module.namelist() if name.startswith(_CLASSES)}
     return {
         "META-INF/MANIFEST.MF": _MANIFEST.encode(),

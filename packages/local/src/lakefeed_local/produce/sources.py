@@ -19,8 +19,6 @@ FileFormat = Literal["csv", "json", "parquet"]
 _JSON: dict[str, FileFormat] = {".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _SUFFIXES: dict[str, FileFormat] = {".csv": "csv", ".parquet": "parquet", **_JSON}
 _FILES_A_BATCH = 100
-_CSV = "io.lakefeed.produce.CsvFiles"
-"""Spark's CSV format, with a shorter way for plain lines."""
 ROUNDED = "lakefeed: the schema has fewer digits than a value: field"
 """How the error begins that a row raises inside Spark whose value would be rounded; the field's name follows."""
 
@@ -51,8 +49,7 @@ def read_rows(
     try:
         columns = _columns(spark, where, format, schema)
         if not stream:
-            reader = spark.read.format(_CSV if format == "csv" else format)
-            reader = reader.options(**_options(format, infer=columns is None))
+            reader = spark.read.format(format).options(**_options(format, infer=columns is None))
             rows = (reader.schema(_wide(columns)) if columns is not None else reader).load(where)
             return _exact(rows, columns, schema)
         if columns is None:

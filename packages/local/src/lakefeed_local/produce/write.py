@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.kafka_login import KafkaLogin, client_options
 from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_problems
@@ -168,7 +167,7 @@ class _Save:
         def run() -> None:
             self._context.addJobTag(self._tag)
             try:
-                _send(records, options)
+                records.write.format("kafka").options(**options).save()
             except Exception as error:  # Whatever it is, the caller's thread raises it.
                 self.failure = error
 
@@ -184,13 +183,6 @@ class _Save:
         """Stop the job and wait until its tasks have let go."""
         self._context.cancelJobsWithTag(self._tag)
         self._thread.join(_STOP_SECONDS)
-
-
-def _send(records: DataFrame, options: Mapping[str, str]) -> None:
-    """Send a batch by ``TopicWrite.java``, or by Spark's sink if it has columns that only that knows."""
-    own: Any = records
-    if not jvm.java(records.sparkSession).produce.TopicWrite.send(own._jdf, options["topic"], dict(options)):
-        records.write.format("kafka").options(**options).save()
 
 
 def _error(error: BaseException) -> LakefeedError:

@@ -24,7 +24,7 @@ import org.junit.jupiter.api.Test;
 class InterfacesTest {
     private static final List<Path> SOURCES = List.of(
             Path.of("jvm/src/main/java/io/lakefeed"), Path.of("packages/elasticsearch/jvm/src/main/java/io/lakefeed"),
-            Path.of("packages/jdbc/jvm/src/main/java/io/lakefeed"));
+            Path.of("packages/jdbc/jvm/src/main/java/io/lakefeed"), Path.of("packages/deploy/jvm/src/main/java/io/lakefeed"));
     private static final Path PAGE = Path.of("docs/jvm-interfaces.md");
     private static final Pattern IMPORT =
             Pattern.compile("^import (?:static )?((org\\.apache\\.(?:spark|iceberg)[a-z0-9.]*)\\.([A-Z][A-Za-z0-9_.$]*|[a-z]+))", Pattern.MULTILINE);

@@ -52,7 +52,6 @@ final class Deletions {
         }
     }
 
-    /** Deletes at once, together with the waiting keys. */
     synchronized void now(String key) throws IOException {
         waiting.put(key, true);
         flush();
@@ -66,7 +65,7 @@ final class Deletions {
         synchronized (this) {
             if (waiting.containsKey(key)) {
                 if (!overwrite) {
-                    bucket.removal().remove(List.of(key));
+                    bucket.removal.remove(List.of(key));
                 }
                 waiting.remove(key);
             }
@@ -78,7 +77,7 @@ final class Deletions {
             return;
         }
         List<String> keys = List.copyOf(waiting.keySet());
-        bucket.removal().remove(keys);
+        bucket.removal.remove(keys);
         keys.forEach(waiting::remove);
     }
 

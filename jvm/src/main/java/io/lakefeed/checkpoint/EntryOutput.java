@@ -8,11 +8,18 @@ import java.io.OutputStream;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.Options.CreateFileOptionKeys;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.s3a.AWSUnsupportedFeatureException;
+import org.apache.hadoop.fs.s3a.Constants;
+import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
+import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import software.amazon.awssdk.awscore.exception.AwsServiceException;
 
 /**
  * A checkpoint file that appears whole at {@code close}, or never.
@@ -104,7 +111,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
     }
 
     private void commit() throws IOException {
-        bucket.deletions().revive(Bucket.key(path), !exclusive);
+        bucket.deletions.revive(Bucket.key(path), !exclusive);
         if (exclusive && !conditional && owner() != null) {
             abort(copy.target);
             throw exists(null);
@@ -216,6 +223,54 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         @Override
         public void flush() throws IOException {
             target.flush();
+        }
+    }
+
+    /** Writes an object with one PUT through S3A, and interprets its failures. */
+    static final class ConditionalWrite {
+        /** Key of the user metadata that identifies the writer of an object. */
+        static final String WRITE_ID = "lakefeed-write";
+
+        private ConditionalWrite() {}
+
+        /**
+         * Creates a stream whose {@code close} is the PUT; it sends nothing before.
+         *
+         * @param exclusive whether the store refuses the PUT if the object exists
+         */
+        static FSDataOutputStream create(S3AFileSystem files, Path path, String writeId, boolean exclusive)
+                throws IOException {
+            FSDataOutputStreamBuilder<?, ?> builder = files.createFile(path).overwrite(!exclusive);
+            builder.must(Constants.FS_S3A_CREATE_PERFORMANCE, true);
+            builder.opt(Constants.FS_S3A_CREATE_HEADER + "." + WRITE_ID, writeId);
+            if (exclusive) {
+                builder.must(CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE, true);
+            }
+            return builder.build();
+        }
+
+        /** Returns whether the object exists (412) or another write is in progress (409). */
+        static boolean isConflict(Throwable failure) {
+            for (Throwable each = failure; each != null; each = each.getCause()) {
+                if (each instanceof RemoteFileChangedException) {
+                    return true;
+                }
+                if (each instanceof AwsServiceException answer) {
+                    return answer.statusCode() == 412 || answer.statusCode() == 409;
+                }
+            }
+            return false;
+        }
+
+        /** Returns whether the store reports that it does not support conditional writes. */
+        static boolean isNotSupported(Throwable failure) {
+            for (Throwable each = failure; each != null; each = each.getCause()) {
+                if (each instanceof AWSUnsupportedFeatureException
+                        || each instanceof AwsServiceException answer && answer.statusCode() == 501) {
+                    return true;
+                }
+            }
+            return false;
         }
     }
 }

@@ -53,7 +53,6 @@ final class FirstLooks {
         return look == null ? Optional.empty() : look.below(directory);
     }
 
-    /** Notes that {@code path} is about to be written. */
     void touched(Path path) {
         Look look = of(path);
         if (look != null) {

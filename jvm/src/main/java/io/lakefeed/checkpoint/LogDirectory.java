@@ -75,7 +75,6 @@ final class LogDirectory {
         return new ArrayList<>(entries.values());
     }
 
-    /** Returns whether the log has a later batch than that of {@code name}. */
     synchronized boolean hasLater(String name) throws IOException {
         load();
         long batch = batch(name);
@@ -131,12 +130,12 @@ final class LogDirectory {
         if (loaded) {
             return;
         }
-        if (!bucket.looks().shows(root).orElse(true)) {
+        if (!bucket.looks.shows(root).orElse(true)) {
             loaded = true;
             return;
         }
         String prefix = Bucket.prefix(root);
-        Optional<List<Bucket.Item>> known = bucket.looks().below(root);
+        Optional<List<Bucket.Item>> known = bucket.looks.below(root);
         if (known.isPresent() && known.get().stream().noneMatch(each -> each.key().indexOf('/', prefix.length()) >= 0)) {
             known.get().forEach(each -> addEntry(prefix, each));
             loaded = true;
@@ -153,7 +152,7 @@ final class LogDirectory {
 
     private void addEntry(String prefix, Bucket.Item item) {
         String name = item.key().substring(prefix.length());
-        if (!name.isEmpty() && !bucket.deletions().isDeleted(item.key())) {
+        if (!name.isEmpty() && !bucket.deletions.isDeleted(item.key())) {
             entries.put(name, status(new Path(root, name), item.length(), item.modified()));
         }
     }

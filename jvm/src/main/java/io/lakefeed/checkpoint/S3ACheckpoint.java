@@ -1,5 +1,7 @@
 package io.lakefeed.checkpoint;
 
+import java.io.ByteArrayInputStream;
+import java.io.EOFException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -15,6 +17,8 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Options.OpenFileOptions;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
+import org.apache.hadoop.fs.PositionedReadable;
+import org.apache.hadoop.fs.Seekable;
 import org.apache.hadoop.util.functional.CallableRaisingIOE;
 import org.apache.hadoop.util.functional.FutureIO;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
@@ -43,7 +47,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         this.bucket = Bucket.of(path, conf, settings);
         this.root = qualified(path);
         this.log = settings.answerFromMemory() && LogDirectory.isLog(root)
-                ? bucket.looks().log(root, settings.cacheBytes())
+                ? bucket.looks.log(root, settings.cacheBytes())
                 : null;
     }
 
@@ -53,9 +57,9 @@ final class S3ACheckpoint implements CheckpointFileManager {
             Path path = qualified(given);
             boolean exclusive = !overwriteIfPossible;
             if (exclusive) {
-                bucket.proof().demand(path.getParent(), settings);
+                bucket.proof.demand(path.getParent(), settings);
             }
-            bucket.looks().touched(path);
+            bucket.looks.touched(path);
             int keep = exclusive || isEntry(path) ? settings.cacheBytes() : 0;
             return EntryOutput.begin(
                     bucket, path, exclusive, !settings.allowUnconditionalWrites(), keep, outcome(path));
@@ -87,13 +91,13 @@ final class S3ACheckpoint implements CheckpointFileManager {
     public FSDataInputStream open(Path given) {
         return checked(() -> {
             Path path = qualified(given);
-            if (bucket.deletions().isDeleted(Bucket.key(path))) {
+            if (bucket.deletions.isDeleted(Bucket.key(path))) {
                 throw absent(path);
             }
             if (isEntry(path)) {
                 return openEntry(path);
             }
-            Optional<Long> length = bucket.looks().length(path);
+            Optional<Long> length = bucket.looks.length(path);
             return length.isPresent() ? openKnown(path, length.get()) : bucket.files().open(path);
         });
     }
@@ -158,7 +162,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         Set<String> names = ConcurrentHashMap.newKeySet();
         for (Bucket.Item item : listing.objects()) {
             String name = item.key().substring(prefix.length());
-            if (!name.isEmpty() && !bucket.deletions().isDeleted(item.key())) {
+            if (!name.isEmpty() && !bucket.deletions.isDeleted(item.key())) {
                 names.add(name);
                 found.add(LogDirectory.status(new Path(directory, name), item.length(), item.modified()));
             }
@@ -187,12 +191,12 @@ final class S3ACheckpoint implements CheckpointFileManager {
             if (isEntry(path)) {
                 return log.find(path.getName()) != null;
             }
-            Optional<Boolean> seen = bucket.looks().shows(path);
+            Optional<Boolean> seen = bucket.looks.shows(path);
             if (seen.isPresent()) {
                 return seen.get();
             }
             Found found = look(key);
-            return found.directory() || found.file() && !bucket.deletions().isDeleted(key);
+            return found.directory() || found.file() && !bucket.deletions.isDeleted(key);
         });
     }
 
@@ -201,10 +205,10 @@ final class S3ACheckpoint implements CheckpointFileManager {
         checked(() -> {
             Path path = qualified(given);
             String key = Bucket.key(path);
-            bucket.looks().forget(path);
+            bucket.looks.forget(path);
             if (isEntry(path)) {
                 deleteEntry(path.getName(), key);
-            } else if (isKnownFile(path)) {
+            } else if (files.getOrDefault(path.getParent(), Set.of()).contains(path.getName())) {
                 deleteFile(path, key);
             } else {
                 deleteUnknown(path, key);
@@ -219,12 +223,12 @@ final class S3ACheckpoint implements CheckpointFileManager {
             return;
         }
         if (status.isDirectory()) {
-            bucket.removal().removeAll(key + "/");
+            bucket.removal.removeAll(key + "/");
         } else if (log.hasLater(name)) {
-            bucket.deletions().later(key);
+            bucket.deletions.later(key);
         } else {
             // The entry was rolled back, not expired: this or another driver may write it again.
-            bucket.deletions().now(key);
+            bucket.deletions.now(key);
         }
         log.deleted(name);
     }
@@ -234,9 +238,9 @@ final class S3ACheckpoint implements CheckpointFileManager {
         long batch = LogDirectory.batch(path.getName());
         boolean expired = batch >= 0 && siblings.stream().anyMatch(each -> LogDirectory.batch(each) > batch);
         if (expired || UNIQUE.matcher(path.getName()).matches()) {
-            bucket.deletions().later(key);
+            bucket.deletions.later(key);
         } else {
-            bucket.deletions().now(key);
+            bucket.deletions.now(key);
         }
         siblings.remove(path.getName());
     }
@@ -244,10 +248,10 @@ final class S3ACheckpoint implements CheckpointFileManager {
     private void deleteUnknown(Path path, String key) throws IOException {
         Found found = look(key);
         if (found.file()) {
-            bucket.deletions().now(key);
+            bucket.deletions.now(key);
         }
         if (found.directory()) {
-            bucket.removal().removeAll(key.isEmpty() ? key : key + "/");
+            bucket.removal.removeAll(key.isEmpty() ? key : key + "/");
         }
         made.remove(path);
         if (log != null && (path.equals(root) || Bucket.prefix(root).startsWith(Bucket.prefix(path)))) {
@@ -264,10 +268,10 @@ final class S3ACheckpoint implements CheckpointFileManager {
     @Override
     public Path createCheckpointDirectory() {
         return checked(() -> {
-            bucket.proof().demand(root, settings);
+            bucket.proof.demand(root, settings);
             made.add(root);
             if (settings.answerFromMemory()) {
-                bucket.looks().begin(root);
+                bucket.looks.begin(root);
             }
             return root;
         });
@@ -276,7 +280,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
     @Override
     public void close() {
         checked(() -> {
-            bucket.deletions().flush();
+            bucket.deletions.flush();
             return null;
         });
     }
@@ -293,11 +297,6 @@ final class S3ACheckpoint implements CheckpointFileManager {
 
     private boolean isEntry(Path path) {
         return log != null && log.holds(path);
-    }
-
-    private boolean isKnownFile(Path path) {
-        Set<String> names = files.get(path.getParent());
-        return names != null && names.contains(path.getName());
     }
 
     private Path qualified(Path path) throws IOException {
@@ -320,5 +319,55 @@ final class S3ACheckpoint implements CheckpointFileManager {
     @SuppressWarnings("unchecked")
     private static <E extends Throwable> E undeclared(Throwable failed) throws E {
         throw (E) failed;
+    }
+
+    /** A small file in memory, with the interfaces that Hadoop requires. */
+    static final class EntryInput extends ByteArrayInputStream implements Seekable, PositionedReadable {
+        EntryInput(byte[] content) {
+            super(content);
+        }
+
+        @Override
+        public synchronized void seek(long position) throws EOFException {
+            if (position < 0 || position > count) {
+                throw new EOFException("no position " + position + " in " + count + " bytes");
+            }
+            pos = (int) position;
+        }
+
+        @Override
+        public synchronized long getPos() {
+            return pos;
+        }
+
+        @Override
+        public boolean seekToNewSource(long target) {
+            return false;
+        }
+
+        @Override
+        public int read(long position, byte[] buffer, int offset, int length) {
+            if (length == 0) {
+                return 0;
+            }
+            if (position < 0 || position >= count) {
+                return -1;
+            }
+            int available = (int) Math.min(length, count - position);
+            System.arraycopy(buf, (int) position, buffer, offset, available);
+            return available;
+        }
+
+        @Override
+        public void readFully(long position, byte[] buffer, int offset, int length) throws EOFException {
+            if (read(position, buffer, offset, length) < length) {
+                throw new EOFException("no " + length + " bytes at " + position + " of " + count);
+            }
+        }
+
+        @Override
+        public void readFully(long position, byte[] buffer) throws EOFException {
+            readFully(position, buffer, 0, buffer.length);
+        }
     }
 }

@@ -58,7 +58,7 @@ final class StoreProof {
         }
         for (Attempt attempt : attempts) {
             if (attempt.failure() != null) {
-                if (ConditionalWrite.isNotSupported(attempt.failure())) {
+                if (EntryOutput.ConditionalWrite.isNotSupported(attempt.failure())) {
                     throw refusal("rejects conditional writes (If-None-Match: *)", attempt.failure());
                 }
                 throw attempt.failure();
@@ -70,9 +70,9 @@ final class StoreProof {
     private void remove(String key, List<Attempt> attempts) throws IOException {
         List<Attempt> winners = attempts.stream().filter(Attempt::won).toList();
         if (winners.size() == 1 && attempts.stream().allMatch(each -> each.failure() == null)) {
-            bucket.removal().removeNew(key, winners.get(0).version());
+            bucket.removal.removeNew(key, winners.get(0).version());
         } else {
-            bucket.removal().remove(List.of(key));
+            bucket.removal.remove(List.of(key));
         }
     }
 
@@ -105,7 +105,7 @@ final class StoreProof {
         try {
             return new Attempt(true, bucket.putIfAbsent(key, UUID.randomUUID().toString()), null);
         } catch (IOException failed) {
-            return new Attempt(false, null, ConditionalWrite.isConflict(failed) ? null : failed);
+            return new Attempt(false, null, EntryOutput.ConditionalWrite.isConflict(failed) ? null : failed);
         }
     }
 

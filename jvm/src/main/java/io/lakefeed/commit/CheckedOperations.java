@@ -31,7 +31,7 @@ import org.apache.iceberg.io.LocationProvider;
  * check and commit are one step, repeated on each of Iceberg's retries.
  */
 final class CheckedOperations implements TableOperations {
-    /** May be shared with other loads of the table ({@link KnownTables}), and is not made for several threads. */
+    /** May be shared with other loads of the table ({@link FeedCatalog.KnownTables}), and is not made for several threads. */
     private final TableOperations operations;
     /** The table's full name, under which {@link RecentTables} has its metadata. */
     private final String name;
@@ -298,7 +298,6 @@ final class CheckedOperations implements TableOperations {
                 : TableMetadata.buildFrom(changed).setProperties(set).removeProperties(removed).build();
     }
 
-    /** Returns whether the new state of a feed's branch does not descend from the state before. */
     private static boolean movedAway(TableMetadata base, TableMetadata changed, String feed) {
         Snapshot before = Ledger.head(base, feed);
         return before != null && !Ledger.descendsFrom(changed, Ledger.head(changed, feed), before.snapshotId());

@@ -55,17 +55,14 @@ final class Covered {
         return topics.values().stream().allMatch(topic -> topic.partitions.values().stream().allMatch(Map::isEmpty));
     }
 
-    /** Adds the ranges of a commit's summary. */
     void add(JsonNode ranges) {
         each(ranges, (name, id, partition, start, end) -> add(intervals(name, id, partition), start, end));
     }
 
-    /** Removes the ranges of a commit's summary. */
     void remove(JsonNode ranges) {
         each(ranges, (name, id, partition, start, end) -> remove(intervals(name, id, partition), start, end));
     }
 
-    /** Removes the topics that these ranges do not have, or have with another id. */
     void keep(JsonNode ranges) {
         topics.entrySet().removeIf(
                 topic -> !topic.getValue().id.equals(ranges.path(topic.getKey()).path("id").asText(null)));

@@ -1,17 +1,28 @@
 package io.lakefeed.commit;
 
 import io.lakefeed.parquet.ColumnarModel;
+import java.lang.ref.SoftReference;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.iceberg.BaseMetastoreTableOperations;
 import org.apache.iceberg.BaseTable;
+import org.apache.iceberg.UpdateSchema;
+import org.apache.iceberg.expressions.Expressions;
+import org.apache.iceberg.expressions.Literal;
 import org.apache.iceberg.spark.SparkCatalog;
+import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.spark.source.SparkTable;
+import org.apache.iceberg.types.Type;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Iceberg's SparkCatalog with tables that check each commit of a feed: {@code
@@ -25,7 +36,7 @@ public final class FeedCatalog extends SparkCatalog {
 
     /** Spark creates it. */
     public FeedCatalog() {
-        // Executors do so in ColumnarPlugin.
+        // Executors do so in JvmPlugin.
         ColumnarModel.install();
     }
 
@@ -74,5 +85,92 @@ public final class FeedCatalog extends SparkCatalog {
             return loadTable(identifier);
         }
         return others.isEmpty() ? loadTable(identifier) : super.alterTable(identifier, others.toArray(new TableChange[0]));
+    }
+
+    /**
+     * The tables that a catalog has loaded, so that a metadata file is parsed once.
+     *
+     * <p>A batch asks for its table several times, and Iceberg parses the whole file for each: with thousands of snapshots in
+     * it that would be most of what a small batch costs. The catalog is asked each time which file is current, so that a table
+     * is as fresh as one that is loaded for the first time. That is not so with Iceberg's own cache of tables.
+     */
+    static final class KnownTables {
+        private static final int MOST_TABLES = 500;
+
+        private final Map<Identifier, SoftReference<BaseTable>> tables = new LinkedHashMap<>(16, 0.75f, true) {
+            private static final long serialVersionUID = 1L;
+
+            @Override
+            protected boolean removeEldestEntry(Map.Entry<Identifier, SoftReference<BaseTable>> eldest) {
+                return size() > MOST_TABLES;
+            }
+        };
+
+        /** Keeps a table, if its catalog says which metadata file is current: a REST catalog sends keys with each table. */
+        synchronized void put(Identifier identifier, BaseTable table) {
+            if (table.operations() instanceof BaseMetastoreTableOperations) {
+                tables.put(identifier, new SoftReference<>(table));
+            }
+        }
+
+        /** Returns a table as it is now; null where it has to be loaded: it is not known, or another has its name. */
+        BaseTable refreshed(Identifier identifier) {
+            BaseTable table;
+            synchronized (this) {
+                SoftReference<BaseTable> kept = tables.get(identifier);
+                table = kept == null ? null : kept.get();
+            }
+            if (table == null) {
+                return null;
+            }
+            try {
+                CheckedOperations.refresh(table.operations());
+                return table;
+            } catch (RuntimeException changed) {
+                // Dropped, or dropped and created again. If the catalog does not answer, loading it says so.
+                synchronized (this) {
+                    tables.remove(identifier);
+                }
+                return null;
+            }
+        }
+    }
+
+    /** Adds columns whose default rows from before have too: {@code ALTER TABLE … ADD COLUMNS (c STRING DEFAULT 'x')}. */
+    static final class ColumnDefaults {
+        private ColumnDefaults() {}
+
+        /** Returns whether a change adds a column with a default. */
+        static boolean has(TableChange change) {
+            return change instanceof TableChange.AddColumn add && add.defaultValue() != null;
+        }
+
+        /**
+         * Adds columns in one commit.
+         *
+         * @param changes of one statement
+         * @throws UnsupportedOperationException if one of them is more than a new optional column at the end
+         */
+        static void add(org.apache.iceberg.Table table, List<TableChange> changes) {
+            UpdateSchema update = table.updateSchema();
+            for (TableChange change : changes) {
+                if (!(change instanceof TableChange.AddColumn add) || !add.isNullable() || add.position() != null) {
+                    throw new UnsupportedOperationException("beside a column with a default there are only optional columns");
+                }
+                String[] names = add.fieldNames();
+                String parent = names.length == 1 ? null : String.join(".", Arrays.copyOf(names, names.length - 1));
+                Type type = SparkSchemaUtil.convert(add.dataType());
+                Literal<?> value = add.defaultValue() == null ? null : literal(add.defaultValue().getValue().value());
+                update.addColumn(parent, names[names.length - 1], type, add.comment(), value);
+            }
+            update.commit();
+        }
+
+        private static Literal<?> literal(Object value) {
+            if (value instanceof UTF8String text) {
+                return Expressions.lit(text.toString());
+            }
+            return Expressions.lit(value instanceof Decimal decimal ? decimal.toJavaBigDecimal() : value);
+        }
     }
 }

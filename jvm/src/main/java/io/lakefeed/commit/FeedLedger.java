@@ -4,9 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.lakefeed.query.KeyBounds;
 import io.lakefeed.query.Statements;
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import org.apache.iceberg.AppendFiles;
 import org.apache.iceberg.HasTableOperations;
@@ -38,13 +36,20 @@ public final class FeedLedger {
      * @param most how many at most
      */
     public static String ancestors(Table table, String feed, Long from, int most) throws JsonProcessingException {
-        List<Found> found = new ArrayList<>();
-        Snapshot each = from == null ? head(table, feed) : table.snapshot(from);
-        for (; each != null && found.size() < most; each = each.parentId() == null ? null : table.snapshot(each.parentId())) {
-            Map<String, String> summary = each.summary() == null ? Map.of() : each.summary();
-            found.add(new Found(each.snapshotId(), each.parentId(), each.sequenceNumber(), each.timestampMillis(), summary));
-        }
-        return JSON.writeValueAsString(found);
+        TableMetadata metadata = metadata(table);
+        return JSON.writeValueAsString(Ledger.line(metadata, from == null ? Ledger.headId(metadata, feed) : from)
+                .limit(most)
+                .map(each -> new Found(
+                        each.snapshotId(),
+                        each.parentId(),
+                        each.sequenceNumber(),
+                        each.timestampMillis(),
+                        each.summary() == null ? Map.of() : each.summary()))
+                .toList());
+    }
+
+    static TableMetadata metadata(Table table) {
+        return ((HasTableOperations) table).operations().current();
     }
 
     /** Loads a table as it is now. */
@@ -76,15 +81,14 @@ public final class FeedLedger {
      * @throws BatchRefused if the table was rolled back and its position is unknown
      */
     public static String position(Table table, String feed) {
-        TableMetadata metadata = ((HasTableOperations) table).operations().current();
-        Snapshot head = Ledger.head(metadata, feed);
-        Position position = Position.of(metadata, head == null ? null : head.snapshotId(), feed);
+        TableMetadata metadata = metadata(table);
+        Position position = Position.of(metadata, Ledger.headId(metadata, feed), feed);
         return position == null ? null : position.toJson();
     }
 
     /** Returns the newest snapshot of the branch that a feed lands in; null while that has none. */
     public static Snapshot head(Table table, String feed) {
-        return Ledger.head(((HasTableOperations) table).operations().current(), feed);
+        return Ledger.head(metadata(table), feed);
     }
 
     /**
@@ -92,16 +96,11 @@ public final class FeedLedger {
      * snapshots exist.
      */
     public static boolean hasReplay(Table table, String feed, String id) {
-        TableMetadata metadata = ((HasTableOperations) table).operations().current();
+        TableMetadata metadata = metadata(table);
         LastReplay last = LastReplay.of(metadata, feed);
-        if (last != null && last.id().equals(id)) {
-            return true;
-        }
-        Snapshot each = Ledger.head(metadata, feed);
-        while (each != null && !id.equals(each.summary().get(Ledger.REPLAY))) {
-            each = each.parentId() == null ? null : metadata.snapshot(each.parentId());
-        }
-        return each != null;
+        return last != null && last.id().equals(id)
+                || Ledger.line(metadata, Ledger.headId(metadata, feed))
+                        .anyMatch(each -> id.equals(each.summary().get(Ledger.REPLAY)));
     }
 
     /** Returns whether the table's catalog detects concurrent changes of properties. */
@@ -114,7 +113,7 @@ public final class FeedLedger {
         AppendFiles append = table.newFastAppend();
         String feed = Ledger.owner(properties);
         if (feed != null) {
-            append = append.toBranch(Ledger.branch(((HasTableOperations) table).operations().current(), feed));
+            append = append.toBranch(Ledger.branch(metadata(table), feed));
         }
         properties.forEach(append::set);
         append.commit();

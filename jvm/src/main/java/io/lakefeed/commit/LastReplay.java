@@ -19,7 +19,6 @@ import org.apache.iceberg.TableMetadata;
 record LastReplay(String id, long snapshotId, long sequenceNumber) {
     static final String PROPERTY = "lakefeed.replayed.";
 
-    /** Returns the replay that a snapshot commits, or null. */
     static LastReplay landedBy(Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         String id = summary.containsKey(Ledger.REPLAY_OF) ? summary.get(Ledger.REPLAY) : null;
@@ -34,10 +33,8 @@ record LastReplay(String id, long snapshotId, long sequenceNumber) {
         return last != null && last.isIn(table, feed) ? last : null;
     }
 
-    /** Returns whether the present state of the feed's branch has its rows. */
     boolean isIn(TableMetadata table, String feed) {
-        Snapshot head = Ledger.head(table, feed);
-        return Ledger.descends(table, head == null ? null : head.snapshotId(), snapshotId, sequenceNumber);
+        return Ledger.descends(table, Ledger.headId(table, feed), snapshotId, sequenceNumber);
     }
 
     static LastReplay parsed(String text) {

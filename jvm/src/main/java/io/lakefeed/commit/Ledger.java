@@ -121,6 +121,11 @@ final class Ledger {
         return ref == null ? null : table.snapshot(ref.snapshotId());
     }
 
+    static Long headId(TableMetadata table, String feed) {
+        Snapshot head = head(table, feed);
+        return head == null ? null : head.snapshotId();
+    }
+
     /** Returns the feed that a snapshot with this summary is of, whatever it does for it; null if it is of none. */
     static String owner(Map<String, String> summary) {
         return Stream.of(FEED, BACKFILL_OF, REPLAY_OF)
@@ -172,10 +177,7 @@ final class Ledger {
      * line is known to its root, or to a snapshot before it: then another engine has rolled the table back.
      */
     static boolean mayDescendFrom(TableMetadata table, Long head, long sequenceNumber) {
-        Snapshot oldest = head == null ? null : table.snapshot(head);
-        while (oldest != null && oldest.parentId() != null && table.snapshot(oldest.parentId()) != null) {
-            oldest = table.snapshot(oldest.parentId());
-        }
+        Snapshot oldest = line(table, head).reduce((newer, older) -> older).orElse(null);
         return oldest != null
                 && (oldest.parentId() != null || followsFiles(oldest))
                 && oldest.sequenceNumber() > sequenceNumber;
@@ -195,32 +197,29 @@ final class Ledger {
 
     /** Returns whether the line of snapshots up to {@code head} has this one, or had it before it expired. */
     static boolean descends(TableMetadata table, Long head, long snapshotId, long sequenceNumber) {
-        Snapshot each = head == null ? null : table.snapshot(head);
-        while (each != null && each.snapshotId() != snapshotId) {
-            each = each.parentId() == null ? null : table.snapshot(each.parentId());
-        }
-        return each != null || (table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber));
+        return line(table, head).anyMatch(each -> each.snapshotId() == snapshotId)
+                || table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber);
     }
 
     /** Returns whether a snapshot is this one or descends from it, as far as its line exists; that one may have expired. */
     static boolean descendsFrom(TableMetadata table, Snapshot snapshot, long ancestor) {
-        Snapshot each = snapshot;
-        while (each != null && each.snapshotId() != ancestor) {
-            if (each.parentId() != null && each.parentId() == ancestor) {
-                return true;
-            }
-            each = each.parentId() == null ? null : table.snapshot(each.parentId());
-        }
-        return each != null;
+        return line(table, snapshot == null ? null : snapshot.snapshotId())
+                .anyMatch(each -> each.snapshotId() == ancestor || Objects.equals(each.parentId(), ancestor));
+    }
+
+    /** Returns the existing snapshots up to {@code head}, newest first. */
+    static Stream<Snapshot> line(TableMetadata table, Long head) {
+        return Stream.iterate(
+                head == null ? null : table.snapshot(head),
+                Objects::nonNull,
+                each -> each.parentId() == null ? null : table.snapshot(each.parentId()));
     }
 
     static Snapshot newest(TableMetadata table, Long head, String feed) {
-        Snapshot snapshot = head == null ? null : table.snapshot(head);
-        while (snapshot != null && !(feed.equals(snapshot.summary().get(FEED)) && snapshot.summary().containsKey(RANGES))) {
-            Long parent = snapshot.parentId();
-            snapshot = parent == null ? null : table.snapshot(parent);
-        }
-        return snapshot;
+        return line(table, head)
+                .filter(each -> feed.equals(each.summary().get(FEED)) && each.summary().containsKey(RANGES))
+                .findFirst()
+                .orElse(null);
     }
 
     /**

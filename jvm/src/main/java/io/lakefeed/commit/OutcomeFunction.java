@@ -1,9 +1,7 @@
 package io.lakefeed.commit;
 
+import io.lakefeed.SqlFunction;
 import io.lakefeed.decode.LeftOut;
-import java.io.Serializable;
-import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -13,7 +11,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>It belongs in a filter just above the decoder, which each record passes once and in order.
  */
-public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializable {
+public final class OutcomeFunction extends SqlFunction<Boolean> {
     private static final long serialVersionUID = 1L;
     /** The verdicts other than a row, as {@code lakefeed.records.decode.verdict} has them. */
     private static final int DEAD_LETTER = 1;
@@ -28,19 +26,29 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
 
     private final Outcomes outcomes;
 
-    private transient RangeOutcome range;
+    private transient Outcomes.RangeOutcome range;
     private transient UTF8String topic;
     private transient int lastSchema;
     private transient LeftOut leftOut;
 
     OutcomeFunction(Outcomes outcomes) {
+        super(
+                "outcome",
+                "outcome",
+                DataTypes.BooleanType,
+                DataTypes.StringType,
+                DataTypes.IntegerType,
+                DataTypes.LongType,
+                DataTypes.IntegerType,
+                DataTypes.StringType,
+                DataTypes.IntegerType);
         this.outcomes = outcomes;
     }
 
     /** Counts one record; generated code calls this. */
     public boolean invoke(
             UTF8String topic, int partition, long offset, int verdict, UTF8String reason, int schemaId) {
-        RangeOutcome current = range;
+        Outcomes.RangeOutcome current = range;
         if (current == null || current.partition != partition || !topic.equals(this.topic)) {
             current = begin(topic, partition, offset);
         }
@@ -68,10 +76,10 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
         return false;
     }
 
-    private RangeOutcome begin(UTF8String topic, int partition, long offset) {
+    private Outcomes.RangeOutcome begin(UTF8String topic, int partition, long offset) {
         // Copies the bytes: the next record overwrites the row.
         this.topic = topic.clone();
-        range = new RangeOutcome(topic.toString(), partition, offset);
+        range = new Outcomes.RangeOutcome(topic.toString(), partition, offset);
         lastSchema = NO_SCHEMA;
         leftOut = LeftOut.ofThread();
         outcomes.add(range);
@@ -79,44 +87,7 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
     }
 
     @Override
-    public DataType[] inputTypes() {
-        return new DataType[] {
-            DataTypes.StringType,
-            DataTypes.IntegerType,
-            DataTypes.LongType,
-            DataTypes.IntegerType,
-            DataTypes.StringType,
-            DataTypes.IntegerType
-        };
-    }
-
-    @Override
-    public DataType resultType() {
-        return DataTypes.BooleanType;
-    }
-
-    @Override
     public boolean isResultNullable() {
         return false;
-    }
-
-    @Override
-    public boolean isDeterministic() {
-        return false;
-    }
-
-    @Override
-    public String name() {
-        return "outcome";
-    }
-
-    @Override
-    public String canonicalName() {
-        return "io.lakefeed.outcome";
-    }
-
-    @Override
-    public String toString() {
-        return "lakefeed.outcome";
     }
 }

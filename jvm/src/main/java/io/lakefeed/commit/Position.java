@@ -70,37 +70,13 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         // After a rollback by another engine the property is out of date.
         boolean trusted = recorded != null
                 && recorded.commit.snapshotId() == last.snapshotId()
-                && (descends(table, head, recorded.at) || expired(table, head, recorded));
+                && Ledger.descends(table, head, recorded.at, recorded.sequence);
         return new Position(
                 last,
                 trusted ? recorded.covered : null,
                 kept(table, head, feed, recorded == null ? Covered.nothing() : recorded.kept),
                 trusted ? recorded.at : 0,
                 trusted ? recorded.sequence : 0);
-    }
-
-    private static boolean expired(TableMetadata table, Long head, Position recorded) {
-        return table.snapshot(recorded.at) == null && Ledger.mayDescendFrom(table, head, recorded.sequence);
-    }
-
-    private static Long head(TableMetadata table, String feed) {
-        Snapshot head = Ledger.head(table, feed);
-        return head == null ? null : head.snapshotId();
-    }
-
-    private static boolean descends(TableMetadata table, Long head, long ancestor) {
-        return line(table, head).stream().anyMatch(each -> each.snapshotId() == ancestor);
-    }
-
-    /** Returns the existing snapshots up to this one, newest first. */
-    private static List<Snapshot> line(TableMetadata table, Long head) {
-        List<Snapshot> line = new ArrayList<>();
-        Snapshot snapshot = head == null ? null : table.snapshot(head);
-        while (snapshot != null) {
-            line.add(snapshot);
-            snapshot = snapshot.parentId() == null ? null : table.snapshot(snapshot.parentId());
-        }
-        return line;
     }
 
     /** Returns the position after one more snapshot: a commit of the feed, a move, or a backfill. */
@@ -128,7 +104,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
      * @param before those of moves whose snapshots have expired; may have more, which the snapshots that are left correct
      */
     private static Covered kept(TableMetadata table, Long head, String feed, Covered before) {
-        List<Snapshot> line = line(table, head);
+        List<Snapshot> line = new ArrayList<>(Ledger.line(table, head).toList());
         Collections.reverse(line);
         boolean whole = line.isEmpty() || line.get(0).parentId() == null;
         Covered kept = whole ? Covered.nothing() : Covered.of(before.toJson());
@@ -158,7 +134,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
      * new line, and what it covers.
      */
     static String afterMove(TableMetadata base, TableMetadata changed, String feed) {
-        Long head = head(changed, feed);
+        Long head = Ledger.headId(changed, feed);
         Snapshot newest = Ledger.newest(changed, head, feed);
         if (newest == null) {
             return Ledger.ROLLED_BACK;
@@ -176,8 +152,8 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());
-        List<Long> entered = line(changed, head(changed, feed)).stream().map(Snapshot::snapshotId).toList();
-        line(base, head(base, feed)).stream()
+        List<Long> entered = Ledger.line(changed, Ledger.headId(changed, feed)).map(Snapshot::snapshotId).toList();
+        Ledger.line(base, Ledger.headId(base, feed))
                 .takeWhile(each -> !entered.contains(each.snapshotId()))
                 .filter(each -> concerns(each, feed) && each.summary().containsKey(Ledger.MOVED))
                 .filter(each -> deletesRows(each.summary()))
@@ -188,8 +164,8 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     private static Covered coveredAfterMove(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered known = text.equals(Ledger.ROLLED_BACK) ? null : ofJson(text).covered;
-        List<Snapshot> left = line(base, head(base, feed));
-        List<Snapshot> entered = line(changed, head(changed, feed));
+        List<Snapshot> left = Ledger.line(base, Ledger.headId(base, feed)).toList();
+        List<Snapshot> entered = Ledger.line(changed, Ledger.headId(changed, feed)).toList();
         List<Long> shared = entered.stream().map(Snapshot::snapshotId).toList();
         int leftFrom = 0;
         while (leftFrom < left.size() && !shared.contains(left.get(leftFrom).snapshotId())) {

@@ -25,7 +25,7 @@ public final class Publication {
      * such a branch.
      */
     public static String state(Table table, String feed) {
-        TableMetadata metadata = ((HasTableOperations) table).operations().current();
+        TableMetadata metadata = FeedLedger.metadata(table);
         Snapshot head = Ledger.head(metadata, feed);
         return head == null ? "missing" : state(metadata, head.snapshotId());
     }
@@ -78,7 +78,7 @@ public final class Publication {
 
     /** Returns whether {@code main} has a commit of a feed: a branch can only go back to where the feed's position is known. */
     public static boolean hasPublished(Table table, String feed) {
-        TableMetadata metadata = ((HasTableOperations) table).operations().current();
+        TableMetadata metadata = FeedLedger.metadata(table);
         Snapshot main = metadata.currentSnapshot();
         return main != null && Ledger.newest(metadata, main.snapshotId(), feed) != null;
     }

@@ -1,9 +1,7 @@
 package io.lakefeed.copies;
 
-import java.io.Serializable;
+import io.lakefeed.SqlFunction;
 import org.apache.spark.TaskContext;
-import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -13,7 +11,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>The argument only keeps Spark from computing it on the driver, where there is no task.
  */
-public final class BatchFunction implements ScalarFunction<UTF8String>, Serializable {
+public final class BatchFunction extends SqlFunction<UTF8String> {
     private static final long serialVersionUID = 1L;
     private static final String QUERY = "sql.streaming.queryId";
     private static final String BATCH = "streaming.sql.batchId";
@@ -21,7 +19,9 @@ public final class BatchFunction implements ScalarFunction<UTF8String>, Serializ
     private transient TaskContext task;
     private transient UTF8String batch;
 
-    BatchFunction() {}
+    BatchFunction() {
+        super("batch", "batch", DataTypes.StringType, DataTypes.StringType);
+    }
 
     /** Returns the batch for one row; generated code calls this. */
     public UTF8String invoke(UTF8String source) {
@@ -31,35 +31,5 @@ public final class BatchFunction implements ScalarFunction<UTF8String>, Serializ
             batch = UTF8String.fromString(now.getLocalProperty(QUERY) + "/" + now.getLocalProperty(BATCH));
         }
         return batch;
-    }
-
-    @Override
-    public DataType[] inputTypes() {
-        return new DataType[] {DataTypes.StringType};
-    }
-
-    @Override
-    public DataType resultType() {
-        return DataTypes.StringType;
-    }
-
-    @Override
-    public boolean isDeterministic() {
-        return false;
-    }
-
-    @Override
-    public String name() {
-        return "batch";
-    }
-
-    @Override
-    public String canonicalName() {
-        return "io.lakefeed.batch";
-    }
-
-    @Override
-    public String toString() {
-        return "lakefeed.batch";
     }
 }

@@ -28,12 +28,10 @@ final class RowsSeen {
         this.highest = highest;
     }
 
-    /** Returns the state of a writer's first batch. */
     static RowsSeen first() {
         return new RowsSeen(new HashMap<>());
     }
 
-    /** Returns the state of another batch of the same writer. */
     RowsSeen other() {
         return new RowsSeen(highest);
     }
@@ -43,7 +41,6 @@ final class RowsSeen {
         return highest.getOrDefault(partition, -1L) >= offset;
     }
 
-    /** Adds the record at an offset of a source partition; false if it was added before. */
     boolean add(String partition, long offset) {
         Roaring64NavigableMap seen = offsets.computeIfAbsent(partition, any -> new Roaring64NavigableMap());
         if (seen.contains(offset)) {
@@ -54,7 +51,6 @@ final class RowsSeen {
         return true;
     }
 
-    /** Adds a row by its digest; false if it was added before. */
     boolean add(UUID digest) {
         return digests.add(digest);
     }
@@ -86,7 +82,6 @@ final class RowsSeen {
         return bytes.toByteArray();
     }
 
-    /** Returns the rows in the result of {@link #write}. */
     static RowsSeen read(byte[] state) {
         RowsSeen seen = first();
         try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(state))) {
@@ -109,7 +104,6 @@ final class RowsSeen {
         return seen;
     }
 
-    /** Returns the batch in the result of {@link #write}. */
     static long batch(byte[] state) {
         return ByteBuffer.wrap(state).getLong();
     }

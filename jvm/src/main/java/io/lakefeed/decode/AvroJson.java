@@ -15,10 +15,8 @@ import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
 import java.time.temporal.ChronoUnit;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -101,11 +99,11 @@ final class AvroJson {
 
     /** Writes one of Spark's internal values that is neither an array nor a map nor a struct. */
     static void write(JsonGenerator json, Object value, DataType type) throws IOException {
-        if (type instanceof DateType) {
+        if (type == DataTypes.DateType) {
             json.writeString(LocalDate.ofEpochDay((Integer) value).toString());
-        } else if (type instanceof TimestampType) {
+        } else if (type == DataTypes.TimestampType) {
             json.writeString(DateTimeFormatter.ISO_INSTANT.format(moment((Long) value)));
-        } else if (type instanceof TimestampNTZType) {
+        } else if (type == DataTypes.TimestampNTZType) {
             LocalDateTime local = LocalDateTime.ofInstant(moment((Long) value), ZoneOffset.UTC);
             json.writeString(DateTimeFormatter.ISO_LOCAL_DATE_TIME.format(local));
         } else if (value instanceof Decimal decimal) {

@@ -20,9 +20,6 @@ import org.apache.avro.io.EncoderFactory;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.LongType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -34,7 +31,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class AvroPlan {
     private static final GenericData GENERIC = new GenericData();
     /** Branches of a writer's unions multiply, even where the reader's schema is small. */
-    private static final int MOST_STEPS = 20 * SchemaLimits.MOST_COLUMNS;
+    private static final int MOST_STEPS = 20 * AvroTypes.SchemaLimits.MOST_COLUMNS;
 
     /** Inside JSON, where types may be recursive, a record's step may contain itself. */
     private final Map<Action, AvroNested.OfRecord> records = new IdentityHashMap<>();
@@ -111,7 +108,7 @@ final class AvroPlan {
 
     /** Returns the step of a long, in another unit of time if writer and reader name one each. */
     private static AvroStep moment(Schema writer, Schema reader, DataType type) {
-        boolean micros = type instanceof TimestampType || type instanceof TimestampNTZType;
+        boolean micros = type == DataTypes.TimestampType || type == DataTypes.TimestampNTZType;
         long required = micros ? 1_000 : nanos(reader);
         long written = nanos(writer) == 0 ? nanos(reader) : nanos(writer);
         if (required == 0 || written == 0) {
@@ -212,7 +209,7 @@ final class AvroPlan {
             return step(action, open);
         }
         DataType number = AvroTypes.number(types);
-        if (number instanceof LongType) {
+        if (number == DataTypes.LongType) {
             return new AvroNumbers.OfLong(DataTypes.LongType, action.writer.getType(), 1);
         }
         if (number != null) {

@@ -27,7 +27,6 @@ final class AvroReader extends RecordReader {
     private int planOf;
     private boolean takesEmpty;
 
-    /** Creates a reader of records with a header, whose schemas come from {@code writers}. */
     AvroReader(Schema readerSchema, DataType type, Writers<Schema> writers, Acceptance accept) {
         super(writers);
         this.accept = accept;
@@ -52,7 +51,7 @@ final class AvroReader extends RecordReader {
 
     private AvroStep compiled(Schema writerSchema) {
         try {
-            return accept.plan(SchemaLimits.bounded(writerSchema), readerSchema);
+            return accept.plan(AvroTypes.SchemaLimits.bounded(writerSchema), readerSchema);
         } catch (AvroRuntimeException unfit) {
             return new AvroObjects.Mismatch(unfit.getMessage());
         } catch (RuntimeException | StackOverflowError unfit) {

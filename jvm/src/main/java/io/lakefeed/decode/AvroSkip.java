@@ -8,13 +8,11 @@ import org.apache.avro.Schema;
 
 /** Skips a value that the reader does not need. */
 interface AvroSkip {
-    /** Moves {@code in} behind the value. */
     void over(BoundedDecoder in);
 
     /** Skips values that take no bytes. */
     AvroSkip NOTHING = in -> {};
 
-    /** Returns the skip of values of {@code writer}. */
     static AvroSkip of(Schema writer) {
         return of(writer, new IdentityHashMap<>());
     }

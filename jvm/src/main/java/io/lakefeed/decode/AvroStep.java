@@ -30,7 +30,6 @@ abstract class AvroStep {
     /** Returns the value in Spark's internal form, null for null. */
     abstract Object read(BoundedDecoder in);
 
-    /** Reads the value into a field of a row that is new or reset. */
     void read(BoundedDecoder in, DecodedRow row, int field) {
         Object value = read(in);
         if (value == null) {

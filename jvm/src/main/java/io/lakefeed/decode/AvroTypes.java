@@ -8,6 +8,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import org.apache.avro.AvroRuntimeException;
 import org.apache.avro.NameValidator;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.avro.SchemaConverters;
@@ -107,7 +108,6 @@ final class AvroTypes {
         };
     }
 
-    /** Returns the type of a schema that contains no others. */
     static DataType single(Schema schema) {
         return SchemaConverters.toSqlType(schema).dataType();
     }
@@ -144,7 +144,6 @@ final class AvroTypes {
         return members;
     }
 
-    /** Returns a union's types without null. */
     static List<Schema> types(Schema union) {
         return union.getTypes().stream()
                 .filter(each -> each.getType() != Schema.Type.NULL)
@@ -171,7 +170,6 @@ final class AvroTypes {
         return one == narrow && two == wide || one == wide && two == narrow;
     }
 
-    /** Returns the name of the field for one type of a union of several. */
     static String member(int at) {
         return "member" + at;
     }
@@ -179,5 +177,69 @@ final class AvroTypes {
     private static boolean isNullable(Schema schema) {
         return schema.getType() == Schema.Type.NULL
                 || schema.getType() == Schema.Type.UNION && types(schema).size() < schema.getTypes().size();
+    }
+
+    /**
+     * Limits the size of a schema, because producers may register any. The limits are those of {@code
+     * lakefeed.records.schema.avro}. They apply to the columns and not to the text: a few named types that use each other
+     * can mean millions of columns.
+     */
+    static final class SchemaLimits {
+        /** Columns and fields inside them, at all levels. */
+        static final int MOST_COLUMNS = 10_000;
+
+        /** Levels of records, arrays, maps and unions inside each other. */
+        static final int DEEPEST = 100;
+
+        private int columns;
+
+        private SchemaLimits() {}
+
+        /**
+         * Returns the schema itself.
+         *
+         * @throws AvroRuntimeException if it has too many columns or levels
+         */
+        static Schema bounded(Schema schema) {
+            new SchemaLimits().count(schema, Set.of(), 1);
+            return schema;
+        }
+
+        private void count(Schema schema, Set<String> open, int depth) {
+            if (depth > DEEPEST) {
+                throw new AvroRuntimeException("it has more than " + DEEPEST + " levels inside each other");
+            }
+            switch (schema.getType()) {
+                case ARRAY -> count(schema.getElementType(), open, depth + 1);
+                case MAP -> count(schema.getValueType(), open, depth + 1);
+                case UNION -> {
+                    List<Schema> types = AvroTypes.types(schema);
+                    int more = types.size() > 1 ? 1 : 0;
+                    for (Schema each : types) {
+                        add(more);
+                        count(each, open, depth + more);
+                    }
+                }
+                case RECORD -> {
+                    // A recursive record is one column of JSON.
+                    if (!open.contains(schema.getFullName())) {
+                        Set<String> inside = AvroTypes.with(open, schema);
+                        for (Schema.Field field : schema.getFields()) {
+                            add(1);
+                            count(field.schema(), inside, depth + 1);
+                        }
+                    }
+                }
+                default -> {}
+            }
+        }
+
+        private void add(int more) {
+            columns += more;
+            if (columns > MOST_COLUMNS) {
+                throw new AvroRuntimeException(
+                        "it means more than " + MOST_COLUMNS + " columns, fields inside columns counted");
+            }
+        }
     }
 }

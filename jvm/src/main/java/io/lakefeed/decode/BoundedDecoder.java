@@ -63,12 +63,10 @@ final class BoundedDecoder {
         return this;
     }
 
-    /** Returns the position of the next byte. */
     int position() {
         return at;
     }
 
-    /** Returns the number of remaining bytes. */
     int remaining() {
         return end - at;
     }
@@ -85,7 +83,6 @@ final class BoundedDecoder {
         }
     }
 
-    /** Leaves such a record. */
     void leave() {
         depth--;
     }
@@ -283,7 +280,6 @@ final class BoundedDecoder {
         return (int) count;
     }
 
-    /** Skips a length and the bytes after it. */
     void skipBytes() {
         skip(readLong(), "a string or bytes");
     }

@@ -27,7 +27,6 @@ final class CsvReader extends RecordReader {
      */
     record Dialect(char delimiter, char quote, char escape, String nullValue) {}
 
-    /** Creates a reader of lines with these columns. */
     CsvReader(StructType type, Dialect dialect, TextValue.Rules rules) {
         super(null);
         this.columns = type.fields();
@@ -70,7 +69,11 @@ final class CsvReader extends RecordReader {
 
     private Object next(int column) {
         boolean quoted = at < line.length() && line.charAt(at) == dialect.quote;
-        String text = quoted ? quoted() : raw();
+        int from = at;
+        if (!quoted) {
+            pass();
+        }
+        String text = quoted ? quoted() : line.substring(from, at);
         StructField field = columns[column];
         if (!quoted && text.equals(dialect.nullValue)) {
             if (!field.nullable()) {
@@ -86,13 +89,6 @@ final class CsvReader extends RecordReader {
         return value;
     }
 
-    private String raw() {
-        int from = at;
-        pass();
-        return line.substring(from, at);
-    }
-
-    /** Moves behind a value. */
     private void pass() {
         if (at < line.length() && line.charAt(at) == dialect.quote) {
             quoted();

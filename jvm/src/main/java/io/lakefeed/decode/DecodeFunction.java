@@ -1,9 +1,7 @@
 package io.lakefeed.decode;
 
-import java.io.Serializable;
+import io.lakefeed.SqlFunction;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -12,16 +10,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * {@code decode(bytes)} for every format: {@code struct<value: struct<…>, schema_id: int, error: string>}.
  *
  * <p>{@link DecodeOptions} lists the options of its catalog.
- *
- * <p>The function declares itself non-deterministic. Spark then evaluates it once for each row, however many fields of
- * the result a query selects and filters on.
  */
-public final class DecodeFunction implements ScalarFunction<InternalRow>, Serializable {
+public final class DecodeFunction extends SqlFunction<InternalRow> {
     private static final long serialVersionUID = 1L;
 
-    private final String name;
     private final DecodeOptions options;
-    private final StructType resultType;
     private transient ThreadLocal<RecordReader> readers;
     private transient RecordReader latest;
 
@@ -31,13 +24,20 @@ public final class DecodeFunction implements ScalarFunction<InternalRow>, Serial
      * @throws IllegalArgumentException if the options are invalid: the user sees it on the driver, before any task runs
      */
     DecodeFunction(String name, CaseInsensitiveStringMap options) {
-        this.name = name;
-        this.options = new DecodeOptions(options);
-        this.resultType = new StructType()
-                .add("value", this.options.columns())
-                .add("schema_id", DataTypes.IntegerType)
-                .add("error", DataTypes.StringType);
-        this.options.newReader();
+        this(name, new DecodeOptions(options));
+    }
+
+    private DecodeFunction(String name, DecodeOptions options) {
+        super(
+                "decode",
+                "decode." + name,
+                new StructType()
+                        .add("value", options.columns())
+                        .add("schema_id", DataTypes.IntegerType)
+                        .add("error", DataTypes.StringType),
+                DataTypes.BinaryType);
+        this.options = options;
+        options.newReader();
     }
 
     /** Returns the function that these options describe, for a reader that decodes what it reads. */
@@ -69,38 +69,7 @@ public final class DecodeFunction implements ScalarFunction<InternalRow>, Serial
     }
 
     @Override
-    public DataType[] inputTypes() {
-        return new DataType[] {DataTypes.BinaryType};
-    }
-
-    @Override
-    public DataType resultType() {
-        return resultType;
-    }
-
-    @Override
     public boolean isResultNullable() {
         return false;
-    }
-
-    @Override
-    public boolean isDeterministic() {
-        return false;
-    }
-
-    @Override
-    public String name() {
-        return "decode";
-    }
-
-    @Override
-    public String canonicalName() {
-        return "io.lakefeed.decode." + name;
-    }
-
-    /** Shows only the name: Spark prints plans, and the options have credentials. */
-    @Override
-    public String toString() {
-        return name + ".decode";
     }
 }

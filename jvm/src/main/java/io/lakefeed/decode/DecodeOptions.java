@@ -14,10 +14,13 @@ import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Set;
 import org.apache.avro.Schema;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * The options of a {@link DecodeCatalog}, and the reader that they describe.
@@ -60,7 +63,6 @@ final class DecodeOptions implements Serializable {
         return type instanceof StructType struct ? struct : new StructType().add("value", type);
     }
 
-    /** Creates a reader for the calling thread. */
     RecordReader newReader() {
         return switch (format()) {
             case "avro" -> options.containsKey("writer-schema")
@@ -143,12 +145,32 @@ final class DecodeOptions implements Serializable {
                 : ProtobufSchemas.types(required("writer-schema"), Arrays.asList(texts("writer-references")));
     }
 
-    /** Returns the texts of an option that is a JSON array. */
     private String[] texts(String key) {
         try {
             return JSON.readValue(options.getOrDefault(key, "[]"), String[].class);
         } catch (JsonProcessingException invalid) {
             throw new IllegalArgumentException(key + " is not a JSON array of texts");
+        }
+    }
+
+    /** Reads values that are text in UTF-8, including empty text. */
+    static final class StringReader extends RecordReader {
+        StringReader() {
+            super(null);
+        }
+
+        @Override
+        boolean takesEmpty() {
+            return true;
+        }
+
+        @Override
+        InternalRow value(byte[] record, int from, int schemaId) {
+            UTF8String text = UTF8String.fromBytes(record);
+            if (!text.isValid()) {
+                throw new BadRecord("not UTF-8");
+            }
+            return new GenericInternalRow(new Object[] {text});
         }
     }
 }

@@ -1,20 +1,11 @@
 package io.lakefeed.decode;
 
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGettersReader;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
-import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DateType;
-import org.apache.spark.sql.types.DayTimeIntervalType;
 import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
-import org.apache.spark.sql.types.YearMonthIntervalType;
 import org.apache.spark.unsafe.types.CalendarInterval;
 import org.apache.spark.unsafe.types.GeographyVal;
 import org.apache.spark.unsafe.types.GeometryVal;
@@ -152,28 +143,7 @@ final class DecodedRow extends InternalRow {
 
     @Override
     public Object get(int field, DataType type) {
-        if (isNullAt(field)) {
-            return null;
-        }
-        if (type instanceof LongType
-                || type instanceof TimestampType
-                || type instanceof TimestampNTZType
-                || type instanceof DayTimeIntervalType) {
-            return getLong(field);
-        }
-        if (type instanceof IntegerType || type instanceof DateType || type instanceof YearMonthIntervalType) {
-            return getInt(field);
-        }
-        if (type instanceof DoubleType) {
-            return getDouble(field);
-        }
-        if (type instanceof FloatType) {
-            return getFloat(field);
-        }
-        if (type instanceof BooleanType) {
-            return getBoolean(field);
-        }
-        return objects[field];
+        return SpecializedGettersReader.read(this, field, type, true, true);
     }
 
     /** Returns a value that is no number; null where the field is null, as Spark expects. */

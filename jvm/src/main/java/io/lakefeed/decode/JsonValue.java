@@ -1,7 +1,7 @@
 package io.lakefeed.decode;
 
-import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonParser.NumberType;
+import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -16,10 +16,9 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.ArrayType;
-import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.MapType;
-import org.apache.spark.sql.types.NullType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -95,7 +94,7 @@ interface JsonValue {
                 Schema values = schema == null ? null : AvroDefault.withoutNull(schema.getValueType());
                 return new Entries(of(map.valueType(), values, any, true, path), map.valueContainsNull());
             }
-            if (type instanceof NullType) {
+            if (type == DataTypes.NullType) {
                 return in -> {
                     throw in.misfit("null");
                 };
@@ -106,7 +105,7 @@ interface JsonValue {
             }
             // A recursive record is text in Spark's type.
             boolean recursive = schema != null && schema.getType() == Schema.Type.RECORD;
-            boolean quoted = rules.lenient() || !(TextValue.isNumber(type) || type instanceof BooleanType);
+            boolean quoted = rules.lenient() || !(TextValue.isNumber(type) || type == DataTypes.BooleanType);
             return new Single(type, text, type instanceof StringType && (any || recursive), quoted, rules.lenient());
         }
     }
@@ -125,7 +124,7 @@ interface JsonValue {
                 case VALUE_NUMBER_INT, VALUE_NUMBER_FLOAT -> TextValue.isNumber(type)
                         ? fitting(number(in.parser), "a number that it cannot hold")
                         : other(in);
-                case VALUE_TRUE, VALUE_FALSE -> type instanceof BooleanType ? (Object) in.parser.getBooleanValue() : other(in);
+                case VALUE_TRUE, VALUE_FALSE -> type == DataTypes.BooleanType ? (Object) in.parser.getBooleanValue() : other(in);
                 default -> other(in);
             };
         }

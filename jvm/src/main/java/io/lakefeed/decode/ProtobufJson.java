@@ -23,7 +23,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <p>While a message is read it is an array with an item for each field: a scalar, the array of a message, a list, or a
  * map. Unset fields are written with the text.
  */
-final class ProtobufJson implements ProtobufPart {
+final class ProtobufJson implements ProtobufNested.ProtobufPart {
     private static final String STRUCT = "google.protobuf.Struct";
     private static final String VALUE = "google.protobuf.Value";
     private static final String LIST = "google.protobuf.ListValue";
@@ -36,7 +36,7 @@ final class ProtobufJson implements ProtobufPart {
     private final MemoryBudget budget;
     private final JsonText text;
     private final Member[] members;
-    private final Map<Integer, Member> byNumber = new HashMap<>();
+    private final ProtobufPlan plan;
 
     ProtobufJson(ProtoMessage message, MemoryBudget budget) {
         this(message, budget, new JsonText(budget));
@@ -48,16 +48,12 @@ final class ProtobufJson implements ProtobufPart {
         this.text = text;
         List<Field> fields = message.fields();
         members = new Member[fields.size()];
+        plan = new ProtobufPlan(message, members.length, budget);
+        Map<String, Integer> places = new HashMap<>();
+        fields.forEach(field -> places.put(field.name(), places.size()));
         for (int at = 0; at < members.length; at++) {
             members[at] = new Member(at, fields.get(at));
-            byNumber.put(fields.get(at).number(), members[at]);
-        }
-        for (Member member : members) {
-            member.excluded = fields.stream()
-                    .filter(other -> member.field.oneof() != null && other.number() != member.field.number())
-                    .filter(other -> member.field.oneof().equals(other.oneof()))
-                    .mapToInt(other -> byNumber.get(other.number()).at)
-                    .toArray();
+            plan.add(fields.get(at), members[at]::read, places);
         }
     }
 
@@ -68,7 +64,7 @@ final class ProtobufJson implements ProtobufPart {
 
     @Override
     public Object begun() {
-        return new Object[members.length];
+        return plan.fresh();
     }
 
     @Override
@@ -78,25 +74,7 @@ final class ProtobufJson implements ProtobufPart {
 
     @Override
     public void read(WireInput input, Object unfinished, int group, int depth) {
-        Member member = null;
-        try {
-            while (group != 0 || !input.atEnd()) {
-                member = null;
-                int tag = input.tag();
-                if ((tag & 7) == WireInput.END_GROUP) {
-                    input.requireEndOf(group, tag);
-                    return;
-                }
-                member = byNumber.get(tag >>> 3);
-                if (member == null) {
-                    input.skip(tag, depth);
-                } else {
-                    member.read(input, tag, (Object[]) unfinished, depth);
-                }
-            }
-        } catch (RuntimeException bad) {
-            throw member == null ? BadRecord.of(bad) : BadRecord.of(bad).at(member.field.name());
-        }
+        plan.read(input, (Object[]) unfinished, group, depth);
     }
 
     @Override
@@ -120,6 +98,14 @@ final class ProtobufJson implements ProtobufPart {
                 }
             }
         }
+    }
+
+    private Member member(int number) {
+        int at = 0;
+        while (members[at].field.number() != number) {
+            at++;
+        }
+        return members[at];
     }
 
     private void writeValue(Object[] set) {
@@ -160,8 +146,6 @@ final class ProtobufJson implements ProtobufPart {
         final int at;
         final Field field;
         final byte[] name;
-        /** Positions of the other fields of its oneof, which it clears. */
-        int[] excluded = {};
         /** Reads a scalar; null if the field is a message. */
         private final ProtobufValue scalar;
         /** The value of an unset scalar. */
@@ -190,12 +174,6 @@ final class ProtobufJson implements ProtobufPart {
 
         @SuppressWarnings("unchecked")
         void read(WireInput input, int tag, Object[] set, int depth) {
-            if (excluded.length > 0) {
-                budget.charge(excluded.length);
-                for (int other : excluded) {
-                    set[other] = null;
-                }
-            }
             if (field.presence() != Presence.REPEATED) {
                 set[at] = one(input, tag, set[at], depth);
             } else if (field.isMap()) {
@@ -205,7 +183,7 @@ final class ProtobufJson implements ProtobufPart {
                 }
                 budget.charge(ENTRY);
                 Object[] entry = (Object[]) one(input, tag, null, depth);
-                Member key = inner().byNumber.get(1);
+                Member key = inner().member(1);
                 Object found = entry[key.at] != null ? entry[key.at] : key.zero;
                 UTF8String name = found instanceof UTF8String already ? already : UTF8String.fromString(found.toString());
                 ((Map<UTF8String, Object>) set[at]).put(name, entry);
@@ -261,7 +239,7 @@ final class ProtobufJson implements ProtobufPart {
         @SuppressWarnings("unchecked")
         void write(Object value) {
             if (field.isMap()) {
-                Member values = inner().byNumber.get(2);
+                Member values = inner().member(2);
                 text.open('{');
                 if (value != null) {
                     ((Map<UTF8String, Object>) value).forEach((key, entry) -> {

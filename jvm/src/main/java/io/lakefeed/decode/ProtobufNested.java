@@ -1,8 +1,8 @@
 package io.lakefeed.decode;
 
 import io.lakefeed.protobuf.Malformed;
-import io.lakefeed.protobuf.ProtoMessage;
 import io.lakefeed.protobuf.ProtoMessage.Field;
+import io.lakefeed.protobuf.ProtoMessage;
 import io.lakefeed.protobuf.WireInput;
 import java.util.ArrayList;
 import java.util.List;
@@ -11,12 +11,9 @@ import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
 
 /** A field whose values are messages: a row, JSON text, or one value for some of Protobuf's well-known types. */
 final class ProtobufNested {
@@ -66,7 +63,8 @@ final class ProtobufNested {
         if (target instanceof StructType struct && schema.getType() == Schema.Type.RECORD) {
             return new Rows(ProtobufPlan.of(message, schema, struct, budget), GenericInternalRow::new);
         }
-        if (isTimestamp(message) && isTime(target)) {
+        boolean isTime = target == DataTypes.TimestampType || target == DataTypes.TimestampNTZType || target == DataTypes.LongType;
+        if (isTimestamp(message) && isTime) {
             return new Rows(ProtobufPlan.of(message, record(INSTANT), INSTANT, budget), ProtobufNested::micros);
         }
         if (isWrapper(message)) {
@@ -193,10 +191,6 @@ final class ProtobufNested {
         return record(type, Schema.create(Schema.Type.STRING));
     }
 
-    private static boolean isTime(DataType type) {
-        return type instanceof TimestampType || type instanceof TimestampNTZType || type instanceof LongType;
-    }
-
     private static Object micros(Object[] instant) {
         long seconds = (long) instant[0];
         int nanos = (int) instant[1];
@@ -208,5 +202,26 @@ final class ProtobufNested {
         if (nanos < 0 || nanos >= NANOS || seconds < FIRST_SECOND || seconds > LAST_SECOND) {
             throw new Malformed("a timestamp outside the years 1 to 9999, or with nanoseconds outside 0 to 999999999");
         }
+    }
+
+    /**
+     * Reads a message inside a message. It may come in several pieces, which Protobuf merges, so a value may be unfinished.
+     */
+    interface ProtobufPart {
+        /** Returns a message of which nothing has been read. */
+        Object begun();
+
+        /**
+         * Reads a piece of the message.
+         *
+         * @param group number of the group that it ends with; 0 if it ends with the input
+         */
+        void read(WireInput input, Object unfinished, int group, int depth);
+
+        /** Returns the value for Spark. */
+        Object finished(Object unfinished);
+
+        /** Returns the bytes of memory that an empty message takes. */
+        int cost();
     }
 }

@@ -46,7 +46,7 @@ final class ProtobufPlan {
     private static final int ENTRY = 100;
 
     /** Reads a field's value into its slot, after its tag. */
-    private interface Reading {
+    interface Reading {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
@@ -73,7 +73,8 @@ final class ProtobufPlan {
      */
     private record Step(String name, Reading reading, int[] excluded) {}
 
-    private ProtobufPlan(ProtoMessage writer, int slots, MemoryBudget budget) {
+    /** Creates a plan without steps, for rows with so many slots. */
+    ProtobufPlan(ProtoMessage writer, int slots, MemoryBudget budget) {
         this.writer = writer;
         this.budget = budget;
         this.template = new Object[slots];
@@ -92,7 +93,7 @@ final class ProtobufPlan {
             Reading reading = slot == null
                     ? null
                     : plan.reading(field, slot, type.fields()[slot], reader.getFields().get(slot));
-            plan.steps.put(field.number(), new Step(field.name(), reading, excluded(field, writer, slots)));
+            plan.add(field, reading, slots);
         }
         for (Schema.Field field : reader.getFields()) {
             if (!slots.containsValue(field.pos())) {
@@ -119,12 +120,14 @@ final class ProtobufPlan {
         return slots;
     }
 
-    private static int[] excluded(Field field, ProtoMessage writer, Map<String, Integer> slots) {
-        return writer.fields().stream()
+    /** Adds the step of a field; {@code slots} has those of other fields by their names. */
+    void add(Field field, Reading reading, Map<String, Integer> slots) {
+        int[] excluded = writer.fields().stream()
                 .filter(other -> field.oneof() != null && field.oneof().equals(other.oneof()) && !other.equals(field))
                 .filter(other -> slots.containsKey(other.name()))
                 .mapToInt(other -> slots.get(other.name()))
                 .toArray();
+        steps.put(field.number(), new Step(field.name(), reading, excluded));
     }
 
     /** Returns a row of which nothing has been read. */

@@ -5,18 +5,14 @@ import io.lakefeed.protobuf.ProtoFile;
 import io.lakefeed.protobuf.ProtoMessage.Field;
 import io.lakefeed.protobuf.WireInput;
 import java.math.BigDecimal;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
-import org.apache.spark.sql.types.BinaryType;
-import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -38,11 +34,11 @@ interface ProtobufValue {
     static ProtobufValue of(Field field, DataType target) {
         ProtobufValue found =
                 switch (field.type()) {
-                    case DOUBLE -> ofDouble(target);
+                    case DOUBLE -> target == DataTypes.DoubleType ? input -> Double.longBitsToDouble(input.fixed64()) : null;
                     case FLOAT -> ofFloat(target);
                     case BOOL -> ofBool(target);
                     case STRING -> target instanceof StringType ? ProtobufValue::text : null;
-                    case BYTES -> target instanceof BinaryType ? ProtobufValue::bytes : null;
+                    case BYTES -> target == DataTypes.BinaryType ? ProtobufValue::bytes : null;
                     case ENUM -> ofEnum(field, target);
                     case MESSAGE -> null;
                     default -> ofInteger(field, target);
@@ -61,19 +57,15 @@ interface ProtobufValue {
                 + repeated + type + ", which cannot become " + target.simpleString());
     }
 
-    private static ProtobufValue ofDouble(DataType target) {
-        return target instanceof DoubleType ? input -> Double.longBitsToDouble(input.fixed64()) : null;
-    }
-
     private static ProtobufValue ofFloat(DataType target) {
-        if (target instanceof FloatType) {
+        if (target == DataTypes.FloatType) {
             return input -> Float.intBitsToFloat(input.fixed32());
         }
-        return target instanceof DoubleType ? input -> (double) Float.intBitsToFloat(input.fixed32()) : null;
+        return target == DataTypes.DoubleType ? input -> (double) Float.intBitsToFloat(input.fixed32()) : null;
     }
 
     private static ProtobufValue ofBool(DataType target) {
-        if (target instanceof BooleanType) {
+        if (target == DataTypes.BooleanType) {
             return input -> input.varint() != 0;
         }
         return target instanceof StringType ? input -> UTF8String.fromString(String.valueOf(input.varint() != 0)) : null;
@@ -88,7 +80,10 @@ interface ProtobufValue {
         Whole whole =
                 switch (field.type()) {
                     case INT32 -> input -> (int) input.varint();
-                    case SINT32 -> input -> zigzag32(input);
+                    case SINT32 -> input -> {
+                        int bits = (int) input.varint();
+                        return (bits >>> 1) ^ -(bits & 1);
+                    };
                     case UINT32 -> input -> input.varint() & 0xFFFFFFFFL;
                     case FIXED32 -> input -> input.fixed32() & 0xFFFFFFFFL;
                     case SFIXED32 -> WireInput::fixed32;
@@ -104,16 +99,22 @@ interface ProtobufValue {
             case INT32, SINT32, SFIXED32 -> true;
             default -> false;
         };
-        if (target instanceof IntegerType && narrow) {
+        if (target == DataTypes.IntegerType && narrow) {
             return input -> (int) whole.read(input);
         }
-        if (target instanceof LongType) {
-            return input -> signed(whole.read(input), unsigned);
+        if (target == DataTypes.LongType) {
+            return input -> {
+                long value = whole.read(input);
+                if (unsigned && value < 0) {
+                    throw new Malformed("a number of 2^63 or more does not fit bigint");
+                }
+                return value;
+            };
         }
-        if (target instanceof FloatType && !unsigned) {
+        if (target == DataTypes.FloatType && !unsigned) {
             return input -> (float) whole.read(input);
         }
-        if (target instanceof DoubleType) {
+        if (target == DataTypes.DoubleType) {
             return input -> unsigned ? exact(whole.read(input)).doubleValue() : (double) whole.read(input);
         }
         if (target instanceof DecimalType type) {
@@ -140,25 +141,13 @@ interface ProtobufValue {
                 : null;
     }
 
-    private static long zigzag32(WireInput input) {
-        int bits = (int) input.varint();
-        return (bits >>> 1) ^ -(bits & 1);
-    }
-
-    private static long signed(long value, boolean unsigned) {
-        if (unsigned && value < 0) {
-            throw new Malformed("a number of 2^63 or more does not fit bigint");
-        }
-        return value;
-    }
-
     private static BigDecimal exact(long unsigned) {
         return new BigDecimal(Long.toUnsignedString(unsigned));
     }
 
     /** Reads a symbol's name; the number of one that the writer's schema does not have. */
     private static ProtobufValue ofEnum(Field field, DataType target) {
-        if (target instanceof IntegerType) {
+        if (target == DataTypes.IntegerType) {
             return input -> (int) input.varint();
         }
         if (!(target instanceof StringType)) {
@@ -187,5 +176,24 @@ interface ProtobufValue {
         int length = input.length();
         int from = input.take(length);
         return Arrays.copyOfRange(input.bytes(), from, from + length);
+    }
+
+    /** Whole numbers as text; the small ones, which take one byte of a record, are shared. */
+    static final class SmallNumbers {
+        private static final UTF8String[] SHARED = new UTF8String[128];
+
+        static {
+            for (int number = 0; number < SHARED.length; number++) {
+                SHARED[number] = UTF8String.fromString(Integer.toString(number));
+            }
+        }
+
+        private SmallNumbers() {}
+
+        static UTF8String text(int number) {
+            return number >= 0 && number < SHARED.length
+                    ? SHARED[number]
+                    : UTF8String.fromBytes(Integer.toString(number).getBytes(StandardCharsets.ISO_8859_1));
+        }
     }
 }

@@ -56,7 +56,10 @@ abstract class RecordReader {
         try {
             int from = 0;
             if (writers != null) {
-                schemaId = boxed(WireFormat.schemaId(record));
+                int id = WireFormat.schemaId(record);
+                // The same object while the id stays the same: most topics have few.
+                latest = latest == id ? latest : (Integer) id;
+                schemaId = latest;
                 from = WireFormat.HEADER;
             }
             budget.start(record.length);
@@ -68,14 +71,6 @@ abstract class RecordReader {
         } catch (RuntimeException bad) {
             return failed(schemaId, BadRecord.of(bad).getMessage() + (writers == null ? WireFormat.described(record) : ""));
         }
-    }
-
-    /** Returns the same object while the id stays the same: most topics have few. */
-    private Integer boxed(int schemaId) {
-        if (latest != schemaId) {
-            latest = schemaId;
-        }
-        return latest;
     }
 
     private static InternalRow failed(Integer schemaId, String error) {
@@ -104,6 +99,42 @@ abstract class RecordReader {
                 registry.requireSubject(schemaId, subjects, patience);
             }
             return schema;
+        }
+    }
+
+    /**
+     * Confluent's wire format: one zero byte, the schema's id as four bytes, big end first, then the data.
+     *
+     * @see <a href="https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format">
+     *     the format's description</a>
+     */
+    static final class WireFormat {
+        /** The length of the header; the data follow it. */
+        static final int HEADER = 5;
+
+        private static final byte MAGIC = 0;
+
+        private WireFormat() {}
+
+        /**
+         * Returns the schema's id in a record's header.
+         *
+         * @throws BadRecord if the record has no such header
+         */
+        static int schemaId(byte[] record) {
+            if (record[0] != MAGIC) {
+                throw new BadRecord("wrong magic byte " + (record[0] & 0xFF) + " instead of 0: not in Confluent wire format");
+            }
+            if (record.length < HEADER) {
+                throw new BadRecord("truncated: " + record.length + " bytes, a header alone has " + HEADER);
+            }
+            return (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
+        }
+
+        /** Returns a hint for the error of a value that is read without a header and begins like one with a header. */
+        static String described(byte[] record) {
+            boolean framed = record.length > HEADER && record[0] == MAGIC && schemaId(record) > 0;
+            return framed ? "; it begins as values of a schema registry do, with schema id " + schemaId(record) : "";
         }
     }
 }

@@ -9,21 +9,11 @@ import java.util.Base64;
 import java.util.function.Function;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
-import org.apache.spark.sql.types.BinaryType;
-import org.apache.spark.sql.types.BooleanType;
-import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
-import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.StringType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 
@@ -65,28 +55,28 @@ interface TextValue {
         if (type instanceof StringType) {
             return UTF8String::fromString;
         }
-        if (type instanceof BinaryType) {
+        if (type == DataTypes.BinaryType) {
             return TextValue::binary;
         }
-        if (type instanceof BooleanType) {
+        if (type == DataTypes.BooleanType) {
             return text -> switch (text) {
                 case "true" -> true;
                 case "false" -> false;
                 default -> null;
             };
         }
-        if (type instanceof DateType) {
+        if (type == DataTypes.DateType) {
             return TextValue::date;
         }
         ZoneId zone = rules.zone();
-        if (type instanceof TimestampType) {
+        if (type == DataTypes.TimestampType) {
             return text -> moment(text, each -> DateTimeUtils.stringToTimestamp(each, zone));
         }
-        if (type instanceof TimestampNTZType) {
+        if (type == DataTypes.TimestampNTZType) {
             return text -> moment(text, each -> DateTimeUtils.stringToTimestampWithoutTimeZone(each, false));
         }
-        if (type instanceof DoubleType || type instanceof FloatType) {
-            boolean single = type instanceof FloatType;
+        if (type == DataTypes.DoubleType || type == DataTypes.FloatType) {
+            boolean single = type == DataTypes.FloatType;
             return text -> switch (text) {
                 case "NaN" -> single ? (Object) Float.NaN : (Object) Double.NaN;
                 case "Infinity" -> single ? (Object) Float.POSITIVE_INFINITY : (Object) Double.POSITIVE_INFINITY;
@@ -99,12 +89,12 @@ interface TextValue {
 
     /** Returns whether {@link #number} returns values of the type. */
     static boolean isNumber(DataType type) {
-        return type instanceof LongType
-                || type instanceof IntegerType
-                || type instanceof ShortType
-                || type instanceof ByteType
-                || type instanceof DoubleType
-                || type instanceof FloatType
+        return type == DataTypes.LongType
+                || type == DataTypes.IntegerType
+                || type == DataTypes.ShortType
+                || type == DataTypes.ByteType
+                || type == DataTypes.DoubleType
+                || type == DataTypes.FloatType
                 || type instanceof DecimalType;
     }
 
@@ -113,22 +103,22 @@ interface TextValue {
      * boolean)} must decide.
      */
     static Object number(long number, DataType type) {
-        if (type instanceof LongType) {
+        if (type == DataTypes.LongType) {
             return number;
         }
-        if (type instanceof IntegerType) {
+        if (type == DataTypes.IntegerType) {
             return (int) number == number ? (Object) (int) number : null;
         }
-        if (type instanceof ShortType) {
+        if (type == DataTypes.ShortType) {
             return (short) number == number ? (Object) (short) number : null;
         }
-        if (type instanceof ByteType) {
+        if (type == DataTypes.ByteType) {
             return (byte) number == number ? (Object) (byte) number : null;
         }
-        if (type instanceof DoubleType) {
+        if (type == DataTypes.DoubleType) {
             return Math.abs(number) <= WHOLE_DOUBLES && number != Long.MIN_VALUE ? (Object) (double) number : null;
         }
-        if (type instanceof FloatType) {
+        if (type == DataTypes.FloatType) {
             return Math.abs(number) <= WHOLE_FLOATS && number != Long.MIN_VALUE ? (Object) (float) number : null;
         }
         return null;
@@ -145,11 +135,11 @@ interface TextValue {
             return null;
         }
         try {
-            if (type instanceof DoubleType) {
+            if (type == DataTypes.DoubleType) {
                 double value = Double.parseDouble(text);
                 return Double.isInfinite(value) || !lenient && !keeps(text, value, 17) ? null : value;
             }
-            if (type instanceof FloatType) {
+            if (type == DataTypes.FloatType) {
                 float value = Float.parseFloat(text);
                 return Float.isInfinite(value) || !lenient && !keeps(text, value, 9) ? null : value;
             }
@@ -206,13 +196,13 @@ interface TextValue {
             if (number.signum() != 0 && number.scale() > number.precision()) {
                 return null; // It is below 1, so it is not whole.
             }
-            if (type instanceof LongType) {
+            if (type == DataTypes.LongType) {
                 return number.longValueExact();
             }
-            if (type instanceof IntegerType) {
+            if (type == DataTypes.IntegerType) {
                 return number.intValueExact();
             }
-            return type instanceof ShortType ? (Object) number.shortValueExact() : (Object) number.byteValueExact();
+            return type == DataTypes.ShortType ? (Object) number.shortValueExact() : (Object) number.byteValueExact();
         } catch (ArithmeticException unfit) {
             return null;
         }

@@ -7,7 +7,7 @@ import io.lakefeed.commit.OutcomeFunction;
 import io.lakefeed.decode.DecodeFunction;
 import io.lakefeed.kafka.DirectOptions.OfTasks;
 import io.lakefeed.kafka.DirectOptions.Policy;
-import io.lakefeed.kafka.DirectTask.Range;
+import io.lakefeed.kafka.DirectOptions.DirectTask.Range;
 import java.util.Iterator;
 import java.util.Locale;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -44,7 +44,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
     private PartitionConsumer consumer;
     private InternalRow row;
 
-    DecodedReader(DirectTask task, OfTasks options, DecodeFunction decode, OutcomeFunction outcome) {
+    DecodedReader(DirectOptions.DirectTask task, OfTasks options, DecodeFunction decode, OutcomeFunction outcome) {
         this.ranges = task.ranges().iterator();
         this.options = options;
         this.policy = options.policy();
@@ -142,16 +142,16 @@ final class DecodedReader implements PartitionReader<InternalRow> {
                 case "partition" -> metadata.update(at, range.partition());
                 case "offset" -> metadata.update(at, record.offset());
                 case "key" -> metadata.update(at, record.key());
-                case "timestamp" -> metadata.update(at, microseconds(record.timestamp()));
+                case "timestamp" -> {
+                    long time = record.timestamp();
+                    boolean isTime = time != RecordBatch.NO_TIMESTAMP && RecordRows.fits(time);
+                    metadata.update(at, isTime ? time * 1000 : null);
+                }
                 case "headers" -> metadata.update(at, headers(record.headers().toArray()));
                 default -> throw new IllegalArgumentException("no metadata: " + policy.keep());
             }
         }
         return metadata;
-    }
-
-    private static Long microseconds(long time) {
-        return time == RecordBatch.NO_TIMESTAMP || !RecordRows.fits(time) ? null : time * 1000;
     }
 
     private static ArrayData headers(Header[] all) {

@@ -5,7 +5,6 @@ import io.lakefeed.commit.Outcomes;
 import io.lakefeed.decode.DecodeFunction;
 import java.util.Map;
 import java.util.Set;
-import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
@@ -14,7 +13,6 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -41,30 +39,9 @@ public final class DecodedRecords implements TableProvider {
 
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-        return new Records(new DirectOptions(new CaseInsensitiveStringMap(properties)));
-    }
-
-    private record Records(DirectOptions options) implements Table, SupportsRead {
-        @Override
-        public String name() {
-            return "decoded records";
-        }
-
-        @Override
-        @SuppressWarnings("deprecation") // Spark asks for it where a table names no columns.
-        public StructType schema() {
-            return options.columns();
-        }
-
-        @Override
-        public Set<TableCapability> capabilities() {
-            return Set.of(TableCapability.BATCH_READ);
-        }
-
-        @Override
-        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
-            return () -> new Ranges(options);
-        }
+        DirectOptions options = new DirectOptions(new CaseInsensitiveStringMap(properties));
+        return new SourceTable(
+                "decoded records", options.columns(), Set.of(TableCapability.BATCH_READ), given -> new Ranges(options));
     }
 
     record Ranges(DirectOptions options) implements Scan, Batch {
@@ -104,7 +81,7 @@ public final class DecodedRecords implements TableProvider {
             OutcomeFunction outcome = outcomes.function();
             DirectOptions.OfTasks ofTasks = options.ofTasks();
             // A task has its own copies of these.
-            return partition -> new DecodedReader((DirectTask) partition, ofTasks, decode, outcome);
+            return partition -> new DecodedReader((DirectOptions.DirectTask) partition, ofTasks, decode, outcome);
         }
     }
 }

@@ -5,7 +5,6 @@ import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.lakefeed.decode.DecodeFunction;
-import io.lakefeed.kafka.DirectTask.Range;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -112,8 +111,8 @@ final class DirectOptions {
     InputPartition[] tasks() {
         List<DirectTask> tasks = new ArrayList<>();
         for (JsonNode task : parsed("tasks", new TypeReference<JsonNode>() {})) {
-            List<Range> ranges = new ArrayList<>();
-            task.forEach(each -> ranges.add(new Range(
+            List<DirectTask.Range> ranges = new ArrayList<>();
+            task.forEach(each -> ranges.add(new DirectTask.Range(
                     each.get(0).asText(), each.get(1).asInt(), each.get(2).asLong(), each.get(3).asLong())));
             tasks.add(new DirectTask(ranges));
         }
@@ -133,5 +132,11 @@ final class DirectOptions {
         consumer.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
         consumer.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
         return new OfTasks(consumer, options.get("consumers"), policy, decoder.columns().size());
+    }
+
+    /** The ranges that one task reads, one after the other. */
+    record DirectTask(List<Range> ranges) implements InputPartition {
+        /** Offsets of one partition, without {@code until}. */
+        record Range(String topic, int partition, long from, long until) implements java.io.Serializable {}
     }
 }

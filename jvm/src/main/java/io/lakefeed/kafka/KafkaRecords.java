@@ -1,6 +1,7 @@
 package io.lakefeed.kafka;
 
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -12,8 +13,13 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
 import org.apache.spark.sql.kafka010.KafkaSourceProvider;
 import org.apache.spark.sql.types.StructType;
@@ -42,38 +48,16 @@ public final class KafkaRecords implements TableProvider {
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
         CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(properties);
-        return new Topics((SupportsRead) new KafkaSourceProvider().getTable(options), inferSchema(options), options.getBoolean(FAST, false));
+        SupportsRead spark = (SupportsRead) new KafkaSourceProvider().getTable(options);
+        boolean fast = options.getBoolean(FAST, false);
+        return new SourceTable(
+                spark.name(),
+                inferSchema(options),
+                Set.of(TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_READ),
+                given -> new TopicScan(spark.newScanBuilder(given).build(), inferSchema(options), fast));
     }
 
-    private record Topics(SupportsRead spark, StructType rows, boolean fast) implements Table, SupportsRead {
-        @Override
-        public String name() {
-            return spark.name();
-        }
-
-        @Override
-        @SuppressWarnings("deprecation") // Spark asks for it where a table names no columns.
-        public StructType schema() {
-            return rows;
-        }
-
-        @Override
-        public Set<TableCapability> capabilities() {
-            return Set.of(TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_READ);
-        }
-
-        @Override
-        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-            return () -> new TopicScan(spark.newScanBuilder(options).build(), rows, fast);
-        }
-    }
-
-    private record TopicScan(Scan spark, StructType columns, boolean fast) implements Scan {
-        @Override
-        public StructType readSchema() {
-            return columns;
-        }
-
+    private record TopicScan(Scan spark, StructType readSchema, boolean fast) implements Scan {
         @Override
         public String description() {
             return spark.description();
@@ -86,12 +70,12 @@ public final class KafkaRecords implements TableProvider {
 
         @Override
         public Batch toBatch() {
-            return new TopicBatch(spark.toBatch(), columns, fast);
+            return new TopicBatch(spark.toBatch(), readSchema, fast);
         }
 
         @Override
         public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
-            return new KafkaStream((KafkaMicroBatchStream) spark.toMicroBatchStream(checkpointLocation), columns, fast);
+            return new KafkaStream((KafkaMicroBatchStream) spark.toMicroBatchStream(checkpointLocation), readSchema, fast);
         }
     }
 
@@ -104,6 +88,103 @@ public final class KafkaRecords implements TableProvider {
         @Override
         public PartitionReaderFactory createReaderFactory() {
             return new Readers(columns, fast, false);
+        }
+    }
+
+    /** Spark's stream of topics with other readers; offsets, limits, triggers and metrics are Spark's. */
+    static final class KafkaStream
+            implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode, ReportsSourceMetrics {
+        private final KafkaMicroBatchStream spark;
+        private final StructType columns;
+        private boolean fast;
+
+        KafkaStream(KafkaMicroBatchStream spark, StructType columns, boolean fast) {
+            this.spark = spark;
+            this.columns = columns;
+            this.fast = fast;
+        }
+
+        @Override
+        public PartitionReaderFactory createReaderFactory() {
+            return new Readers(columns, fast, true);
+        }
+
+        @Override
+        public InputPartition[] planInputPartitions(Offset start, Offset end) {
+            return spark.planInputPartitions(start, end);
+        }
+
+        @Override
+        public InputPartition[] planInputPartitions(Offset start) {
+            return spark.planInputPartitions(start);
+        }
+
+        @Override
+        public Offset mergeOffsets(PartitionOffset[] offsets) {
+            return spark.mergeOffsets(offsets);
+        }
+
+        @Override
+        public void prepareForRealTimeMode() {
+            // Its readers wait for records without an end.
+            fast = false;
+            spark.prepareForRealTimeMode();
+        }
+
+        @Override
+        public void prepareForTriggerAvailableNow() {
+            spark.prepareForTriggerAvailableNow();
+        }
+
+        @Override
+        public Offset initialOffset() {
+            return spark.initialOffset();
+        }
+
+        @Override
+        public Offset latestOffset() {
+            return spark.latestOffset();
+        }
+
+        @Override
+        public Offset latestOffset(Offset start, ReadLimit limit) {
+            return spark.latestOffset(start, limit);
+        }
+
+        @Override
+        public ReadLimit getDefaultReadLimit() {
+            return spark.getDefaultReadLimit();
+        }
+
+        @Override
+        public Offset reportLatestOffset() {
+            return spark.reportLatestOffset();
+        }
+
+        @Override
+        public Offset deserializeOffset(String json) {
+            return spark.deserializeOffset(json);
+        }
+
+        @Override
+        public Map<String, String> metrics(Optional<Offset> latestConsumed) {
+            return spark.metrics(latestConsumed);
+        }
+
+        @Override
+        public void commit(Offset end) {
+            spark.commit(end);
+        }
+
+        @Override
+        public void stop() {
+            spark.stop();
+        }
+
+        /** Spark shows this in progress reports and in its UI. */
+        @Override
+        public String toString() {
+            return spark.toString();
         }
     }
 }

@@ -125,7 +125,6 @@ final class PartitionConsumer implements AutoCloseable {
         old.forEach(PartitionConsumer::end);
     }
 
-    /** Closes the consumers that were kept for a query or run, which has ended. */
     static void closeKept(String of) {
         List<PartitionConsumer> kept = new ArrayList<>();
         synchronized (KEPT) {

@@ -45,7 +45,6 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         header = headers == null ? null : new UnsafeRowWriter(headers, 2);
     }
 
-    /** Returns the columns of the rows. */
     static StructType columns(boolean withHeaders) {
         return withHeaders ? WITH_HEADERS : COLUMNS;
     }

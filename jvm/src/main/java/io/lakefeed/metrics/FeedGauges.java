@@ -24,7 +24,6 @@ public final class FeedGauges {
 
     private FeedGauges() {}
 
-    /** Shows feeds in this registry from now on. */
     static synchronized void open(MetricRegistry opened) {
         registry = opened;
         REGISTERED.clear();

@@ -84,7 +84,7 @@ final class BytesBuffer extends PageBuffer {
                 ORDERED.set(bytes, end + Long.BYTES, uuid.getLeastSignificantBits());
                 end += 2 * Long.BYTES;
             }
-            case LONG_DECIMAL -> putDecimal(Decimals.of(from, at, type).toJavaBigDecimal().unscaledValue());
+            case LONG_DECIMAL -> putDecimal(ValueKind.Decimals.of(from, at, type).toJavaBigDecimal().unscaledValue());
             case INT96 -> {
                 var julian = DateTimeUtils.toJulianDay(from.getLong(at));
                 begin(fixed);

@@ -1,26 +1,8 @@
 package io.lakefeed.parquet;
 
-import static org.apache.iceberg.TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX;
-import static org.apache.iceberg.TableProperties.PARQUET_COMPRESSION;
-import static org.apache.iceberg.TableProperties.PARQUET_COMPRESSION_DEFAULT;
-import static org.apache.iceberg.TableProperties.PARQUET_COMPRESSION_LEVEL;
-import static org.apache.iceberg.TableProperties.PARQUET_DICT_SIZE_BYTES;
-import static org.apache.iceberg.TableProperties.PARQUET_DICT_SIZE_BYTES_DEFAULT;
-import static org.apache.iceberg.TableProperties.PARQUET_PAGE_ROW_LIMIT;
-import static org.apache.iceberg.TableProperties.PARQUET_PAGE_ROW_LIMIT_DEFAULT;
-import static org.apache.iceberg.TableProperties.PARQUET_PAGE_SIZE_BYTES;
-import static org.apache.iceberg.TableProperties.PARQUET_PAGE_SIZE_BYTES_DEFAULT;
-import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT;
-import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT_DEFAULT;
-import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT;
-import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT_DEFAULT;
-import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES;
-import static org.apache.iceberg.TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT;
-import static org.apache.iceberg.TableProperties.PARQUET_SHRED_VARIANTS;
-import static org.apache.iceberg.TableProperties.PARQUET_VARIANT_BUFFER_SIZE;
-
 import io.lakefeed.parquet.ColumnarAppender.RowGroups;
 import io.lakefeed.parquet.PageBuffer.Limits;
+import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -28,11 +10,15 @@ import java.util.Set;
 import org.apache.iceberg.MetricsConfig;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.SchemaParser;
+import org.apache.iceberg.TableProperties;
 import org.apache.iceberg.encryption.EncryptedOutputFile;
 import org.apache.iceberg.encryption.NativeEncryptionOutputFile;
 import org.apache.iceberg.io.FileAppender;
 import org.apache.iceberg.parquet.ParquetSchemaUtil;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.CompressionCodecName;
+import org.apache.iceberg.shaded.org.apache.parquet.io.DelegatingPositionOutputStream;
+import org.apache.iceberg.shaded.org.apache.parquet.io.OutputFile;
+import org.apache.iceberg.shaded.org.apache.parquet.io.PositionOutputStream;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
 import org.apache.iceberg.types.TypeUtil;
 import org.apache.iceberg.util.PropertyUtil;
@@ -43,17 +29,17 @@ import org.apache.spark.sql.types.StructType;
 final class ColumnarFile {
     private static final String WRITER_PROPERTIES = "write.parquet.";
     private static final Set<String> KNOWN_PROPERTIES = Set.of(
-            PARQUET_COMPRESSION,
-            PARQUET_COMPRESSION_LEVEL,
-            PARQUET_DICT_SIZE_BYTES,
-            PARQUET_PAGE_ROW_LIMIT,
-            PARQUET_PAGE_SIZE_BYTES,
-            PARQUET_ROW_GROUP_SIZE_BYTES,
-            PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
-            PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT,
+            TableProperties.PARQUET_COMPRESSION,
+            TableProperties.PARQUET_COMPRESSION_LEVEL,
+            TableProperties.PARQUET_DICT_SIZE_BYTES,
+            TableProperties.PARQUET_PAGE_ROW_LIMIT,
+            TableProperties.PARQUET_PAGE_SIZE_BYTES,
+            TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES,
+            TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
+            TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT,
             // Spark's writes always have the first; these files have no variant.
-            PARQUET_SHRED_VARIANTS,
-            PARQUET_VARIANT_BUFFER_SIZE);
+            TableProperties.PARQUET_SHRED_VARIANTS,
+            TableProperties.PARQUET_VARIANT_BUFFER_SIZE);
 
     private ColumnarFile() {}
 
@@ -70,26 +56,29 @@ final class ColumnarFile {
         }
         MessageType parquet = ParquetSchemaUtil.convert(schema, "table");
         Limits limits = new Limits(
-                number(properties, PARQUET_PAGE_SIZE_BYTES, PARQUET_PAGE_SIZE_BYTES_DEFAULT),
-                number(properties, PARQUET_PAGE_ROW_LIMIT, PARQUET_PAGE_ROW_LIMIT_DEFAULT),
-                number(properties, PARQUET_DICT_SIZE_BYTES, PARQUET_DICT_SIZE_BYTES_DEFAULT));
+                number(properties, TableProperties.PARQUET_PAGE_SIZE_BYTES, TableProperties.PARQUET_PAGE_SIZE_BYTES_DEFAULT),
+                number(properties, TableProperties.PARQUET_PAGE_ROW_LIMIT, TableProperties.PARQUET_PAGE_ROW_LIMIT_DEFAULT),
+                number(properties, TableProperties.PARQUET_DICT_SIZE_BYTES, TableProperties.PARQUET_DICT_SIZE_BYTES_DEFAULT));
         Map<String, String> ofFile = new HashMap<>(metadata);
         ofFile.put("iceberg.schema", SchemaParser.toJson(schema));
-        Optional<String> level = Optional.ofNullable(properties.get(PARQUET_COMPRESSION_LEVEL));
+        Optional<String> level = Optional.ofNullable(properties.get(TableProperties.PARQUET_COMPRESSION_LEVEL));
         return new ColumnarAppender(
                 new TableOutput(file.encryptingOutputFile()),
                 parquet,
                 new Columns(parquet, rows, limits),
                 new RowGroups(
-                        number(properties, PARQUET_ROW_GROUP_SIZE_BYTES, PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT),
                         number(
                                 properties,
-                                PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
-                                PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT_DEFAULT),
+                                TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES,
+                                TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT),
                         number(
                                 properties,
-                                PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT,
-                                PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT_DEFAULT)),
+                                TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
+                                TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT_DEFAULT),
+                        number(
+                                properties,
+                                TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT,
+                                TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT_DEFAULT)),
                 new Compression(codec(properties).orElseThrow(), level).compressor(limits.pageBytes()),
                 ofFile,
                 byNamesInFile(metricsConfig, schema, parquet));
@@ -104,13 +93,14 @@ final class ColumnarFile {
             }
         }
         if (codec(properties).isEmpty()) {
-            return "the table's files are compressed with " + properties.get(PARQUET_COMPRESSION);
+            return "the table's files are compressed with " + properties.get(TableProperties.PARQUET_COMPRESSION);
         }
         return Columns.refusal(ParquetSchemaUtil.convert(schema, "table"), rows);
     }
 
     private static Optional<CompressionCodecName> codec(Map<String, String> properties) {
-        return Compression.named(properties.getOrDefault(PARQUET_COMPRESSION, PARQUET_COMPRESSION_DEFAULT));
+        return Compression.named(properties.getOrDefault(
+                TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT));
     }
 
     /** Chooses metrics by the names in the file's footer, where Iceberg looks them up: Parquet spells some differently. */
@@ -122,7 +112,7 @@ final class ColumnarFile {
             String name = schema.findColumnName(id);
             String found = inFile.findColumnName(id);
             differ |= !name.equals(found);
-            modes.put(METRICS_MODE_COLUMN_CONF_PREFIX + found, config.columnMode(name).toString());
+            modes.put(TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX + found, config.columnMode(name).toString());
         }
         return differ ? MetricsConfig.from(modes, null, null) : config;
     }
@@ -133,5 +123,42 @@ final class ColumnarFile {
             throw new IllegalArgumentException(name + " must be greater than 0, and is " + number);
         }
         return number;
+    }
+
+    /** A file of a table's FileIO as parquet-java's. */
+    record TableOutput(org.apache.iceberg.io.OutputFile file) implements OutputFile {
+        @Override
+        public PositionOutputStream create(long blockSize) {
+            return positioned(file.create());
+        }
+
+        @Override
+        public PositionOutputStream createOrOverwrite(long blockSize) {
+            return positioned(file.createOrOverwrite());
+        }
+
+        private static PositionOutputStream positioned(org.apache.iceberg.io.PositionOutputStream stream) {
+            return new DelegatingPositionOutputStream(stream) {
+                @Override
+                public long getPos() throws IOException {
+                    return stream.getPos();
+                }
+            };
+        }
+
+        @Override
+        public boolean supportsBlockSize() {
+            return false;
+        }
+
+        @Override
+        public long defaultBlockSize() {
+            return 0;
+        }
+
+        @Override
+        public String getPath() {
+            return file.location();
+        }
     }
 }

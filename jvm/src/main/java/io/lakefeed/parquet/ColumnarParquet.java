@@ -69,10 +69,13 @@ public final class ColumnarParquet extends ParquetFileFormat {
     public OutputWriterFactory prepareWrite(
             SparkSession spark, Job job, scala.collection.immutable.Map<String, String> options, StructType rows) {
         OutputWriterFactory sparks = super.prepareWrite(spark, job, options, rows);
-        keepNames(job.getConfiguration());
+        // Hadoop replaces ${name} in settings: it must find none in a column's name.
+        Configuration own = job.getConfiguration();
+        String schema = own.getRaw(ParquetWriteSupport.SPARK_ROW_SCHEMA());
+        own.set(ParquetWriteSupport.SPARK_ROW_SCHEMA(), schema.replace("$", "\\u0024"));
         SQLConf settings = spark.sessionState().conf();
         boolean columnar =
-                ColumnarModel.isOn(settings) && refusal(settings, job.getConfiguration(), rows) == null;
+                ColumnarModel.isOn(settings) && refusal(settings, own, rows) == null;
         return columnar ? new Factory(sparks) : sparks;
     }
 
@@ -88,12 +91,6 @@ public final class ColumnarParquet extends ParquetFileFormat {
         StructType rows = (StructType) DataType.fromJson(columns);
         new ColumnarParquet().prepareWrite(spark, job, given, rows);
         return refusal(spark.sessionState().conf(), job.getConfiguration(), rows);
-    }
-
-    /** Writes the schema so that Hadoop, which replaces {@code ${name}} in settings, finds none in a column's name. */
-    private static void keepNames(Configuration settings) {
-        String schema = settings.getRaw(ParquetWriteSupport.SPARK_ROW_SCHEMA());
-        settings.set(ParquetWriteSupport.SPARK_ROW_SCHEMA(), schema.replace("$", "\\u0024"));
     }
 
     private static String refusal(SQLConf session, Configuration settings, StructType rows) {

@@ -32,12 +32,10 @@ final class Columns {
         this.roots = columns(schema, rows, 0, 0);
     }
 
-    /** Returns the column at each position of the rows. */
     Column[] roots() {
         return roots;
     }
 
-    /** Returns the columns of the file, in its order. */
     PageBuffer[] leaves() {
         return leaves.toArray(PageBuffer[]::new);
     }

@@ -64,7 +64,7 @@ final class FixedBuffer extends PageBuffer {
             case BOOLEAN -> from.getBoolean(at) ? 1 : 0;
             case SHORT -> from.getShort(at);
             case BYTE -> from.getByte(at);
-            case DECIMAL -> Decimals.of(from, at, type).toUnscaledLong();
+            case DECIMAL -> ValueKind.Decimals.of(from, at, type).toUnscaledLong();
             default -> throw new IllegalArgumentException("no number: " + kind);
         };
     }

@@ -1,26 +1,18 @@
 package io.lakefeed.parquet;
 
-import org.apache.iceberg.shaded.org.apache.parquet.schema.LogicalTypeAnnotation;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.LogicalTypeAnnotation.DecimalLogicalTypeAnnotation;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.LogicalTypeAnnotation.StringLogicalTypeAnnotation;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.LogicalTypeAnnotation.TimeUnit;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.LogicalTypeAnnotation.TimestampLogicalTypeAnnotation;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.LogicalTypeAnnotation.UUIDLogicalTypeAnnotation;
+import org.apache.iceberg.shaded.org.apache.parquet.schema.LogicalTypeAnnotation;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.PrimitiveType;
-import org.apache.spark.sql.types.BinaryType;
-import org.apache.spark.sql.types.BooleanType;
-import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
-import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.StringType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
 
 /** How the values of a column are read from rows and stored. */
 enum ValueKind {
@@ -55,38 +47,53 @@ enum ValueKind {
             };
         }
         return switch (type.getPrimitiveTypeName()) {
-            case BOOLEAN -> rows instanceof BooleanType ? BOOLEAN : null;
+            case BOOLEAN -> rows == DataTypes.BooleanType ? BOOLEAN : null;
             case INT32 -> whole(rows);
-            case INT64 -> isMicros(logical, rows) || logical == null && rows instanceof LongType ? LONG : null;
-            case FLOAT -> rows instanceof FloatType ? FLOAT : null;
-            case DOUBLE -> rows instanceof DoubleType ? DOUBLE : null;
+            case INT64 -> isMicros(logical, rows) || logical == null && rows == DataTypes.LongType ? LONG : null;
+            case FLOAT -> rows == DataTypes.FloatType ? FLOAT : null;
+            case DOUBLE -> rows == DataTypes.DoubleType ? DOUBLE : null;
             case BINARY -> logical instanceof StringLogicalTypeAnnotation && rows instanceof StringType
                     ? TEXT
                     : bytes(logical, rows);
             case FIXED_LEN_BYTE_ARRAY -> logical instanceof UUIDLogicalTypeAnnotation && rows instanceof StringType
                     ? UUID
                     : bytes(logical, rows);
-            case INT96 -> rows instanceof TimestampType ? INT96 : null;
+            case INT96 -> rows == DataTypes.TimestampType ? INT96 : null;
         };
     }
 
     private static ValueKind whole(DataType rows) {
-        if (rows instanceof ShortType) {
+        if (rows == DataTypes.ShortType) {
             return SHORT;
         }
-        if (rows instanceof ByteType) {
+        if (rows == DataTypes.ByteType) {
             return BYTE;
         }
-        return rows instanceof IntegerType || rows instanceof DateType ? INT : null;
+        return rows == DataTypes.IntegerType || rows == DataTypes.DateType ? INT : null;
     }
 
     private static boolean isMicros(LogicalTypeAnnotation logical, DataType rows) {
         return logical instanceof TimestampLogicalTypeAnnotation timestamp
                 && timestamp.getUnit() == TimeUnit.MICROS
-                && (rows instanceof TimestampType || rows instanceof TimestampNTZType);
+                && (rows == DataTypes.TimestampType || rows == DataTypes.TimestampNTZType);
     }
 
     private static ValueKind bytes(LogicalTypeAnnotation logical, DataType rows) {
-        return logical == null && rows instanceof BinaryType ? BYTES : null;
+        return logical == null && rows == DataTypes.BinaryType ? BYTES : null;
+    }
+
+    /** Reads decimals, and refuses those that their column cannot hold, as Iceberg's writer does. */
+    static final class Decimals {
+        private Decimals() {}
+
+        static Decimal of(SpecializedGetters from, int at, PrimitiveType type) {
+            DecimalLogicalTypeAnnotation decimal = (DecimalLogicalTypeAnnotation) type.getLogicalTypeAnnotation();
+            Decimal value = from.getDecimal(at, decimal.getPrecision(), decimal.getScale());
+            if (value.scale() != decimal.getScale() || value.precision() > decimal.getPrecision()) {
+                throw new IllegalArgumentException("Cannot write value as decimal(" + decimal.getPrecision() + ","
+                        + decimal.getScale() + "): " + value);
+            }
+            return value;
+        }
     }
 }

@@ -4,7 +4,6 @@ import io.lakefeed.protobuf.WireOutput;
 import java.io.IOException;
 import java.io.ObjectInputStream;
 import java.nio.ByteBuffer;
-import java.util.Arrays;
 import java.util.Map;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -25,9 +24,8 @@ public final class AvroEncode extends StructEncode {
     private final byte[] header;
     private transient AvroWriter writer;
 
-    /** Creates the encoder of the one argument in {@code arguments}. */
     AvroEncode(Map<String, String> options, StructType arguments) {
-        super(arguments);
+        super(arguments, options.get("avro") + options.get("schema-id"));
         schema = options.get("avro");
         String id = options.get("schema-id");
         header = id == null ? new byte[0] : ByteBuffer.allocate(5).put((byte) 0).putInt(Integer.parseInt(id)).array();
@@ -57,11 +55,6 @@ public final class AvroEncode extends StructEncode {
         begin();
     }
 
-    /** Returns an encoder of the same records, whose fields stand at these places of a row. */
-    AvroValue of(int[] places) {
-        return new AvroValue(schema, type, header, places);
-    }
-
     /** Encodes one row; generated code calls this. */
     public byte[] invoke(InternalRow row) {
         if (row == null) {
@@ -71,10 +64,5 @@ public final class AvroEncode extends StructEncode {
         out.raw(header);
         writer.write(row, out);
         return out.toBytes();
-    }
-
-    @Override
-    public String canonicalName() {
-        return "io.lakefeed.encode." + Integer.toHexString((schema + Arrays.toString(header)).hashCode());
     }
 }

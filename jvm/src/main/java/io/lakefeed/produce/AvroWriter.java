@@ -12,22 +12,12 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.types.ArrayType;
-import org.apache.spark.sql.types.BinaryType;
-import org.apache.spark.sql.types.BooleanType;
-import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.MapType;
-import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -75,22 +65,6 @@ final class AvroWriter {
         record = struct(schema, type);
     }
 
-    /**
-     * Creates a writer of rows that have more columns than the type.
-     *
-     * @param places where each field of the type stands in the row
-     */
-    AvroWriter(Schema schema, StructType type, int[] places) {
-        Struct whole = struct(schema, type);
-        int[] columns = new int[whole.columns.length];
-        for (int number = 0; number < columns.length; number++) {
-            // The writer of an absent field does not look at its column.
-            columns[number] = places.length == 0 ? 0 : places[whole.columns[number]];
-        }
-        record = new Struct(whole.values, columns);
-    }
-
-    /** Writes one row. */
     void write(SpecializedGetters row, WireOutput out) {
         record.write(row, out);
     }
@@ -132,23 +106,23 @@ final class AvroWriter {
     private static Value value(String name, Schema schema, DataType type) {
         Unfit unfit = new Unfit(name, type, schema);
         return switch (schema.getType()) {
-            case BOOLEAN -> require(type instanceof BooleanType, unfit, (from, at, out) ->
+            case BOOLEAN -> require(type == DataTypes.BooleanType, unfit, (from, at, out) ->
                     out.varint(from.getBoolean(at) ? 1 : 0));
             case INT -> whole(type, unfit);
             case LONG -> wide(schema, type, unfit);
-            case FLOAT -> require(type instanceof FloatType, unfit, (from, at, out) ->
+            case FLOAT -> require(type == DataTypes.FloatType, unfit, (from, at, out) ->
                     out.fixed32(Float.floatToRawIntBits(from.getFloat(at))));
-            case DOUBLE -> require(type instanceof DoubleType, unfit, (from, at, out) ->
+            case DOUBLE -> require(type == DataTypes.DoubleType, unfit, (from, at, out) ->
                     out.fixed64(Double.doubleToRawLongBits(from.getDouble(at))));
             case STRING -> require(type instanceof StringType, unfit, (from, at, out) ->
                     text(from.getUTF8String(at), out));
             case ENUM -> require(type instanceof StringType, unfit, symbols(name, schema));
             case BYTES -> type instanceof DecimalType decimal
                     ? decimal(schema, decimal, unfit)
-                    : require(type instanceof BinaryType, unfit, (from, at, out) -> bytes(from.getBinary(at), out));
+                    : require(type == DataTypes.BinaryType, unfit, (from, at, out) -> bytes(from.getBinary(at), out));
             case FIXED -> type instanceof DecimalType decimal
                     ? decimal(schema, decimal, unfit)
-                    : require(type instanceof BinaryType, unfit, fixed(name, schema.getFixedSize()));
+                    : require(type == DataTypes.BinaryType, unfit, fixed(name, schema.getFixedSize()));
             case ARRAY -> items(name, schema, type, unfit);
             case MAP -> entries(name, schema, type, unfit);
             case RECORD -> {
@@ -179,21 +153,21 @@ final class AvroWriter {
     }
 
     private static Value whole(DataType type, Unfit unfit) {
-        if (type instanceof ByteType) {
+        if (type == DataTypes.ByteType) {
             return (from, at, out) -> out.zigzag(from.getByte(at));
         }
-        if (type instanceof ShortType) {
+        if (type == DataTypes.ShortType) {
             return (from, at, out) -> out.zigzag(from.getShort(at));
         }
-        return require(type instanceof IntegerType || type instanceof DateType, unfit, (from, at, out) ->
+        return require(type == DataTypes.IntegerType || type == DataTypes.DateType, unfit, (from, at, out) ->
                 out.zigzag(from.getInt(at)));
     }
 
     private static Value wide(Schema schema, DataType type, Unfit unfit) {
         LogicalType meaning = schema.getLogicalType();
-        boolean plain = type instanceof LongType;
-        boolean instant = type instanceof TimestampType;
-        boolean local = type instanceof TimestampNTZType;
+        boolean plain = type == DataTypes.LongType;
+        boolean instant = type == DataTypes.TimestampType;
+        boolean local = type == DataTypes.TimestampNTZType;
         boolean micros = instant && meaning instanceof LogicalTypes.TimestampMicros
                 || local && meaning instanceof LogicalTypes.LocalTimestampMicros;
         boolean millis = instant && (meaning == null || meaning instanceof LogicalTypes.TimestampMillis)

@@ -1,11 +1,9 @@
 package io.lakefeed.produce;
 
-import java.io.Serializable;
+import io.lakefeed.SqlFunction;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.TaskContext;
-import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
@@ -14,7 +12,7 @@ import org.apache.spark.sql.types.DataTypes;
  * <p>It assigns time in slots of up to {@value #SLOT_MILLIS} ms, so that a million rows a second do not take a lock
  * each. Unused time is lost: no burst follows a pause. Each executor has the whole rate. A killed task stops waiting.
  */
-public final class Pace implements ScalarFunction<byte[]>, Serializable {
+public final class Pace extends SqlFunction<byte[]> {
     private static final long serialVersionUID = 1L;
     private static final int SLOT_MILLIS = 10;
     private static final long LONGEST_SLEEP_MILLIS = 100;
@@ -26,6 +24,7 @@ public final class Pace implements ScalarFunction<byte[]>, Serializable {
     private transient long rowsLeft;
 
     Pace(String name, double rowsPerSecond) {
+        super("pace", "produce." + name, DataTypes.BinaryType, DataTypes.BinaryType);
         this.name = name;
         this.rowsPerSecond = rowsPerSecond;
     }
@@ -70,35 +69,5 @@ public final class Pace implements ScalarFunction<byte[]>, Serializable {
             throw new IllegalStateException("stopped while waiting for the next slot", stopped);
         }
         rowsLeft = rows;
-    }
-
-    @Override
-    public DataType[] inputTypes() {
-        return new DataType[] {DataTypes.BinaryType};
-    }
-
-    @Override
-    public DataType resultType() {
-        return DataTypes.BinaryType;
-    }
-
-    @Override
-    public boolean isDeterministic() {
-        return false;
-    }
-
-    @Override
-    public String name() {
-        return "pace";
-    }
-
-    @Override
-    public String canonicalName() {
-        return "io.lakefeed.produce." + name;
-    }
-
-    @Override
-    public String toString() {
-        return name + ".pace(" + rowsPerSecond + " rows/s)";
     }
 }

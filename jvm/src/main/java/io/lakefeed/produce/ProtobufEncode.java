@@ -27,9 +27,8 @@ public final class ProtobufEncode extends StructEncode {
     private transient byte[] header;
     private transient ProtobufWriter writer;
 
-    /** Creates the encoder of the one argument in {@code arguments}. */
     ProtobufEncode(Map<String, String> options, StructType arguments) {
-        super(arguments);
+        super(arguments, options.get("schema") + options.get("message") + options.get("schema-id"));
         schema = options.get("schema");
         message = options.get("message");
         schemaId = options.containsKey("schema-id") ? Integer.valueOf(options.get("schema-id")) : null;
@@ -73,10 +72,5 @@ public final class ProtobufEncode extends StructEncode {
         out.raw(header);
         writer.write(row, out);
         return out.toBytes();
-    }
-
-    @Override
-    public String canonicalName() {
-        return "io.lakefeed.encode." + Integer.toHexString((schema + message + schemaId).hashCode());
     }
 }

@@ -1,8 +1,8 @@
 package io.lakefeed.produce;
 
 import io.lakefeed.protobuf.ProtoFile.Presence;
-import io.lakefeed.protobuf.ProtoMessage;
 import io.lakefeed.protobuf.ProtoMessage.Field;
+import io.lakefeed.protobuf.ProtoMessage;
 import io.lakefeed.protobuf.ProtoType;
 import io.lakefeed.protobuf.SchemaException;
 import io.lakefeed.protobuf.WireInput;
@@ -18,13 +18,12 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -73,7 +72,6 @@ final class ProtobufWriter {
         }
     }
 
-    /** Writes the fields of one row. */
     void write(SpecializedGetters row, WireOutput out) {
         for (Part part : parts) {
             part.write(row, out);
@@ -214,7 +212,7 @@ final class ProtobufWriter {
             ProtobufWriter writer = new ProtobufWriter(message, struct);
             return framed(field, (value, out) -> writer.write((InternalRow) value, out));
         }
-        if (message.fullName().equals(TIMESTAMP) && (type instanceof TimestampType || type instanceof TimestampNTZType)) {
+        if (message.fullName().equals(TIMESTAMP) && (type == DataTypes.TimestampType || type == DataTypes.TimestampNTZType)) {
             return framed(field, (value, out) -> {
                 long micros = (long) value;
                 out.tag(1, WireInput.VARINT);

@@ -1,45 +1,30 @@
 package io.lakefeed.produce;
 
-import java.io.Serializable;
-import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
-import org.apache.spark.sql.types.DataType;
+import io.lakefeed.SqlFunction;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/**
- * What {@code encode(struct)} is in every format. Spark's generated code calls the method {@code invoke} of the format's
- * class.
- */
-public abstract class StructEncode implements ScalarFunction<byte[]>, Serializable {
+/** What {@code encode(struct)} is in every format. */
+public abstract class StructEncode extends SqlFunction<byte[]> {
     private static final long serialVersionUID = 1L;
 
     final StructType type;
 
-    /** Takes the type of the one argument in {@code arguments}. */
-    StructEncode(StructType arguments) {
+    /** Takes the type of the one argument in {@code arguments}, and what distinguishes the encoder from others. */
+    StructEncode(StructType arguments, String settings) {
+        super("encode", "encode." + Integer.toHexString(settings.hashCode()), DataTypes.BinaryType, of(arguments));
+        type = of(arguments);
+    }
+
+    private static StructType of(StructType arguments) {
         if (arguments.size() != 1 || !(arguments.fields()[0].dataType() instanceof StructType struct)) {
             throw new UnsupportedOperationException("encode() takes one struct");
         }
-        type = struct;
+        return struct;
     }
 
     @Override
-    public DataType[] inputTypes() {
-        return new DataType[] {type};
-    }
-
-    @Override
-    public DataType resultType() {
-        return DataTypes.BinaryType;
-    }
-
-    @Override
-    public String name() {
-        return "encode";
-    }
-
-    @Override
-    public String toString() {
-        return "lakefeed.encode";
+    public final boolean isDeterministic() {
+        return true;
     }
 }

@@ -1,5 +1,9 @@
 package io.lakefeed.protobuf;
 
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.stream.Stream;
 
@@ -8,83 +12,16 @@ import java.util.stream.Stream;
  * google/protobuf/*.proto}, {@code google/type/*.proto} and Confluent's decimal.
  */
 final class KnownTypes {
-    private static final String PROTOBUF = """
-            syntax = "proto3";
-            package google.protobuf;
-            message Any { string type_url = 1; bytes value = 2; }
-            message Duration { int64 seconds = 1; int32 nanos = 2; }
-            message Empty {}
-            message FieldMask { repeated string paths = 1; }
-            message SourceContext { string file_name = 1; }
-            message Timestamp { int64 seconds = 1; int32 nanos = 2; }
-            message DoubleValue { double value = 1; }
-            message FloatValue { float value = 1; }
-            message Int64Value { int64 value = 1; }
-            message UInt64Value { uint64 value = 1; }
-            message Int32Value { int32 value = 1; }
-            message UInt32Value { uint32 value = 1; }
-            message BoolValue { bool value = 1; }
-            message StringValue { string value = 1; }
-            message BytesValue { bytes value = 1; }
-            message Struct { map<string, Value> fields = 1; }
-            message ListValue { repeated Value values = 1; }
-            enum NullValue { NULL_VALUE = 0; }
-            message Value {
-              oneof kind {
-                NullValue null_value = 1;
-                double number_value = 2;
-                string string_value = 3;
-                bool bool_value = 4;
-                Struct struct_value = 5;
-                ListValue list_value = 6;
-              }
-            }
-            """;
-    private static final String TYPE = """
-            syntax = "proto3";
-            package google.type;
-            message Color { float red = 1; float green = 2; float blue = 3; google.protobuf.FloatValue alpha = 4; }
-            message Date { int32 year = 1; int32 month = 2; int32 day = 3; }
-            message DateTime {
-              int32 year = 1; int32 month = 2; int32 day = 3;
-              int32 hours = 4; int32 minutes = 5; int32 seconds = 6; int32 nanos = 7;
-              oneof time_offset { google.protobuf.Duration utc_offset = 8; TimeZone time_zone = 9; }
-            }
-            message TimeZone { string id = 1; string version = 2; }
-            message Decimal { string value = 1; }
-            message Expr { string expression = 1; string title = 2; string description = 3; string location = 4; }
-            message Fraction { int64 numerator = 1; int64 denominator = 2; }
-            message Interval { google.protobuf.Timestamp start_time = 1; google.protobuf.Timestamp end_time = 2; }
-            message LatLng { double latitude = 1; double longitude = 2; }
-            message Money { string currency_code = 1; int64 units = 2; int32 nanos = 3; }
-            message PostalAddress {
-              int32 revision = 1; string region_code = 2; string language_code = 3; string postal_code = 4;
-              string sorting_code = 5; string administrative_area = 6; string locality = 7; string sublocality = 8;
-              repeated string address_lines = 9; repeated string recipients = 10; string organization = 11;
-            }
-            message Quaternion { double x = 1; double y = 2; double z = 3; double w = 4; }
-            message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }
-            enum CalendarPeriod {
-              CALENDAR_PERIOD_UNSPECIFIED = 0; DAY = 1; WEEK = 2; FORTNIGHT = 3; MONTH = 4; QUARTER = 5; HALF = 6;
-              YEAR = 7;
-            }
-            enum DayOfWeek {
-              DAY_OF_WEEK_UNSPECIFIED = 0; MONDAY = 1; TUESDAY = 2; WEDNESDAY = 3; THURSDAY = 4; FRIDAY = 5;
-              SATURDAY = 6; SUNDAY = 7;
-            }
-            enum Month {
-              MONTH_UNSPECIFIED = 0; JANUARY = 1; FEBRUARY = 2; MARCH = 3; APRIL = 4; MAY = 5; JUNE = 6; JULY = 7;
-              AUGUST = 8; SEPTEMBER = 9; OCTOBER = 10; NOVEMBER = 11; DECEMBER = 12;
-            }
-            """;
-    private static final String CONFLUENT = """
-            syntax = "proto3";
-            package confluent.type;
-            message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
-            """;
-
     static final List<ProtoFile> FILES =
-            Stream.of(PROTOBUF, TYPE, CONFLUENT).map(ProtoParser::parse).toList();
+            Stream.of("protobuf", "type", "confluent").map(KnownTypes::parsed).toList();
 
     private KnownTypes() {}
+
+    private static ProtoFile parsed(String name) {
+        try (InputStream text = KnownTypes.class.getResourceAsStream(name + ".proto")) {
+            return ProtoParser.parse(new String(text.readAllBytes(), StandardCharsets.UTF_8));
+        } catch (IOException failure) {
+            throw new UncheckedIOException(failure);
+        }
+    }
 }

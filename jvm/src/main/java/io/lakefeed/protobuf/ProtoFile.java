@@ -29,7 +29,6 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
     public record Field(
             String name, int number, String type, Presence presence, String oneof, boolean delimited, int line) {
 
-        /** Returns the name for errors. */
         String inMessage(String message) {
             return (line == 0 ? "" : "line " + line + ": ") + "the field " + name + " of " + message;
         }

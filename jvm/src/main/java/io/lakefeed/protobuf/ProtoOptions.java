@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * Reads the options of a {@code .proto} text, for the features in them.
+ * Reads the options of a {@code .proto} text, for the features in them, and its services, which have options too.
  *
  * <p>Other options do not change how a record is read: their grammar is checked, and not whether they exist.
  */
@@ -29,12 +29,10 @@ final class ProtoOptions {
         this.tokens = tokens;
     }
 
-    /** Allows features, which files of an edition have. */
     void allowFeatures() {
         edition = true;
     }
 
-    /** Returns whether the file is of an edition. */
     boolean ofEdition() {
         return edition;
     }
@@ -68,7 +66,6 @@ final class ProtoOptions {
         return found;
     }
 
-    /** Takes {@code option name = value;}. */
     List<Option> statement() {
         tokens.expect("option");
         List<Option> found = option();
@@ -76,7 +73,6 @@ final class ProtoOptions {
         return found;
     }
 
-    /** Takes options in brackets, if there are any. */
     List<Option> list() {
         List<Option> found = new ArrayList<>();
         if (tokens.taken("[")) {
@@ -216,5 +212,47 @@ final class ProtoOptions {
 
     private void whole(long most, long mostNegative) {
         tokens.integer(tokens.taken("-") ? mostNegative : most);
+    }
+
+    /** Skips a service, and refuses mistakes of grammar in it. */
+    void service(ProtoScope around) {
+        int line = tokens.line();
+        tokens.expect("service");
+        String name = tokens.name();
+        around.define(name, line);
+        ProtoScope scope = new ProtoScope("service " + name);
+        tokens.expect("{");
+        while (!tokens.taken("}")) {
+            if (tokens.at("option")) {
+                statement();
+            } else if (!tokens.taken(";")) {
+                method(scope);
+            }
+        }
+    }
+
+    private void method(ProtoScope scope) {
+        int line = tokens.line();
+        tokens.expect("rpc");
+        scope.define(tokens.name(), line);
+        methodType();
+        tokens.expect("returns");
+        methodType();
+        if (tokens.taken("{")) {
+            while (!tokens.taken("}")) {
+                if (!tokens.taken(";")) {
+                    statement();
+                }
+            }
+        } else {
+            tokens.expect(";");
+        }
+    }
+
+    private void methodType() {
+        tokens.expect("(");
+        tokens.taken("stream");
+        tokens.messageType();
+        tokens.expect(")");
     }
 }

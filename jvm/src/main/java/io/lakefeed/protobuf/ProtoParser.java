@@ -6,6 +6,7 @@ import io.lakefeed.protobuf.ProtoFile.Enum;
 import io.lakefeed.protobuf.ProtoFile.Field;
 import io.lakefeed.protobuf.ProtoFile.Message;
 import io.lakefeed.protobuf.ProtoFile.Presence;
+import io.lakefeed.protobuf.ProtoFile.Value;
 import io.lakefeed.protobuf.ProtoOptions.Option;
 import java.util.ArrayList;
 import java.util.List;
@@ -35,16 +36,12 @@ public final class ProtoParser {
     private final ProtoTokens tokens;
     private final ProtoOptions options;
     private final ProtoReserved reserved;
-    private final ProtoEnums enums;
-    private final ProtoServices services;
     private Syntax syntax = Syntax.PROTO2;
 
     private ProtoParser(String text) {
         tokens = new ProtoTokens(text);
         options = new ProtoOptions(tokens);
         reserved = new ProtoReserved(tokens, options);
-        enums = new ProtoEnums(tokens, options, reserved);
-        services = new ProtoServices(tokens, options);
     }
 
     /**
@@ -82,7 +79,7 @@ public final class ProtoParser {
             } else if (tokens.at("option")) {
                 options.statement();
             } else if (tokens.at("service")) {
-                services.service(body.scope);
+                options.service(body.scope);
             } else if (!modifier()) {
                 definition(body, features, 0);
             }
@@ -153,7 +150,7 @@ public final class ProtoParser {
             body.scope.define(name, line);
             body.messages.add(message(name, features, depth + 1));
         } else if (tokens.taken("enum")) {
-            body.enums.add(enums.enumeration(body.scope, features));
+            body.enums.add(enumeration(body.scope, features));
         } else if (tokens.taken("extend")) {
             // This reader skips extensions in records, as it skips fields of newer schemas.
             tokens.messageType();
@@ -369,6 +366,52 @@ public final class ProtoParser {
                 : syntax == Syntax.PROTO3 ? "proto3 has no defaults" : null;
         if (why != null) {
             throw wrong(tokens.line(), why + ": remove it");
+        }
+    }
+
+    private Enum enumeration(ProtoScope around, Features inherited) {
+        int line = tokens.line();
+        String name = tokens.name();
+        around.define(name, line);
+        ProtoScope scope = new ProtoScope("enum " + name);
+        List<Value> values = new ArrayList<>();
+        Option alias = null;
+        tokens.expect("{");
+        Features features = options.blockFeatures(inherited, Features.Place.ENUM);
+        while (!tokens.taken("}")) {
+            if (tokens.at("option")) {
+                List<Option> found = options.statement();
+                alias = found.stream().filter(each -> each.name().equals("allow_alias")).findFirst().orElse(alias);
+            } else if (tokens.at("reserved")) {
+                reserved.reserved(scope, Integer.MAX_VALUE);
+            } else if (!tokens.taken(";")) {
+                values.add(enumValue(around, scope));
+            }
+        }
+        checkEnum(name, values, features, line);
+        scope.checkAlias(alias);
+        scope.close();
+        return new Enum(name, values, !features.openEnums());
+    }
+
+    private Value enumValue(ProtoScope around, ProtoScope scope) {
+        int line = tokens.line();
+        String name = tokens.name();
+        around.define(name, line);
+        tokens.expect("=");
+        int number = (int) (tokens.taken("-") ? -tokens.integer(1L << 31) : tokens.integer(Integer.MAX_VALUE));
+        scope.value(name, number, line);
+        options.list();
+        tokens.expect(";");
+        return new Value(name, number);
+    }
+
+    private static void checkEnum(String name, List<Value> values, Features features, int line) {
+        if (values.isEmpty()) {
+            throw wrong(line, "the enum " + name + " has no value: add one");
+        }
+        if (features.openEnums() && values.get(0).number() != 0) {
+            throw wrong(line, "the first value of the enum " + name + " has to be 0: add one, or move it up");
         }
     }
 }

@@ -3,16 +3,7 @@ package io.lakefeed.protobuf;
 import static io.lakefeed.protobuf.ProtoTokens.wrong;
 
 /** Reads which names and numbers of a {@code .proto} text are reserved, or left to extensions. */
-final class ProtoReserved {
-    private final ProtoTokens tokens;
-    private final ProtoOptions options;
-
-    ProtoReserved(ProtoTokens tokens, ProtoOptions options) {
-        this.tokens = tokens;
-        this.options = options;
-    }
-
-    /** Takes the names or numbers after {@code reserved}. */
+record ProtoReserved(ProtoTokens tokens, ProtoOptions options) {
     void reserved(ProtoScope scope, int most) {
         tokens.expect("reserved");
         if (!tokens.atText() && !tokens.atName()) {
@@ -29,7 +20,6 @@ final class ProtoReserved {
         tokens.expect(";");
     }
 
-    /** Takes the numbers that extensions may have. */
     void extensions(ProtoScope scope) {
         tokens.expect("extensions");
         ranges(scope, ProtoScope.LARGEST_NUMBER, "for extensions");

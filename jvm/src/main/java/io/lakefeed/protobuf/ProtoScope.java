@@ -45,7 +45,6 @@ final class ProtoScope {
         this.owner = owner;
     }
 
-    /** Adds the name of anything that is defined here. */
     void define(String name, int line) {
         Integer before = names.putIfAbsent(name, line);
         if (before != null) {
@@ -54,7 +53,6 @@ final class ProtoScope {
         }
     }
 
-    /** Adds a field's number. */
     void number(String name, int number, int line) {
         requireFieldNumber(number, name, line);
         add(name, number, line);
@@ -113,7 +111,6 @@ final class ProtoScope {
         ranges.put(start, range);
     }
 
-    /** Adds a name that must not be used. */
     void reserve(String name, int line) {
         if (reservedNames.putIfAbsent(name, line) != null) {
             throw wrong(line, "the name " + name + " is reserved twice in " + owner + ": remove one of the two");

@@ -2,6 +2,9 @@ package io.lakefeed.protobuf;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
  * Splits a {@code .proto} text into tokens, without its comments; refuses the characters that protoc refuses.
@@ -22,30 +25,73 @@ final class ProtoTokens {
 
     private record Token(Kind kind, String text, int line) {}
 
-    private final String source;
+    private static final String HEX = "[0-9a-fA-F]";
+    private static final String ESCAPE =
+            "\\\\(?:[abfnrtv\\\\?'\"0-7]|[xX]HEX|uHEX{4}|U(?:0010|000HEX)HEX{4})".replace("HEX", HEX);
+    /** Text up to its second quote. Escapes stay as they are, since they stand in defaults and options only. */
+    private static final Pattern OPEN_TEXT =
+            Pattern.compile("(?:\"(?:[^\"\\\\\n]|ESCAPE)*+|'(?:[^'\\\\\n]|ESCAPE)*+)".replace("ESCAPE", ESCAPE));
+    private static final Pattern TOKEN = Pattern.compile(String.join(
+            "|",
+            "[ \t\r\n\u000B\f]++|//[^\n]*+|(?<comment>/\\*(?s:.*?)\\*/)",
+            "(?<name>[A-Za-z_]\\w*+)",
+            "(?<integer>0[xX]" + HEX + "++|0[0-7]*+|[1-9]\\d*+)(?![\\w.])",
+            "(?<float>(?:\\d++\\.\\d*+|\\.\\d++)(?:[eE][+-]?\\d++)?|\\d++[eE][+-]?\\d++)(?![\\w.])",
+            "(?<text>" + OPEN_TEXT + "[\"'])",
+            "(?<symbol>\\.(?!\\d)|/(?!\\*)|[!-~&&[^\\w\"'./]])"));
+
     private final List<Token> tokens = new ArrayList<>();
-    private int scanned;
-    private int line = 1;
     private int next;
 
     ProtoTokens(String source) {
-        this.source = source;
+        int line = 1;
         int end = source.indexOf('\0');
         if (end >= 0) {
             // protoc takes it for the end, also inside a comment.
             line += (int) source.chars().limit(end).filter(c -> c == '\n').count();
             throw wrong(line, "the text contains the character U+0000: remove it");
         }
-        if (source.startsWith("\uFEFF")) {
-            scanned++;
-        }
-        while (skipBlanks()) {
-            scan();
+        Matcher found = TOKEN.matcher(source);
+        for (int at = source.startsWith("\uFEFF") ? 1 : 0; at < source.length(); at = found.end()) {
+            if (!found.region(at, source.length()).lookingAt()) {
+                throw unreadable(source, at, line);
+            }
+            if (found.group("comment") != null && found.group().indexOf("/*", 2) > 0) {
+                throw wrong(line, "a comment stands inside a comment: remove the inner /*");
+            }
+            for (Kind kind : Kind.values()) {
+                String text = found.group(kind.name().toLowerCase(Locale.ROOT));
+                if (text != null) {
+                    tokens.add(new Token(kind, kind == Kind.TEXT ? text.substring(1, text.length() - 1) : text, line));
+                }
+            }
+            line += (int) found.group().chars().filter(c -> c == '\n').count();
         }
         tokens.add(new Token(Kind.SYMBOL, END, line));
     }
 
-    /** The next token's text, without taking it. */
+    /** The error for characters that no token begins with. */
+    private static SchemaException unreadable(String source, int at, int line) {
+        char c = source.charAt(at);
+        if (c == '"' || c == '\'') {
+            Matcher open = OPEN_TEXT.matcher(source).region(at, source.length());
+            int stop = open.lookingAt() ? open.end() : at;
+            return wrong(line, source.startsWith("\\", stop) && stop + 1 < source.length()
+                    ? "the escape \\" + source.charAt(stop + 1) + " in quotes is unknown: write \\\\ for a backslash"
+                    : "text in quotes does not end: add " + c);
+        }
+        if (c == '/') {
+            return wrong(line, "the comment does not end: add */");
+        }
+        Matcher word = Pattern.compile("[\\w.]+").matcher(source).region(at, source.length());
+        if (!word.lookingAt()) {
+            return wrong(line, String.format("the character U+%04X stands outside of a comment: remove it", (int) c));
+        }
+        return wrong(line, word.group().matches("0\\d+")
+                ? "the number " + word.group() + " starts with 0 and is not octal: remove the 0"
+                : "'" + word.group() + "' is no number: correct it, or put a blank into it");
+    }
+
     String peek() {
         return tokens.get(next).text;
     }
@@ -60,7 +106,6 @@ final class ProtoTokens {
         next = position;
     }
 
-    /** The line of the next token. */
     int line() {
         return tokens.get(next).line;
     }
@@ -69,7 +114,6 @@ final class ProtoTokens {
         return at(END);
     }
 
-    /** Returns whether the next token is this name or sign. */
     boolean at(String word) {
         return tokens.get(next).kind != Kind.TEXT && peek().equals(word);
     }
@@ -105,7 +149,6 @@ final class ProtoTokens {
         return text;
     }
 
-    /** Takes the next token if it is this name or sign; returns whether it is. */
     boolean taken(String word) {
         boolean found = at(word);
         if (found) {
@@ -114,14 +157,12 @@ final class ProtoTokens {
         return found;
     }
 
-    /** Takes the name or sign that has to be next. */
     void expect(String word) {
         if (!taken(word)) {
             throw expected("'" + word + "'");
         }
     }
 
-    /** Takes a name. */
     String name() {
         if (!atName()) {
             throw expected("a name");
@@ -134,7 +175,6 @@ final class ProtoTokens {
         return taken(".") ? "." + names() : names();
     }
 
-    /** Takes the name of a message. */
     void messageType() {
         if (ProtoType.scalar(peek()) != null) {
             throw expected("a message");
@@ -142,7 +182,6 @@ final class ProtoTokens {
         path();
     }
 
-    /** Takes names with dots between them. */
     String names() {
         StringBuilder path = new StringBuilder(name());
         while (taken(".")) {
@@ -196,173 +235,5 @@ final class ProtoTokens {
     /** An error on a line, with what to do. */
     static SchemaException wrong(int line, String text) {
         return new SchemaException("line " + line + ": " + text);
-    }
-
-    /** Skips blanks and comments; returns false at the end. */
-    private boolean skipBlanks() {
-        while (scanned < source.length()) {
-            char c = source.charAt(scanned);
-            if (c == '\n') {
-                line++;
-                scanned++;
-            } else if (" \t\r\u000B\f".indexOf(c) >= 0) {
-                scanned++;
-            } else if (source.startsWith("//", scanned)) {
-                int end = source.indexOf('\n', scanned);
-                scanned = end < 0 ? source.length() : end;
-            } else if (source.startsWith("/*", scanned)) {
-                skipComment();
-            } else {
-                return true;
-            }
-        }
-        return false;
-    }
-
-    private void skipComment() {
-        int end = source.indexOf("*/", scanned + 2);
-        if (end < 0) {
-            throw wrong(line, "the comment does not end: add */");
-        }
-        int inner = source.indexOf("/*", scanned + 2);
-        if (inner >= 0 && inner < end) {
-            throw wrong(line, "a comment stands inside a comment: remove the inner /*");
-        }
-        line += (int) source.substring(scanned, end).chars().filter(c -> c == '\n').count();
-        scanned = end + 2;
-    }
-
-    private void scan() {
-        int from = scanned;
-        char c = source.charAt(scanned);
-        if (c == '"' || c == '\'') {
-            tokens.add(new Token(Kind.TEXT, quoted(c), line));
-        } else if (isLetter(c)) {
-            while (isLetter(current()) || isDigit(current())) {
-                scanned++;
-            }
-            add(Kind.NAME, from);
-        } else if (isDigit(c) || c == '.' && scanned + 1 < source.length() && isDigit(source.charAt(scanned + 1))) {
-            add(number() ? Kind.FLOAT : Kind.INTEGER, from);
-        } else if (c < ' ' || c > '~') {
-            throw wrong(line, String.format("the character U+%04X stands outside of a comment: remove it", (int) c));
-        } else {
-            scanned++;
-            add(Kind.SYMBOL, from);
-        }
-    }
-
-    private void add(Kind kind, int from) {
-        tokens.add(new Token(kind, source.substring(from, scanned), line));
-    }
-
-    /** Scans a number; returns whether it has a fraction or an exponent. */
-    private boolean number() {
-        int from = scanned;
-        boolean whole = true;
-        if (current() == '0' && scanned + 1 < source.length() && "xX".indexOf(source.charAt(scanned + 1)) >= 0) {
-            scanned += 2;
-            if (!isHex(current())) {
-                throw malformed(from);
-            }
-            while (isHex(current())) {
-                scanned++;
-            }
-        } else {
-            boolean octal = current() == '0';
-            skipDigits();
-            if (current() == '.') {
-                whole = false;
-                scanned++;
-                skipDigits();
-            }
-            if (current() == 'e' || current() == 'E') {
-                whole = false;
-                scanned++;
-                if (current() == '-' || current() == '+') {
-                    scanned++;
-                }
-                if (!isDigit(current())) {
-                    throw malformed(from);
-                }
-                skipDigits();
-            }
-            if (whole && octal && source.substring(from, scanned).matches(".*[89].*")) {
-                throw wrong(line, "the number " + source.substring(from, scanned)
-                        + " starts with 0 and is not octal: remove the 0");
-            }
-        }
-        if (isLetter(current()) || current() == '.') {
-            throw malformed(from);
-        }
-        return !whole;
-    }
-
-    private SchemaException malformed(int from) {
-        while (isLetter(current()) || isDigit(current()) || current() == '.') {
-            scanned++;
-        }
-        return wrong(line, "'" + source.substring(from, scanned) + "' is no number:"
-                + " correct it, or put a blank into it");
-    }
-
-    private void skipDigits() {
-        while (isDigit(current())) {
-            scanned++;
-        }
-    }
-
-    /** The character that is scanned next; at the end one that is in no token. */
-    private char current() {
-        return scanned < source.length() ? source.charAt(scanned) : '\0';
-    }
-
-    private static boolean isLetter(char c) {
-        return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_';
-    }
-
-    private static boolean isDigit(char c) {
-        return c >= '0' && c <= '9';
-    }
-
-    private static boolean isHex(char c) {
-        return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F';
-    }
-
-    /** Scans text in quotes; escapes stay as they are, since they stand in defaults and options only. */
-    private String quoted(char quote) {
-        StringBuilder text = new StringBuilder();
-        for (scanned++; scanned < source.length(); scanned++) {
-            char c = source.charAt(scanned);
-            if (c == quote) {
-                scanned++;
-                return text.toString();
-            }
-            if (c == '\n') {
-                break;
-            }
-            text.append(c);
-            if (c == '\\') {
-                scanned++;
-                requireEscape();
-                text.append(current());
-            }
-        }
-        throw wrong(line, "text in quotes does not end: add " + quote);
-    }
-
-    private void requireEscape() {
-        char c = current();
-        int digits = c == 'u' ? 4 : c == 'U' ? 8 : c == 'x' || c == 'X' ? 1 : 0;
-        boolean known = "abfnrtv\\?'\"xXuU".indexOf(c) >= 0 || c >= '0' && c <= '7';
-        for (int at = scanned + 1; at <= scanned + digits; at++) {
-            known &= at < source.length() && isHex(source.charAt(at));
-        }
-        if (known && c == 'U') {
-            known = Long.parseLong(source, scanned + 1, scanned + 9, 16) <= Character.MAX_CODE_POINT;
-        }
-        if (!known || c == '\0') {
-            throw wrong(line, "the escape \\" + c + " in quotes is unknown: write \\\\ for a backslash");
-        }
     }
 }

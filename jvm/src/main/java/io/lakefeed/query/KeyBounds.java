@@ -25,17 +25,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>The values are literals of the plan, as Spark keeps them. As text of SQL some would come back as others: a time in
  * the hour that a time zone has twice, and a text in which Spark finds the name of a variable.
  */
-public final class KeyBounds {
-    private final InternalRow row;
-    private final DataType[] types;
-    private final List<String> keys;
-
-    private KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
-        this.row = row;
-        this.types = types;
-        this.keys = keys;
-    }
-
+public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
     /**
      * Runs an aggregation with one row: a text, and for each key its smallest and its greatest value, or null for a key
      * without bounds.

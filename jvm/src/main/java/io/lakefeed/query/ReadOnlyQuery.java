@@ -1,14 +1,17 @@
 package io.lakefeed.query;
 
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Locale;
+import java.util.Objects;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.ExpressionWithUnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.PlanExpression;
-import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.WithWindowDefinition;
 import scala.jdk.javaapi.CollectionConverters;
@@ -21,43 +24,12 @@ import scala.jdk.javaapi.CollectionConverters;
  * operators that are known to read are accepted, so that a new kind of statement in Spark is refused.
  */
 public final class ReadOnlyQuery {
-    private static final Set<String> OPERATORS = Set.of(
-            "Aggregate",
-            "AsOfJoin",
-            "Distinct",
-            "Except",
-            "Filter",
-            "Generate",
-            "GlobalLimit",
-            "Intersect",
-            "Join",
-            "LateralJoin",
-            "LocalLimit",
-            "LocalRelation",
-            "Offset",
-            "OneRowRelation",
-            "PipeOperator",
-            "Pivot",
-            "Project",
-            "RelationTimeTravel",
-            "Repartition",
-            "RepartitionByExpression",
-            "ResolvedInlineTable",
-            "Sample",
-            "Sort",
-            "SubqueryAlias",
-            "Union",
-            "Unpivot",
-            "UnresolvedHaving",
-            "UnresolvedHint",
-            "UnresolvedInlineTable",
-            "UnresolvedRelation",
-            "UnresolvedSubqueryColumnAliases",
-            "UnresolvedTVFAliases",
-            "UnresolvedTableValuedFunction",
-            "UnresolvedWith",
-            "Window",
-            "WithWindowDefinition");
+    private static final Set<String> OPERATORS = Set.of("""
+            Aggregate AsOfJoin Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LocalLimit
+            LocalRelation Offset OneRowRelation PipeOperator Pivot Project RelationTimeTravel Repartition
+            RepartitionByExpression ResolvedInlineTable Sample Sort SubqueryAlias Union Unpivot UnresolvedHaving
+            UnresolvedHint UnresolvedInlineTable UnresolvedRelation UnresolvedSubqueryColumnAliases
+            UnresolvedTVFAliases UnresolvedTableValuedFunction UnresolvedWith Window WithWindowDefinition""".split("\\s+"));
 
     /** They call any static method of any class, such as {@code System.exit}. */
     private static final Set<String> REFLECTIVE = Set.of("reflect", "try_reflect", "java_method");
@@ -76,40 +48,25 @@ public final class ReadOnlyQuery {
 
     static String refusal(LogicalPlan plan) {
         String name = plan.getClass().getSimpleName().replace("$", "");
-        return OPERATORS.contains(name) ? inside(plan) : name;
-    }
-
-    private static String inside(LogicalPlan plan) {
-        for (Expression each : CollectionConverters.asJava(plan.expressions())) {
-            String found = refusal(each);
-            if (found != null) {
-                return found;
-            }
+        if (!OPERATORS.contains(name)) {
+            return name;
         }
+        List<Expression> expressions = new ArrayList<>(CollectionConverters.asJava(plan.expressions()));
         if (plan instanceof WithWindowDefinition named) {
             // They stand in a map, where expressions() does not look.
-            for (Expression each :
-                    CollectionConverters.asJava(named.windowDefinitions()).values()) {
-                String found = refusal(each);
-                if (found != null) {
-                    return found;
-                }
-            }
+            expressions.addAll(CollectionConverters.asJava(named.windowDefinitions()).values());
         }
-        for (LogicalPlan each : CollectionConverters.asJava(plan.children())) {
-            String found = refusal(each);
-            if (found != null) {
-                return found;
-            }
-        }
-        // The queries of WITH.
-        for (QueryPlan<?> each : CollectionConverters.asJava(plan.innerChildren())) {
-            String found = each instanceof LogicalPlan query ? refusal(query) : each.nodeName();
-            if (found != null) {
-                return found;
-            }
-        }
-        return null;
+        Stream<String> inside = Stream.concat(
+                expressions.stream().map(ReadOnlyQuery::refusal),
+                CollectionConverters.asJava(plan.children()).stream().map(ReadOnlyQuery::refusal));
+        // The inner children are the queries of WITH.
+        Stream<String> inner = CollectionConverters.asJava(plan.innerChildren()).stream()
+                .map(each -> each instanceof LogicalPlan query ? refusal(query) : each.nodeName());
+        return first(Stream.concat(inside, inner));
+    }
+
+    private static String first(Stream<String> refusals) {
+        return refusals.filter(Objects::nonNull).findFirst().orElse(null);
     }
 
     private static String refusal(Expression expression) {
@@ -123,18 +80,10 @@ public final class ReadOnlyQuery {
                 return name;
             }
         }
-        if (expression instanceof PlanExpression<?> subquery && subquery.plan() instanceof LogicalPlan query) {
-            String found = refusal(query);
-            if (found != null) {
-                return found;
-            }
-        }
-        for (Expression each : CollectionConverters.asJava(expression.children())) {
-            String found = refusal(each);
-            if (found != null) {
-                return found;
-            }
-        }
-        return null;
+        boolean isQuery = expression instanceof PlanExpression<?> subquery && subquery.plan() instanceof LogicalPlan;
+        String found = isQuery ? refusal((LogicalPlan) ((PlanExpression<?>) expression).plan()) : null;
+        return found != null
+                ? found
+                : first(CollectionConverters.asJava(expression.children()).stream().map(ReadOnlyQuery::refusal));
     }
 }

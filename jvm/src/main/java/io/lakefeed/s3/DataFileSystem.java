@@ -52,7 +52,8 @@ public final class DataFileSystem extends S3AFileSystem {
             long blockSize,
             Progressable progress)
             throws IOException {
-        if (!isWrittenOnce(path)) {
+        // Files on a magic path do not exist before their job commits.
+        if (!WRITTEN_ONCE.matcher(path.getName()).matches() || path.toString().contains("__magic")) {
             return super.create(path, permission, overwrite, bufferSize, replication, blockSize, progress);
         }
         forget(path);
@@ -82,11 +83,6 @@ public final class DataFileSystem extends S3AFileSystem {
     public boolean delete(Path path, boolean recursive) throws IOException {
         forget(path);
         return super.delete(path, recursive);
-    }
-
-    private static boolean isWrittenOnce(Path path) {
-        // Files on a magic path do not exist before their job commits.
-        return WRITTEN_ONCE.matcher(path.getName()).matches() && !path.toString().contains("__magic");
     }
 
     private FileStatus known(Path path) {

@@ -24,7 +24,6 @@ public record RequestCount(
         long errors)
         implements Serializable {
 
-    /** Returns whether the location is {@code root} ({@code bucket/path}) or below it. */
     boolean isBelow(String root) {
         return location.startsWith(root)
                 && (location.length() == root.length() || location.charAt(root.length()) == '/');

@@ -2,6 +2,7 @@ package io.lakefeed.s3;
 
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -24,7 +25,7 @@ import software.amazon.awssdk.services.s3.model.Delete;
  *
  * <p>Every S3 client of the AWS SDK 2 in the JVM uses it, Hadoop's S3A and Iceberg's S3FileIO alike, because the SDK
  * reads the class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors}. It counts each
- * attempt: a request with two retries counts three times, as the store sees it. {@link MeterPlugin} adds the counts of
+ * attempt: a request with two retries counts three times, as the store sees it. {@link io.lakefeed.JvmPlugin} adds the counts of
  * executors.
  */
 public final class RequestMeter implements ExecutionInterceptor {
@@ -134,12 +135,12 @@ public final class RequestMeter implements ExecutionInterceptor {
     }
 
     /** Returns the counts of this JVM alone. */
-    static List<RequestCount> own() {
+    public static List<RequestCount> own() {
         return COUNTERS.values().stream().map(Counter::now).toList();
     }
 
     /** Replaces the counts of an executor by its newest ones. */
-    static void executorSaid(String executor, List<RequestCount> counts) {
+    public static void executorSaid(String executor, List<RequestCount> counts) {
         EXECUTORS.put(executor, counts);
     }
 
@@ -160,7 +161,9 @@ public final class RequestMeter implements ExecutionInterceptor {
             before.errors.increment();
         }
         String operation = attributes.getAttribute(SdkExecutionAttribute.OPERATION_NAME);
-        KeyClass.Place place = KeyClass.place(bucket(context.request()), key(context.request()));
+        KeyClass.Place place = KeyClass.place(
+                field(context.request(), "Bucket").or(() -> field(context.request(), "DestinationBucket")).orElse(""),
+                key(context.request()));
         if (place.keyClass() == KeyClass.OFFSETS && isWrite(operation)) {
             BatchMarks watching = WATCHED.get(place.location());
             if (watching != null) {
@@ -221,10 +224,6 @@ public final class RequestMeter implements ExecutionInterceptor {
                 || "CompleteMultipartUpload".equals(operation);
     }
 
-    private static String bucket(SdkRequest request) {
-        return field(request, "Bucket").or(() -> field(request, "DestinationBucket")).orElse("");
-    }
-
     /** Returns the key of a request; the prefix of a listing; the first key of a bulk delete. */
     private static String key(SdkRequest request) {
         return field(request, "Key")
@@ -245,6 +244,65 @@ public final class RequestMeter implements ExecutionInterceptor {
             return header.isPresent() ? Long.parseLong(header.get()) : 0;
         } catch (NumberFormatException strange) {
             return 0;
+        }
+    }
+
+    /**
+     * A query's request counts between its batches.
+     *
+     * <p>A batch begins when its offsets are sent and ends when the store has confirmed its entry in the log of commits.
+     * The meter sees both requests on the query's own thread. A query whose checkpoint is on the local disk says itself when
+     * a batch has ended. So with one JVM the count of a batch is exact at any later time.
+     */
+    static final class BatchMarks {
+        /** More finished batches than Spark keeps reports of. */
+        private static final int KEPT = 128;
+
+        private final List<String> locations;
+        private final Map<Long, Collection<RequestCount>> commits = new LinkedHashMap<>();
+        private final Collection<RequestCount> initial;
+        private Collection<RequestCount> start;
+
+        BatchMarks(List<String> locations) {
+            this.locations = locations;
+            this.initial = RequestMeter.below(locations);
+        }
+
+        synchronized void offsetsToBeWritten() {
+            if (start == null) {
+                start = RequestMeter.below(locations);
+            }
+        }
+
+        synchronized void committed(String key) {
+            String name = key.substring(key.lastIndexOf('/') + 1);
+            requireStart();
+            if (!name.isEmpty() && name.chars().allMatch(each -> each >= '0' && each <= '9')) {
+                ended(Long.parseLong(name));
+            }
+        }
+
+        synchronized void ended(long batch) {
+            requireStart();
+            commits.putIfAbsent(batch, RequestMeter.below(locations));
+            if (commits.size() > KEPT) {
+                commits.remove(commits.keySet().iterator().next());
+            }
+        }
+
+        private void requireStart() {
+            if (start == null) {
+                // An earlier run wrote the offsets of this batch, or they are on the local disk.
+                start = initial;
+            }
+        }
+
+        synchronized Collection<RequestCount> start() {
+            return start;
+        }
+
+        synchronized Collection<RequestCount> atCommit(long batch) {
+            return commits.get(batch);
         }
     }
 }

@@ -102,13 +102,7 @@ public final class TableFileIO extends S3FileIO {
     }
 
     /** Is read from memory, after one request at most: that also brings the length, which S3 has to be asked for. */
-    private static final class Remembered implements InputFile {
-        private final InputFile file;
-
-        Remembered(InputFile file) {
-            this.file = file;
-        }
-
+    private record Remembered(InputFile file) implements InputFile {
         @Override
         public long getLength() {
             byte[] content = content();

@@ -21,7 +21,6 @@ import java.util.List;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import javax.net.ssl.KeyManager;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManager;
@@ -89,7 +88,7 @@ public final class Trust {
     }
 
     /** Returns what was installed last, for this application's other JVMs: authorities, certificate and key. */
-    static synchronized String[] installed() {
+    public static synchronized String[] installed() {
         return installed.toArray(new String[0]);
     }
 
@@ -108,15 +107,11 @@ public final class Trust {
     }
 
     private static SSLContext context(KeyStore own, KeyStore trusted) throws GeneralSecurityException {
+        KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        keys.init(own, new char[0]);
         SSLContext context = SSLContext.getInstance("TLS");
-        context.init(own == null ? null : keyManagers(own), trustManagers(trusted), null);
+        context.init(own == null ? null : keys.getKeyManagers(), trustManagers(trusted), null);
         return context;
-    }
-
-    private static KeyManager[] keyManagers(KeyStore own) throws GeneralSecurityException {
-        KeyManagerFactory managers = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        managers.init(own, new char[0]);
-        return managers.getKeyManagers();
     }
 
     /** Returns the managers for a store, or for null those of Java's default one. */

@@ -53,7 +53,10 @@ public final class Lease {
                 held = held(base, now);
             }
             if (held != null && !isOf(who, held)) {
-                discard(table, mark);
+                if (mark != null) {
+                    // Its list of manifests was never committed.
+                    table.io().deleteFile(mark.manifestListLocation());
+                }
                 return held;
             }
             TableMetadata.Builder changed =
@@ -100,13 +103,6 @@ public final class Lease {
     private static String held(TableMetadata table, long now) {
         String held = table.properties().get(PROPERTY);
         return held != null && end(held) > now ? held : null;
-    }
-
-    /** Deletes the list of a snapshot that was never committed. */
-    private static void discard(Table table, Snapshot mark) {
-        if (mark != null) {
-            table.io().deleteFile(mark.manifestListLocation());
-        }
     }
 
     private static boolean isOf(String who, String held) {

@@ -64,7 +64,7 @@ public final class OrphanFiles {
                 .location(null)
                 .olderThan(olderThan);
         DeleteOrphanFiles.Result result =
-                (delete ? action : action.deleteWith(OrphanFiles::leave)).execute();
+                (delete ? action : action.deleteWith(location -> {})).execute();
         long files = 0;
         long bytes = 0;
         for (String location : result.orphanFileLocations()) {
@@ -73,8 +73,6 @@ public final class OrphanFiles {
         }
         return new long[] {files, bytes};
     }
-
-    private static void leave(String location) {}
 
     private static Iterable<FileInfo> listed(Table table, String folder) {
         if (!(table.io() instanceof SupportsPrefixOperations files)) {

@@ -80,7 +80,7 @@ class LogDirectoryTest {
 
     @Nested
     class Entries {
-        private final EntryInput input = new EntryInput(new byte[] {0, 1, 2, 3, 4});
+        private final S3ACheckpoint.EntryInput input = new S3ACheckpoint.EntryInput(new byte[] {0, 1, 2, 3, 4});
 
         @Test
         void seek() throws EOFException {
@@ -140,8 +140,8 @@ class LogDirectoryTest {
     @CsvSource({"412, true, false", "409, true, false", "501, false, true", "404, false, false", "503, false, false"})
     void aFailedConditionalWriteIsAConflictOrIsNotSupported(int status, boolean conflict, boolean notSupported) {
         IOException failed = new IOException(S3Exception.builder().statusCode(status).message("no").build());
-        assertEquals(conflict, ConditionalWrite.isConflict(failed));
-        assertEquals(notSupported, ConditionalWrite.isNotSupported(failed));
-        assertTrue(ConditionalWrite.isConflict(new IOException(new RemoteFileChangedException("k", "PUT", "changed"))));
+        assertEquals(conflict, EntryOutput.ConditionalWrite.isConflict(failed));
+        assertEquals(notSupported, EntryOutput.ConditionalWrite.isNotSupported(failed));
+        assertTrue(EntryOutput.ConditionalWrite.isConflict(new IOException(new RemoteFileChangedException("k", "PUT", "changed"))));
     }
 }

@@ -17,14 +17,14 @@ import org.junit.jupiter.params.provider.CsvSource;
 class OutcomesTest {
     private final Outcomes outcomes = new Outcomes();
 
-    private static RangeOutcome range(String topic, int partition, long first, long records) {
-        RangeOutcome range = new RangeOutcome(topic, partition, first);
+    private static Outcomes.RangeOutcome range(String topic, int partition, long first, long records) {
+        Outcomes.RangeOutcome range = new Outcomes.RangeOutcome(topic, partition, first);
         range.records = records;
         return range;
     }
 
-    private static RangeOutcome broken(String topic, int partition, long first, long records, long... dead) {
-        RangeOutcome range = range(topic, partition, first, records);
+    private static Outcomes.RangeOutcome broken(String topic, int partition, long first, long records, long... dead) {
+        Outcomes.RangeOutcome range = range(topic, partition, first, records);
         for (long offset : dead) {
             range.deadLetter(offset, "bad");
         }
@@ -53,7 +53,7 @@ class OutcomesTest {
         void addUpPerPartition() {
             outcomes.add(broken("t", 0, 0, 10, 3));
             outcomes.add(broken("t", 0, 10, 5, 12, 14));
-            RangeOutcome skipped = range("t", 10, 0, 7);
+            Outcomes.RangeOutcome skipped = range("t", 10, 0, 7);
             skipped.skipped = 2;
             outcomes.add(skipped);
             outcomes.add(range("s", 0, 0, 1));
@@ -155,7 +155,7 @@ class OutcomesTest {
     class Refusals {
         @Test
         void ofSchemasThatTheRowsDoNotCover() {
-            RangeOutcome range = range("t", 0, 0, 10);
+            Outcomes.RangeOutcome range = range("t", 0, 0, 10);
             range.schemaIds.addAll(Set.of(1, 2));
             outcomes.add(range);
             outcomes.check();
@@ -169,14 +169,14 @@ class OutcomesTest {
 
         @Test
         void nameTheFirstRecordThatStopsTheFeed() {
-            RangeOutcome later = range("t", 1, 0, 10);
+            Outcomes.RangeOutcome later = range("t", 1, 0, 10);
             later.stop(5, "later");
             outcomes.add(later);
-            RangeOutcome first = range("t", 0, 0, 10);
+            Outcomes.RangeOutcome first = range("t", 0, 0, 10);
             first.stop(7, "why");
             first.stop(8, "not this one");
             outcomes.add(first);
-            RangeOutcome other = range("u", 0, 0, 10);
+            Outcomes.RangeOutcome other = range("u", 0, 0, 10);
             other.stop(1, "another topic");
             outcomes.add(other);
             assertEquals("topic t, partition 0, offset 7: why", outcomes.stop());
@@ -199,15 +199,15 @@ class OutcomesTest {
     class Reasons {
         @Test
         void areGroupedWithoutTheirNumbers() {
-            RangeOutcome range = range("t", 0, 0, 10);
+            Outcomes.RangeOutcome range = range("t", 0, 0, 10);
             range.deadLetter(3, "truncated at byte 17 of 20");
             range.deadLetter(4, "truncated at byte 2 of 5");
             range.deadLetter(5, "not JSON");
             outcomes.add(range);
-            RangeOutcome other = range("t", 1, 0, 10);
+            Outcomes.RangeOutcome other = range("t", 1, 0, 10);
             other.deadLetter(1, "truncated at byte 9 of 9");
             outcomes.add(other);
-            List<RangeOutcome.Reason> reasons = outcomes.reasons();
+            List<Outcomes.RangeOutcome.Reason> reasons = outcomes.reasons();
             assertEquals(2, reasons.size());
             assertEquals("truncated at byte # of #", reasons.get(0).text());
             assertEquals(3, reasons.get(0).count());
@@ -217,7 +217,7 @@ class OutcomesTest {
 
         @Test
         void areBoundedInNumber() {
-            RangeOutcome range = range("t", 0, 0, 100);
+            Outcomes.RangeOutcome range = range("t", 0, 0, 100);
             for (int at = 0; at < 100; at++) {
                 range.deadLetter(at, "reason " + "x".repeat(at));
             }
@@ -228,7 +228,7 @@ class OutcomesTest {
 
         @Test
         void areBoundedInLength() {
-            RangeOutcome range = range("t", 0, 0, 1);
+            Outcomes.RangeOutcome range = range("t", 0, 0, 1);
             range.deadLetter(0, "y".repeat(500));
             assertEquals(201, range.reasons.keySet().iterator().next().length());
         }

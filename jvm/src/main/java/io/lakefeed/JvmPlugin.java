@@ -1,6 +1,10 @@
-package io.lakefeed.s3;
+package io.lakefeed;
 
 import io.lakefeed.http.Waits;
+import io.lakefeed.parquet.ColumnarModel;
+import io.lakefeed.s3.RequestCount;
+import io.lakefeed.s3.RequestMeter;
+import io.lakefeed.tls.Trust;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -19,18 +23,27 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Sends the executors' counts to the driver's {@link RequestMeter}, and what they wait for to its {@link Waits}:
- * {@code spark.plugins=io.lakefeed.s3.MeterPlugin}.
+ * Prepares executors in other JVMs, and brings their counts to the driver: {@code spark.plugins=io.lakefeed.JvmPlugin}.
  *
- * <p>An executor sends its counts since its start: when a task ends, and once a second while they change or a task
- * waits. So a lost message only delays the counts, and of a lost executor the driver keeps the last ones. With a local
- * master, driver and executor are one JVM, and nothing is sent.
+ * <p>An executor asks for the driver's {@link Trust} when it starts, before its first task. So no file has to be on its
+ * machine, and neither a Spark setting nor a command line has the key. It travels over Spark's own connection, which
+ * {@code spark.authenticate} and {@code spark.network.crypto.enabled} protect.
+ *
+ * <p>An executor sends the counts of its {@link RequestMeter} since its start, and what it waits for ({@link Waits}):
+ * when a task ends, and once a second while they change or a task waits. So a lost message only delays the counts, and of
+ * a lost executor the driver keeps the last ones.
  */
-public final class MeterPlugin implements SparkPlugin {
-    /** Spark's id of the executor in the driver's JVM. */
+public final class JvmPlugin implements SparkPlugin {
+    /** Spark's id of the executor in the driver's JVM, which has all that the driver has. */
     private static final String DRIVER = "driver";
 
-    private static final Logger LOG = LoggerFactory.getLogger(MeterPlugin.class);
+    /** A text, because an executor reads the answer before it has this application's jars. */
+    private static final String TRUST = "lakefeed trust";
+
+    private static final Logger LOG = LoggerFactory.getLogger(JvmPlugin.class);
+
+    /** Spark creates it. */
+    public JvmPlugin() {}
 
     /** The counts of an executor since its start, and the server that it waits for. */
     private record Said(String executor, List<RequestCount> counts, String waits) implements Serializable {}
@@ -52,17 +65,17 @@ public final class MeterPlugin implements SparkPlugin {
                     RequestMeter.executorSaid(application + " " + said.executor(), said.counts());
                     Waits.executorSaid(application + " " + said.executor(), said.waits());
                 }
-                return null;
+                return TRUST.equals(message) ? Trust.installed() : null;
             }
         };
     }
 
     @Override
     public ExecutorPlugin executorPlugin() {
-        return new Teller();
+        return new Executor();
     }
 
-    private static final class Teller implements ExecutorPlugin {
+    private static final class Executor implements ExecutorPlugin {
         private PluginContext context;
         private ScheduledExecutorService schedule;
         private Said reported;
@@ -72,6 +85,14 @@ public final class MeterPlugin implements SparkPlugin {
             if (DRIVER.equals(context.executorID())) {
                 return;
             }
+            try {
+                String[] said = (String[]) context.ask(TRUST);
+                Trust.install(said[0], said[1], said[2]);
+            } catch (Exception failed) {
+                // An executor that trusts less than the driver would fail later, and in other words.
+                throw new IllegalStateException("The driver's certificates were not installed", failed);
+            }
+            ColumnarModel.install();
             this.context = context;
             schedule = Executors.newSingleThreadScheduledExecutor(work -> {
                 Thread thread = new Thread(work, "lakefeed-request-meter");

@@ -1,0 +1,59 @@
+package io.lakefeed;
+
+import java.io.Serializable;
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
+import org.apache.spark.sql.types.DataType;
+
+/**
+ * A function of a {@link FunctionsOnly} catalog. Spark's generated code calls the method {@code invoke} of its class.
+ *
+ * <p>It declares itself non-deterministic: Spark then evaluates it once for each row, however many fields of the result
+ * a query uses.
+ */
+public abstract class SqlFunction<T> implements ScalarFunction<T>, Serializable {
+    private static final long serialVersionUID = 1L;
+
+    private final String name;
+    private final String canonicalName;
+    private final DataType resultType;
+    private final DataType[] inputTypes;
+
+    /** Creates a function; its canonical name distinguishes it from those with other settings. */
+    protected SqlFunction(String name, String canonicalName, DataType resultType, DataType... inputTypes) {
+        this.name = name;
+        this.canonicalName = "io.lakefeed." + canonicalName;
+        this.resultType = resultType;
+        this.inputTypes = inputTypes;
+    }
+
+    @Override
+    public final DataType[] inputTypes() {
+        return inputTypes;
+    }
+
+    @Override
+    public final DataType resultType() {
+        return resultType;
+    }
+
+    @Override
+    public boolean isDeterministic() {
+        return false;
+    }
+
+    @Override
+    public final String name() {
+        return name;
+    }
+
+    @Override
+    public final String canonicalName() {
+        return canonicalName;
+    }
+
+    /** Shows only the name: Spark prints plans, and a function's settings can have credentials. */
+    @Override
+    public final String toString() {
+        return "lakefeed." + name;
+    }
+}
