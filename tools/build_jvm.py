@@ -1,8 +1,9 @@
 """Build lakefeed-jvm.jar from jvm/ and each plug-in's jar with only a JDK: ``python tools/build_jvm.py [--force]``.
 
-A plug-in has its Java in ``packages/<part>/jvm`` and its jar in its Python package; the bench has both in ``bench``. Neither Maven nor Gradle is needed.
-The class path is PySpark's own jars and the locked ones, with which the jars later run. The same sources give the same
-jar, byte for byte. A jar contains the digest of its sources and is rebuilt only when they change.
+A plug-in has its Java in ``packages/<part>/jvm`` and its jar in its Python package; the bench has both in ``bench``.
+Neither Maven nor Gradle is needed. The class path is PySpark's own jars and the locked ones, with which the jars later
+run. The same sources give the same jar, byte for byte. A jar contains the digest of its sources and is rebuilt only when
+they change.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Module:
         return cls(folder / "jvm" / "src" / "main", jar, f"io.lakefeed.{part}")
 
 
-PLUGINS = tuple(Module.of_plugin(folder.parent) for folder in [*sorted(ROOT.glob("packages/*/jvm")), ROOT / "bench" / "jvm"])
+_PARTS = [*(folder.parent for folder in sorted(ROOT.glob("packages/*/jvm"))), ROOT / "bench"]
+PLUGINS = tuple(map(Module.of_plugin, _PARTS))
 
 
 class BuildFailed(Exception):

@@ -112,7 +112,7 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         # only what has changed: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # In executors: the driver's trust, the encoder of Parquet files and the counts of S3 requests; on the driver the
+        # In executors: the driver's trust, the encoder of Parquet files, the counts of S3 requests; on the driver: the
         # feeds' numbers for Spark's metric system.
         "spark.plugins": "io.lakefeed.JvmPlugin,io.lakefeed.metrics.FeedMetrics",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"

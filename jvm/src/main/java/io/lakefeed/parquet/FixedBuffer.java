@@ -197,8 +197,7 @@ final class FixedBuffer extends PageBuffer {
     @Override
     void addStatistics(Statistics<?> statistics, boolean indexed) {
         switch (type.getPrimitiveTypeName()) {
-            case DOUBLE -> addReals((DoubleStatistics) statistics);
-            case FLOAT -> addReals((FloatStatistics) statistics);
+            case DOUBLE, FLOAT -> addReals(statistics);
             default -> addWhole(statistics);
         }
     }
@@ -220,28 +219,24 @@ final class FixedBuffer extends PageBuffer {
     }
 
     /** Parquet's own statistics order NaN above all numbers; Iceberg's leave it out. */
-    private void addReals(DoubleStatistics statistics) {
-        double least = Double.longBitsToDouble(values[0]);
+    private void addReals(Statistics<?> statistics) {
+        double least = real(0);
         double most = least;
         for (int at = 0; at < count; at++) {
-            double value = Double.longBitsToDouble(values[at]);
+            double value = real(at);
             least = Double.compare(value, least) < 0 ? value : least;
             most = Double.compare(value, most) > 0 ? value : most;
         }
-        statistics.setMinMax(least, most);
+        if (statistics instanceof DoubleStatistics doubles) {
+            doubles.setMinMax(least, most);
+        } else {
+            ((FloatStatistics) statistics).setMinMax((float) least, (float) most);
+        }
         addBounds(least, most);
     }
 
-    private void addReals(FloatStatistics statistics) {
-        float least = Float.intBitsToFloat((int) values[0]);
-        float most = least;
-        for (int at = 0; at < count; at++) {
-            float value = Float.intBitsToFloat((int) values[at]);
-            least = Float.compare(value, least) < 0 ? value : least;
-            most = Float.compare(value, most) > 0 ? value : most;
-        }
-        statistics.setMinMax(least, most);
-        addBounds(least, most);
+    private double real(int at) {
+        return kind == ValueKind.DOUBLE ? Double.longBitsToDouble(values[at]) : Float.intBitsToFloat((int) values[at]);
     }
 
     private void addBounds(double least, double most) {
@@ -256,9 +251,7 @@ final class FixedBuffer extends PageBuffer {
 
     private void addBoundsWithoutNaN() {
         for (int at = 0; at < count; at++) {
-            double value = kind == ValueKind.DOUBLE
-                    ? Double.longBitsToDouble(values[at])
-                    : Float.intBitsToFloat((int) values[at]);
+            double value = real(at);
             if (Double.isNaN(value)) {
                 nans++;
             } else {
@@ -270,26 +263,21 @@ final class FixedBuffer extends PageBuffer {
 
     @Override
     FieldMetrics<?> metrics() {
-        int id = type.getId().intValue();
+        if (kind != ValueKind.DOUBLE && kind != ValueKind.FLOAT) {
+            return null;
+        }
         boolean bounded = counted > nans;
-        return switch (kind) {
-            case DOUBLE -> new FieldMetrics<>(
-                    id,
-                    counted + nullsOfFile,
-                    nullsOfFile,
-                    nans,
-                    bounded ? (Double) lowest : null,
-                    bounded ? (Double) highest : null,
-                    Types.DoubleType.get());
-            case FLOAT -> new FieldMetrics<>(
-                    id,
-                    counted + nullsOfFile,
-                    nullsOfFile,
-                    nans,
-                    bounded ? (Float) (float) lowest : null,
-                    bounded ? (Float) (float) highest : null,
-                    Types.FloatType.get());
-            default -> null;
-        };
+        return new FieldMetrics<>(
+                type.getId().intValue(),
+                counted + nullsOfFile,
+                nullsOfFile,
+                nans,
+                bounded ? bound(lowest) : null,
+                bounded ? bound(highest) : null,
+                kind == ValueKind.DOUBLE ? Types.DoubleType.get() : Types.FloatType.get());
+    }
+
+    private Number bound(double value) {
+        return kind == ValueKind.DOUBLE ? (Number) value : (Number) (float) value;
     }
 }

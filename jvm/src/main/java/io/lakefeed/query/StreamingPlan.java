@@ -6,6 +6,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
+import java.util.function.Consumer;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker;
 import org.apache.spark.sql.catalyst.expressions.Alias;
@@ -34,9 +35,11 @@ import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
+import org.apache.spark.sql.catalyst.streaming.InternalOutputModes;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
 import org.apache.spark.sql.streaming.OutputMode;
 import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag;
 import scala.runtime.BoxedUnit;
 
 /**
@@ -55,7 +58,12 @@ public final class StreamingPlan {
      */
     public static List<String> state(Dataset<?> frame) {
         List<String> found = new ArrayList<>();
-        collect(frame.queryExecution().analyzed(), found);
+        visit(frame.queryExecution().analyzed(), plan -> {
+            String state = kept(plan);
+            if (state != null) {
+                found.add(state);
+            }
+        });
         return found;
     }
 
@@ -65,7 +73,11 @@ public final class StreamingPlan {
      */
     public static List<byte[]> processors(Dataset<?> frame) {
         List<byte[]> found = new ArrayList<>();
-        processors(frame.queryExecution().analyzed(), found);
+        visit(frame.queryExecution().analyzed(), plan -> {
+            if (plan instanceof TransformWithStateInPySpark each && each.functionExpr() instanceof PythonUDF function) {
+                found.add((byte[]) function.func().command().toArray(ClassTag.Byte()));
+            }
+        });
         return found;
     }
 
@@ -121,46 +133,16 @@ public final class StreamingPlan {
      */
     public static void check(Dataset<?> frame, String outputMode) {
         LogicalPlan plan = frame.queryExecution().analyzed();
-        UnsupportedOperationChecker.checkForStreaming(plan, mode(outputMode));
-        UnsupportedOperationChecker.checkStreamingQueryGlobalWatermarkLimit(plan, mode(outputMode));
+        OutputMode mode = InternalOutputModes.apply(outputMode);
+        UnsupportedOperationChecker.checkForStreaming(plan, mode);
+        UnsupportedOperationChecker.checkStreamingQueryGlobalWatermarkLimit(plan, mode);
     }
 
-    private static OutputMode mode(String name) {
-        return switch (name) {
-            case "append" -> OutputMode.Append();
-            case "update" -> OutputMode.Update();
-            case "complete" -> OutputMode.Complete();
-            default -> throw new IllegalArgumentException(name);
-        };
-    }
-
-    private static void collect(LogicalPlan plan, List<String> found) {
-        if (!plan.isStreaming()) {
-            return;
-        }
-        for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
-            collect(child, found);
-        }
-        String state = kept(plan);
-        if (state != null) {
-            found.add(state);
-        }
-    }
-
-    private static void processors(LogicalPlan plan, List<byte[]> found) {
-        if (!plan.isStreaming()) {
-            return;
-        }
-        for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
-            processors(child, found);
-        }
-        if (plan instanceof TransformWithStateInPySpark each && each.functionExpr() instanceof PythonUDF function) {
-            var command = function.func().command();
-            byte[] pickled = new byte[command.length()];
-            for (int at = 0; at < pickled.length; at++) {
-                pickled[at] = (Byte) command.apply(at);
-            }
-            found.add(pickled);
+    /** Visits the operators of a plan that work on a stream, from its sources on. */
+    private static void visit(LogicalPlan plan, Consumer<LogicalPlan> visitor) {
+        if (plan.isStreaming()) {
+            CollectionConverters.asJava(plan.children()).forEach(child -> visit(child, visitor));
+            visitor.accept(plan);
         }
     }
 
