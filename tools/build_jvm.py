@@ -2,7 +2,7 @@
 
 A plug-in has its Java in ``packages/<part>/jvm`` and its jar in its Python package; the bench has both in ``bench``.
 Neither Maven nor Gradle is needed. The class path is PySpark's own jars and the locked ones, with which the jars later
-run. The same sources give the same jar, byte for byte. A jar contains the digest of its sources and is rebuilt only when
+run. The same sources give the same jar, byte for byte. A jar contains the digest of its sources and is rebuilt when
 they change.
 """
 
