@@ -206,8 +206,8 @@ IN_THE_COMMIT = (
     java(
         "replay: its snapshot has expired",
         "commit/FeedLedger",
-        "if (last != null && last.id().equals(id)) {",
-        "if (false) {",
+        "return last != null && last.id().equals(id)",
+        "return false",
         f"{CHECK}a_replay_is_known_to_have_landed_when_its_snapshot_has_expired",
     ),
     java(

@@ -89,7 +89,7 @@ ON_THE_FAST_PATH = (
     java(
         "encoder: a type that it does not know",
         "parquet/ValueKind",
-        "case INT64 -> isMicros(logical, rows) || logical == null && rows instanceof LongType ? LONG : null;",
+        "case INT64 -> isMicros(logical, rows) || logical == null && rows == DataTypes.LongType ? LONG : null;",
         "case INT64 -> LONG;",
         SPARKS,
     ),
