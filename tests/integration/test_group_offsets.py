@@ -7,7 +7,7 @@ import uuid
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from lakefeed.clients.kafka.lag import group_offsets
+from lakefeed.clients.kafka.groups import group_offsets
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable

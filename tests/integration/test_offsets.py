@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.kafka.scan import MonitoringGroup
+from lakefeed.clients.kafka.groups import MonitoringGroup
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, ResourceMissing
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.checkpoint import Claim

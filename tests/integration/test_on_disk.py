@@ -130,7 +130,7 @@ def test_files_and_traces_of_runs_are_kept_in_the_folder(lake: SparkSession, dis
     assert disk.disk is not None
     beside = list((disk.disk / "checkpoints" / f"{disk.name}.runs").glob("*.json"))
     assert {path.stem for path in beside} == {
-        trace["run"] for trace in traces_of(pipeline.config, connections=pipeline.connections)
+        trace.run for trace in traces_of(pipeline.config, connections=pipeline.connections)
     }
     assert len(beside) == 2
 

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, computed_field
 
+from lakefeed.errors import ConfigError
 from lakefeed.feed.s3_requests import BatchRequests, S3Requests
 from lakefeed.json_model import JsonModel, Seconds, Time
 from lakefeed.lazy import StreamingQuery
 from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.redaction import redacted
 from lakefeed.messages.text import LONGEST, shortened
-from lakefeed.offsets.ranges import OffsetRange, Partition, by_topic, offset_number
+from lakefeed.offsets.ranges import OffsetRange, Partition, by_partition, by_topic, offset_number
 
 if TYPE_CHECKING:
     from lakefeed.feed.batch_writer import BatchResult
@@ -56,10 +57,18 @@ class QueryState(JsonModel):
     late_rows: int | None = None
 
 
+def _read_ranges(value: Any) -> tuple[OffsetRange, ...]:
+    if isinstance(value, tuple):
+        return value
+    try:
+        return tuple(OffsetRange(*key, *bounds) for key, bounds in by_partition(value).items())
+    except (AttributeError, TypeError, ConfigError):
+        raise ValueError("these are no offset ranges") from None
+
+
 Ranges = Annotated[
     tuple[OffsetRange, ...],
-    # A reader of the document needs no ranges.
-    PlainValidator(lambda ranges: ranges if isinstance(ranges, tuple) else ()),
+    PlainValidator(_read_ranges),
     PlainSerializer(lambda ranges: by_topic({span.key: [span.start, span.end] for span in ranges})),
 ]
 

@@ -10,8 +10,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from lakefeed.clients.kafka.group_publisher import GroupPublisher, publishing
-from lakefeed.clients.kafka.scan import MonitoringGroup
+from lakefeed.clients.kafka.groups import GroupPublisher, MonitoringGroup, publishing
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS

@@ -15,7 +15,8 @@ from typing import Literal
 
 from pydantic import Field, computed_field
 
-from lakefeed.clients.kafka.lag import group_names, group_offsets, record_times
+from lakefeed.clients.kafka.groups import group_names, group_offsets
+from lakefeed.clients.kafka.scan import record_times
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.kafka.scan import MonitoringGroup
+from lakefeed.clients.kafka.groups import MonitoringGroup
 from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig

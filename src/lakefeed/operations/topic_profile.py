@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import fmean, quantiles
 from typing import Any
 
-from lakefeed.clients.kafka.lag import record_times
+from lakefeed.clients.kafka.scan import record_times
 from lakefeed.clients.kafka.topics import PartitionDescription, Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.messages.readable import ReadableResult, counted, html_table

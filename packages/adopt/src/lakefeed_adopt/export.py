@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from lakefeed.clients.kafka.lag import group_offsets
-from lakefeed.clients.kafka.scan import MonitoringGroup
+from lakefeed.clients.kafka.groups import MonitoringGroup, group_offsets
 from lakefeed.errors import CheckpointMismatch, ConfigError, Unreachable
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import ends

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from lakefeed.clients.kafka.lag import group_names, group_offsets, groups_with_members
+from lakefeed.clients.kafka.groups import group_names, group_offsets, groups_with_members
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed_adopt.position import OtherPosition

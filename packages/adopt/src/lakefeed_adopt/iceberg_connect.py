@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from lakefeed.clients.kafka.lag import group_offsets
+from lakefeed.clients.kafka.groups import group_offsets
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing

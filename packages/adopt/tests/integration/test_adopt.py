@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer
 
-from lakefeed.clients.kafka.lag import group_offsets, groups_with_members
+from lakefeed.clients.kafka.groups import group_offsets, groups_with_members
 from lakefeed.clients.spark.errors import translating
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing

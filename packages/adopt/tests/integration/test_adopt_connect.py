@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.kafka.lag import group_offsets
+from lakefeed.clients.kafka.groups import group_offsets
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable

@@ -11,6 +11,7 @@ import pytest
 
 from lakefeed.config.base import validated
 from lakefeed.errors import Unreachable
+from lakefeed.json_model import iso
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed_observe.notify.notifier import notifying
 from lakefeed_observe.notify.settings import Notify
@@ -120,20 +121,21 @@ def test_a_run_says_what_happens_and_leaves_its_trace(
         bodies = {body["trigger"]: body for body in hook.bodies}
     assert bodies.keys() >= {"stopped", "schema", "dead_letters"}, hook.bodies
     assert "25 records" in bodies["stopped"]["what"]
-    [trace] = traces_of(pipeline.config, connections=pipeline.connections)
+    [whole] = traces_of(pipeline.config, connections=pipeline.connections)
     local = local_runs(pipeline.config)
     assert local is not None
     [path] = local.folder.iterdir()
     path.unlink()
     [stored] = traces_of(pipeline.config, connections=pipeline.connections)
-    assert stored == {**trace, "written_at": stored["written_at"], "ended_at": stored["ended_at"]}
+    trace = whole.as_dict()
+    assert stored.as_dict() == {**trace, "written_at": iso(stored.written_at), "ended_at": iso(stored.ended_at)}
     assert (trace["end"], trace["totals"]["records"], trace["totals"]["dead_letters"]) == ("ended", 25, 5)
     assert trace["start"]["reason"] == "the feed begins where its source says"
     assert sum(reason["count"] for reason in trace["dead_letters"]) == 5
     assert trace["schema_changes"]
     assert trace["requests"]["total"] == sum(trace["requests"]["by_class"].values()) > 0
     assert sum(batch["records"] for batch in trace["batches"]) == 25
-    html = page_of(trace)
+    html = page_of(whole)
     assert "<script" not in html
     assert "Changes of the schema" in html
 

@@ -45,7 +45,7 @@ def test_a_follower_that_cannot_begin_is_a_failed_start(monkeypatch: pytest.Monk
         assert "the block otlp" in hook.bodies[0]["what"]
     runs = local_runs(declared)
     assert runs is not None
-    assert [trace["end"] for trace in runs.traces()] == ["failed"]
+    assert [trace.end for trace in runs.traces()] == ["failed"]
 
 
 def test_a_session_that_cannot_start_is_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,22 +1,37 @@
-"""Kafka without Spark: reads a topic, counts its records, and shows a feed's position as a consumer group."""
+"""Reads topics without Spark: their records, how many there are, and the times of some."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 
-from lakefeed.clients.kafka.librdkafka import SILENCE, client_settings, isolation_level, open_consumer
+from lakefeed.clients.kafka.librdkafka import error_of, isolation_level, open_consumer
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 SILENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 5.0
+LONGEST_SECONDS = 10.0
+NO_RECORD = math.inf
+"""The time of a record that may come: nothing that is there waits."""
+
+# One record of each partition is needed: little is read ahead, however many partitions there are.
+_SMALL_READS = {
+    "fetch.message.max.bytes": 16_384,
+    "fetch.max.bytes": 1_000_000,
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 1024,
+    "fetch.wait.max.ms": 50,
+    "auto.offset.reset": "earliest",
+}
 
 
 def scan(
@@ -132,52 +147,37 @@ def _unreadable(failure: KafkaException, where: str) -> Unreachable:
     return Unreachable(f"the broker cannot be read from: {failure.args[0].str()}", where=where)
 
 
-TIMEOUT_SECONDS = 5.0
+def record_times(
+    source: KafkaSource, offsets: Mapping[Partition, int], *, seconds: float = LONGEST_SECONDS
+) -> dict[Partition, float | None]:
+    """Return the time of the first record from each offset on, in seconds since 1970.
 
-
-class MonitoringGroup:
-    """The positions of a feed, as offsets of a consumer group.
-
-    Spark's source commits no offsets, so that tools which compare groups with topics do not see a feed. The group must
-    have no members: the broker refuses to alter one that has.
+    ``NO_RECORD`` where no more come up to the end, as transactions and compaction leave some offsets without one. None
+    where the topic keeps no times, or no record came within ``seconds`` for all together.
     """
-
-    def __init__(self, source: KafkaSource, name: str) -> None:
-        self.name = name
-        self._settings = client_settings(source)
-        self._admin = AdminClient(self._settings, logger=SILENCE)
-
-    def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Set the group to the ends of these ranges; return a message if that fails."""
-        failure = self.set_offsets(ranges)
-        return None if failure is None else f"the monitoring group {self.name} could not be set: {failure}"
-
-    def set_offsets(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Set the group to the ends of these ranges; return why that failed."""
-        ends = [TopicPartition(span.topic, span.partition, span.end) for span in ranges]
-        failure = None
-        if not ends:  # Kafka's client raises an error for that.
-            return None
+    found: dict[Partition, float | None] = dict.fromkeys(offsets)
+    left = set(offsets)
+    until = time.monotonic() + seconds
+    settings = {"isolation.level": isolation_level(source), **_SMALL_READS}
+    with open_consumer(source, "lakefeed-lag", settings) as consumer:
         try:
-            requested = [ConsumerGroupTopicPartitions(self.name, ends)]
-            answers = self._admin.alter_consumer_group_offsets(requested, request_timeout=TIMEOUT_SECONDS)
-            for answer in answers[self.name].result(TIMEOUT_SECONDS + 2).topic_partitions:
-                if answer.error is not None:
-                    failure = f"{answer.topic}-{answer.partition}: {answer.error.str()}"
-        except (KafkaException, TimeoutError) as error:
-            failure = str(error) or type(error).__name__
-        return failure
-
-    def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
-        """Return the group's offsets of these partitions; None if the broker does not say."""
-        requested = [TopicPartition(*partition) for partition in partitions]
-        # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
-        # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
-        consumer = Consumer({**self._settings, "group.id": self.name, "enable.auto.commit": False}, logger=SILENCE)
-        try:
-            answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
-        except KafkaException:
-            return None
-        finally:
-            consumer.close()
-        return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
+            consumer.assign([TopicPartition(*key, offset) for key, offset in sorted(offsets.items())])
+            while left and (wait := until - time.monotonic()) > 0:
+                message: Any = consumer.poll(wait)
+                if message is None:
+                    break
+                key = (message.topic(), message.partition())
+                if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                if key not in left:
+                    continue
+                if error is not None:
+                    found[key] = NO_RECORD
+                else:
+                    kind, milliseconds = message.timestamp()
+                    found[key] = None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1000
+                left.discard(key)
+                consumer.incremental_unassign([TopicPartition(*key)])
+        except KafkaException as error:
+            raise error_of(error, servers=source.bootstrap_servers, topic=None) from None
+    return found

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from lakefeed.clients.kafka.lag import group_names, group_offsets
+from lakefeed.clients.kafka.groups import group_names, group_offsets
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription, Topics, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.iceberg.sql import rows_where
-from lakefeed.clients.kafka.scan import MonitoringGroup
+from lakefeed.clients.kafka.groups import MonitoringGroup
 from lakefeed.clients.kafka.topics import partitions_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.feed import Feed

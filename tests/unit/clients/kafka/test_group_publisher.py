@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from lakefeed.clients.kafka.group_publisher import GroupPublisher
+from lakefeed.clients.kafka.groups import GroupPublisher, MonitoringGroup
 from lakefeed.offsets.ranges import OffsetRange
 
 LOADING = "t-0: Broker: Coordinator load in progress"
 
 
-class Group:
+class Group(MonitoringGroup):
     """Refuses as often as it should, and keeps the positions that it takes."""
 
     name = "taxi-lag"
 
     def __init__(self, *, refusals: int = 0, before: Callable[[], object] = lambda: None) -> None:
         self.refusals, self.before = refusals, before
-        self.offsets: dict[tuple[str, int], int] = {}
+        self.taken: dict[tuple[str, int], int] = {}
         self.calls = 0
 
     def set_offsets(self, ranges: Iterable[OffsetRange]) -> str | None:
@@ -30,7 +30,7 @@ class Group:
         if self.refusals:
             self.refusals -= 1
             return LOADING
-        self.offsets.update({span.key: span.end for span in ranges})
+        self.taken.update({span.key: span.end for span in ranges})
         return None
 
 
@@ -43,9 +43,9 @@ def test_a_position_that_a_loading_coordinator_refuses_is_sent_again_without_ano
     publisher = GroupPublisher(group, retry_seconds=0.01)
     assert publisher.publish([span(5), span(7, 1)]) is None
     until = time.monotonic() + 10
-    while group.offsets != {("t", 0): 5, ("t", 1): 7} and time.monotonic() < until:
+    while group.taken != {("t", 0): 5, ("t", 1): 7} and time.monotonic() < until:
         time.sleep(0.01)
-    assert (group.offsets, group.calls) == ({("t", 0): 5, ("t", 1): 7}, 4)
+    assert (group.taken, group.calls) == ({("t", 0): 5, ("t", 1): 7}, 4)
     assert publisher.close() is None
     assert group.calls == 4
 
@@ -60,7 +60,7 @@ def test_no_batch_waits_for_a_broker_that_hangs_and_the_newest_position_is_sent(
     assert time.monotonic() - began < 1
     answers.set()
     assert publisher.close() is None
-    assert group.offsets == {("t", 0): 100}
+    assert group.taken == {("t", 0): 100}
     assert group.calls <= 3
 
 
@@ -69,7 +69,7 @@ def test_the_end_waits_for_the_last_position_but_not_for_ever() -> None:
     publisher = GroupPublisher(late, retry_seconds=0.01)
     publisher.publish([span(9)])
     assert publisher.close(seconds=10) is None
-    assert late.offsets == {("t", 0): 9}
+    assert late.taken == {("t", 0): 9}
 
     never = Group(refusals=10**6)
     publisher = GroupPublisher(never, retry_seconds=0.01)

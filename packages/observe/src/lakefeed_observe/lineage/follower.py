@@ -20,7 +20,6 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from lakefeed.clients.http import exchange
-from lakefeed.config.blocks import SinkChoice
 from lakefeed.config.connections import Connections
 from lakefeed.config.dataset_names import path_name, topic_name
 from lakefeed.config.models import PipelineConfig
@@ -35,8 +34,6 @@ from lakefeed_observe.lineage.settings import Lineage
 
 Post = Callable[[bytes, float], int]
 """Sends a document within so many seconds, and returns the status of the answer."""
-
-_ACCEPTED = range(200, 300)
 
 
 @contextmanager
@@ -121,18 +118,17 @@ class LineageFollower:
             seconds = min(seconds, self._until - time.monotonic())
             if seconds <= 0:
                 return False
-        why = self._failure(json_line(event).encode(), seconds)
+        why = None
+        try:
+            status = self._post(json_line(event).encode(), seconds)
+            if not 200 <= status < 300:
+                why = f"it answers with status {status}"
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if why is not None and not self._failing:
             self._monitor.note(f"lineage events do not arrive at {self._run.lineage.url}: {why}")
         self._failing = why is not None
         return why is None
-
-    def _failure(self, body: bytes, seconds: float) -> str | None:
-        try:
-            status = self._post(body, seconds)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            return getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return None if status in _ACCEPTED else f"it answers with status {status}"
 
 
 EventType = Literal["START", "RUNNING", "COMPLETE", "ABORT", "FAIL"]
@@ -203,6 +199,7 @@ class LineageRun:
         records = progress.totals.records if len(read) == 1 else None
         with_rows = [dataset for dataset in written if dataset.has_rows]
         rows = progress.totals.rows if len(with_rows) == 1 else None
+        job_type = {"processingType": "STREAMING" if self.stays else "BATCH", "integration": "SPARK", "jobType": "JOB"}
         return {
             "eventType": kind,
             "eventTime": datetime.fromtimestamp(progress.taken_at, UTC).isoformat(timespec="milliseconds"),
@@ -212,15 +209,19 @@ class LineageRun:
             "job": {
                 "namespace": self.lineage.namespace,
                 "name": self.lineage.job or self.config.name,
-                "facets": _facets({"jobType": self._job_type()}),
+                "facets": _facets({"jobType": job_type}),
             },
-            "inputs": [_input(dataset, records) for dataset in read],
+            "inputs": [
+                {
+                    "namespace": dataset.namespace,
+                    "name": dataset.name,
+                    "facets": _facets(dataset.facets),
+                    "inputFacets": {} if records is None else _facets({"inputStatistics": {"rowCount": records}}),
+                }
+                for dataset in read
+            ],
             "outputs": [_output(dataset, columns, rows, bytes_out) for dataset in written],
         }
-
-    def _job_type(self) -> dict[str, Any]:
-        kind = "STREAMING" if self.stays else "BATCH"
-        return {"processingType": kind, "integration": "SPARK", "jobType": "JOB"}
 
     def _run_facets(self, kind: EventType, progress: FeedProgress) -> dict[str, Any]:
         own = progress.driver.version or "0"
@@ -235,11 +236,6 @@ class LineageRun:
         return _facets(facets)
 
 
-def _input(dataset: Dataset, records: int | None) -> dict[str, Any]:
-    statistics = {} if records is None else {"inputStatistics": {"rowCount": records}}
-    return {**_names(dataset), "facets": _facets(dataset.facets), "inputFacets": _facets(statistics)}
-
-
 def _output(
     dataset: Dataset, columns: tuple[RowColumn, ...], rows: int | None, bytes_out: int | None
 ) -> dict[str, Any]:
@@ -250,11 +246,8 @@ def _output(
     statistics: dict[str, Mapping[str, Any]] = {}
     if dataset.has_rows and rows is not None:
         statistics["outputStatistics"] = {"rowCount": rows} | ({} if bytes_out is None else {"size": bytes_out})
-    return {**_names(dataset), "facets": _facets(facets), "outputFacets": _facets(statistics)}
-
-
-def _names(dataset: Dataset) -> dict[str, str]:
-    return {"namespace": dataset.namespace, "name": dataset.name}
+    names = {"namespace": dataset.namespace, "name": dataset.name}
+    return {**names, "facets": _facets(facets), "outputFacets": _facets(statistics)}
 
 
 def _facets(facets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -328,22 +321,19 @@ def _once(datasets: Sequence[Dataset]) -> list[Dataset]:
 
 
 def _outputs_of(config: PipelineConfig, connections: Connections, topic: str | None) -> list[Dataset]:
-    found = [dataset for _, sink in config.sink_blocks for dataset in _sink(sink, config, connections, topic)]
+    found = []
+    for sink in (block.chosen for _, block in config.sink_blocks):
+        tables = sink.snapshot_tables.values()
+        found += [_table(table, connections, topic=topic, has_rows=table == sink.snapshot_table) for table in tables]
+        named = sink.dataset(feed=config.name, brokers=config.brokers)
+        if named is not None:
+            found.append(Dataset(*named, has_rows=True))
     letters = config.dead_letters
     if letters is not None and letters.table is not None:
         found.append(_table(letters.table, connections))
     if letters is not None and letters.topic is not None and config.source.kafka is not None:
         found.append(Dataset(*topic_name(config.source.kafka.bootstrap_servers, letters.topic), topic=letters.topic))
     return found
-
-
-def _sink(block: SinkChoice, config: PipelineConfig, connections: Connections, topic: str | None) -> Iterator[Dataset]:
-    sink = block.chosen
-    for table in sink.snapshot_tables.values():
-        yield _table(table, connections, topic=topic, has_rows=table == sink.snapshot_table)
-    named = sink.dataset(feed=config.name, brokers=config.brokers)
-    if named is not None:
-        yield Dataset(*named, has_rows=True)
 
 
 def _table(table: str, connections: Connections, *, topic: str | None = None, has_rows: bool = False) -> Dataset:

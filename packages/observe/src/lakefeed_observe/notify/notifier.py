@@ -117,20 +117,13 @@ class Notifier:
         for message in messages:
             for sender in self._senders:
                 sender.put(message)
-        self._repeat(progress.taken_at, repeated=messages)
-        self._keep()
-
-    def _repeat(self, now: float, *, repeated: list[Message]) -> None:
-        if 0 <= now - self._repeat_at < REPEAT_SECONDS:
-            return
-        self._repeat_at = now
-        fresh = {(message.trigger, message.key) for message in repeated}
-        for message in self._watch.repeats(self._monitor.snapshot(), now):
-            for sender in self._senders:
-                if sender.repeats and (message.trigger, message.key) not in fresh:
-                    sender.put(message)
-
-    def _keep(self) -> None:
+        if not 0 <= progress.taken_at - self._repeat_at < REPEAT_SECONDS:
+            self._repeat_at = progress.taken_at
+            fresh = {(message.trigger, message.key) for message in messages}
+            for message in self._watch.repeats(self._monitor.snapshot(), progress.taken_at):
+                for sender in self._senders:
+                    if sender.repeats and (message.trigger, message.key) not in fresh:
+                        sender.put(message)
         memory = self._watch.memory
         if self._memory is None or memory == self._kept:
             return

@@ -58,7 +58,8 @@ class Watch:
         found: list[Message] = []
         for event in events:
             self._take(event, progress)
-        for trigger, key, gate in self._events_due():
+        for name, gate in list(self._gates.items()):
+            trigger, _, key = name.partition(":")
             found += self._messages(progress, trigger, key, gate.due(now=now, cool_down=self._cool_down), now)
         for trigger, key, gate in self._failures_over(progress, now):
             found += self._messages(progress, trigger, key, gate.resolve("the feed commits again"), now)
@@ -102,12 +103,6 @@ class Watch:
         # An error of another class is other news, and not held back by the cool-down of the first.
         key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""
         self._gate(trigger, key).happened(finding, at=event.at)
-
-    def _events_due(self) -> Iterator[tuple[str, str, Gate]]:
-        for name, gate in list(self._gates.items()):
-            if gate.newest is not None:
-                trigger, _, key = name.partition(":")
-                yield trigger, key, gate
 
     def _failures_over(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Gate]]:
         """Yield the failures of earlier runs that are over: a feed that fails again and again has not recovered."""

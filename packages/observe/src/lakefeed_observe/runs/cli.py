@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +12,12 @@ import lakefeed
 from lakefeed.cli.options import FILE, output_option
 from lakefeed.cli.output import echo, emit, figure
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.json_model import iso
 from lakefeed.messages.printable import aligned
 from lakefeed.messages.text import one_line
+
+if TYPE_CHECKING:
+    from lakefeed_observe.runs.store import Trace
 
 _feed_option = click.option("--feed", metavar="NAME", help="Instead of PIPELINE: the feed's name, on this machine.")
 
@@ -61,14 +65,14 @@ def show(words: tuple[str, ...], feed: str | None, html: Path | None) -> None:
         from lakefeed_observe.runs.page import page_of
 
         html.write_text(page_of(trace), encoding="utf-8")
-        emit({"run": trace["run"], "html": str(html)}, f"the page of run {trace['run']} is {html}")
+        emit({"run": trace.run, "html": str(html)}, f"the page of run {trace.run} is {html}")
         return
 
     def text() -> None:
         for line in run_lines(trace):
             echo(line)
 
-    emit(trace, text)
+    emit(trace.as_dict(), text)
 
 
 def _split(words: Sequence[str], feed: str | None) -> tuple[str | None, Path | None]:
@@ -83,7 +87,7 @@ def _split(words: Sequence[str], feed: str | None) -> tuple[str | None, Path | N
     return next(iter(ids), None), Path(files[0]) if files else None
 
 
-def _traces(pipeline: Path | None, feed: str | None) -> list[dict[str, Any]]:
+def _traces(pipeline: Path | None, feed: str | None) -> list[Trace]:
     """Return the traces of a feed, newest first; those beside its checkpoint too, where the file says so."""
     if (pipeline is None) == (feed is None):
         raise click.UsageError("give a pipeline file, or --feed NAME")
@@ -97,53 +101,47 @@ def _traces(pipeline: Path | None, feed: str | None) -> list[dict[str, Any]]:
         assert pipeline is not None  # the one or the other
         declared = lakefeed.Pipeline.from_file(pipeline)
         found = traces_of(declared.config, connections=declared.connections)
-    return sorted(found, key=lambda trace: str(trace.get("run")), reverse=True)
+    return sorted(found, key=lambda trace: trace.run, reverse=True)
 
 
-def _find(traces: Sequence[dict[str, Any]], run_id: str | None) -> dict[str, Any]:
+def _find(traces: Sequence[Trace], run_id: str | None) -> Trace:
     for trace in traces:
-        if run_id in (None, trace.get("run")):
+        if run_id in (None, trace.run):
             return trace
     if run_id is None:
         raise ResourceMissing("no run of this feed has left a trace", hint="lakefeed run leaves one")
     raise ResourceMissing(f"there is no run {run_id} of this feed", hint="lakefeed runs list shows those there are")
 
 
-def run_lines(trace: Mapping[str, Any]) -> list[str]:
+def run_lines(trace: Trace) -> list[str]:
     """Return a run as lines for people."""
-    totals, driver = trace.get("totals") or {}, trace.get("driver") or {}
-    error, start = trace.get("error") or {}, trace.get("start") or {}
-    requests = trace.get("requests") or {}
+    totals, losses = trace.totals, trace.start.get("data_loss")
+    most_first = sorted(trace.requests.by_class.items(), key=lambda entry: -entry[1])
+    by_class = ", ".join(f"{name} {count:,}" for name, count in most_first)
     rows: list[tuple[str, str]] = [
-        ("began", _time(trace.get("began_at"))),
-        ("end", f"{trace.get('end')} {_time(trace.get('ended_at'))}"),
-        ("driver", f"process {driver.get('pid')} on {driver.get('host')}"),
-        ("start", str(start.get("reason") or "-")),
-        ("batches", f"{figure(totals.get('batches'))}, {figure(totals.get('records'))} records"),
-        ("rows", figure(totals.get("rows"))),
-        ("lag", figure(trace.get("lag"))),
-        ("S3 requests", _requests_text(requests)),
+        ("began", _time(iso(trace.began_at))),
+        ("end", f"{trace.end} {_time(iso(trace.ended_at))}"),
+        ("driver", f"process {trace.driver.pid} on {trace.driver.host}"),
+        ("start", str(trace.start.get("reason") or "-")),
+        ("batches", f"{figure(totals.batches)}, {figure(totals.records)} records"),
+        ("rows", figure(totals.rows)),
+        ("lag", figure(trace.lag)),
+        ("S3 requests", figure(trace.requests.total) + (f": {by_class}" if by_class else "")),
     ]
-    if error:
-        rows.append(("error", str(error.get("what"))))
-        if error.get("hint"):
-            rows.append(("next", str(error["hint"])))
-    rows += [("data loss", str(loss.get("message"))) for loss in start.get("data_loss") or ()]
-    rows += [
-        ("dead letters", f"{figure(each['count'])} times {each['reason']}") for each in trace.get("dead_letters") or ()
-    ]
-    for name, key in (("schema", "schema_changes"), ("action", "actions"), ("upkeep", "upkeep"), ("errors", "errors")):
-        rows += [(name, f"{_time(event['at'])} {event['message']}") for event in (trace.get(key) or ())[-10:]]
-    lines = [f"{trace.get('feed')} into {trace.get('sink')}: run {trace.get('run')}"]
-    return [one_line(line, most=2000) for line in lines] + [
-        f"  {line}" for line in aligned([(name, one_line(text, most=1000)) for name, text in rows], left=2)
-    ]
-
-
-def _requests_text(requests: Mapping[str, Any]) -> str:
-    by_class = sorted((requests.get("by_class") or {}).items(), key=lambda entry: -entry[1])
-    parts = ", ".join(f"{name} {count:,}" for name, count in by_class)
-    return figure(requests.get("total")) + (f": {parts}" if parts else "")
+    if trace.error is not None:
+        rows.append(("error", trace.error.what))
+        if trace.error.hint:
+            rows.append(("next", trace.error.hint))
+    for loss in losses if isinstance(losses, list) else ():
+        rows.append(("data loss", str(loss.get("message") if isinstance(loss, dict) else loss)))
+    rows += [("dead letters", f"{figure(each.count)} times {each.reason}") for each in trace.dead_letters]
+    for name, events in (
+        ("schema", trace.schema_changes), ("action", trace.actions), ("upkeep", trace.upkeep), ("errors", trace.errors)
+    ):  # fmt: skip
+        rows += [(name, f"{_time(iso(event.at))} {event.message}") for event in events[-10:]]
+    title = one_line(f"{trace.feed} into {trace.sink}: run {trace.run}", most=2000)
+    shown = aligned([(name, one_line(text, most=1000)) for name, text in rows], left=2)
+    return [title, *(f"  {line}" for line in shown)]
 
 
 def _time(text: Any) -> str:

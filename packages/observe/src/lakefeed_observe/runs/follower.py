@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -19,12 +19,20 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.storage import is_local
 from lakefeed.feed.events import Event
-from lakefeed.feed.progress import FinishedBatch
-from lakefeed.json_model import iso
+from lakefeed.ledger.outcomes import Reason
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.followers import FollowedRun
 from lakefeed_observe.runs.settings import runs_of_file
-from lakefeed_observe.runs.store import LocalRuns, StoredRuns, local_runs, runs_beside
+from lakefeed_observe.runs.store import (
+    LocalRuns,
+    StoredRuns,
+    Trace,
+    TraceDriver,
+    TraceEvent,
+    TraceRequests,
+    local_runs,
+    runs_beside,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +44,7 @@ SHARE = 100
 END_SECONDS = 5.0
 TURN_SECONDS = 1.0
 
-Upload = Callable[[Mapping[str, Any]], None]
+Upload = Callable[[Trace], None]
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
@@ -106,7 +114,7 @@ class TraceFollower:
         self._take(seconds=0.0)
         self._attempt(lambda: self._write(is_over=True))
         if (upload := self._upload) is not None:
-            self._attempt(lambda: upload(self._trace.document(is_over=True)))
+            self._attempt(lambda: upload(self._trace.trace(is_over=True)))
         self._attempt(self._runs.prune)
 
     def _take(self, *, seconds: float) -> bool:
@@ -117,9 +125,9 @@ class TraceFollower:
 
     def _write(self, *, is_over: bool = False) -> None:
         began = time.monotonic()
-        document = self._trace.document(is_over=is_over)
+        trace = self._trace.trace(is_over=is_over)
         try:
-            self._runs.save(document)
+            self._runs.save(trace)
         finally:
             self._written_at = time.monotonic()
             self._pause = SHARE * (self._written_at - began)
@@ -138,7 +146,6 @@ class TraceFollower:
         return True
 
 
-VERSION = 1
 EVENTS_A_KIND = 100
 POINTS = 500
 REASONS_A_BATCH = 10
@@ -155,7 +162,7 @@ def new_run_id(began_at: float) -> str:
 
 
 class RunTrace:
-    """Collects the trace of one run; ``take`` is called with new events, ``document`` when it is written."""
+    """Collects the trace of one run; ``take`` is called with new events, ``trace`` when it is written."""
 
     def __init__(self, monitor: FeedMonitor) -> None:
         self._monitor = monitor
@@ -174,90 +181,82 @@ class RunTrace:
             is_worth = is_worth or kind not in ("note", "dead_letters", "over_budget")
         return is_worth
 
-    def document(self, *, is_over: bool) -> dict[str, Any]:
+    def trace(self, *, is_over: bool) -> Trace:
         """Return the trace as it is now."""
         progress, counters = self._monitor.counted()
         batches = self._monitor.batches()
         for reason in (reason for batch in batches for reason in batch.reasons):
             if reason.reason in self._samples or len(self._samples) < MOST_SAMPLES:
                 self._samples[reason.reason] = reason.sample
-        state = progress.as_dict()
-        partitions = state.pop("partitions")
-        return {
-            "version": VERSION,
-            "run": self.run_id,
-            "feed": progress.feed,
-            "sink": progress.sink,
-            "driver": {**progress.driver.as_dict(), "started": progress.driver.started},
-            "fence": progress.fence,
-            "began_at": iso(progress.started_at),
-            "written_at": iso(progress.taken_at),
-            "ended_at": iso(progress.taken_at) if is_over else None,
-            "end": (progress.state if progress.state in ("ended", "failed") else "cut") if is_over else None,
-            "error": progress.last_error.as_dict() if progress.last_error else None,
-            "start": next((dict(event.details.get("start") or {}) for event in self._of("started")), {}),
-            "totals": counters.totals.as_dict(),
-            "replayed": counters.replayed,
-            "restarts": progress.restarts,
-            "lag": progress.lag,
-            "lag_seconds": state["lag_seconds"],
-            "requests": {
-                "total": counters.totals.requests,
-                "errors": counters.request_errors,
-                "by_class": dict(counters.requests),
-                "batches_over_budget": counters.over_budget,
-            },
-            "files": counters.data_files,
-            "bytes_out": counters.bytes_out,
-            "phases": {name: round(seconds, 3) for name, seconds in counters.phases.items()},
-            "dead_letters": [
-                {"reason": reason, "count": count, "sample": self._samples.get(reason, "")}
-                for reason, count in sorted(counters.reasons.items(), key=lambda entry: -entry[1])
-            ],
-            "schema_changes": [_event(event) for event in self._of("schema", "restarted")],
-            "errors": [_event(event) for event in self._of("error", "failed")],
-            "actions": [_event(event) for event in self._of(*_ACTIONS)],
-            "upkeep": [_event(event) for event in self._of("upkeep")],
-            "events": [_event(event) for event in self._of(*self._kept)],
-            "event_counts": dict(self._counts),
-            "partitions": partitions[:MOST_PARTITIONS],
-            "points": [point.as_dict() for point in self._monitor.points(most=POINTS)],
-            "batches": [_batch(batch) for batch in batches],
-        }
+        reasons = sorted(counters.reasons.items(), key=lambda entry: -entry[1])
+        end = progress.state if progress.state in ("ended", "failed") else "cut"
+        return Trace(
+            run=self.run_id,
+            feed=progress.feed,
+            sink=progress.sink,
+            driver=TraceDriver(**dict(progress.driver)),
+            fence=progress.fence,
+            began_at=progress.started_at,
+            written_at=progress.taken_at,
+            ended_at=progress.taken_at if is_over else None,
+            end=end if is_over else None,
+            error=progress.last_error,
+            start=next((dict(event.details.get("start") or {}) for event in self._kept.get("started", ())), {}),
+            totals=counters.totals,
+            replayed=counters.replayed,
+            restarts=progress.restarts,
+            lag=progress.lag,
+            lag_seconds=progress.lag_seconds,
+            requests=TraceRequests(
+                total=counters.totals.requests,
+                errors=counters.request_errors,
+                by_class=dict(counters.requests),
+                batches_over_budget=counters.over_budget,
+            ),
+            files=counters.data_files,
+            bytes_out=counters.bytes_out,
+            phases=dict(counters.phases),
+            dead_letters=tuple(Reason(reason, count, self._samples.get(reason, "")) for reason, count in reasons),
+            schema_changes=self._of("schema", "restarted"),
+            errors=self._of("error", "failed"),
+            actions=self._of(*_ACTIONS),
+            upkeep=self._of("upkeep"),
+            events=self._of(*self._kept),
+            event_counts=dict(self._counts),
+            partitions=progress.partitions[:MOST_PARTITIONS],
+            points=tuple(self._monitor.points(most=POINTS)),
+            # Bounded: a thousand partitions in a hundred batches are no news.
+            batches=tuple(
+                batch.model_copy(
+                    update={
+                        "reasons": batch.reasons[:REASONS_A_BATCH],
+                        "ranges": batch.ranges if len(batch.ranges) <= MOST_PARTITIONS else (),
+                    }
+                )
+                for batch in batches
+            ),
+        )
 
-    def _of(self, *kinds: str) -> list[Event]:
-        found = [event for kind in kinds for event in self._kept.get(kind, ())]
-        return sorted(found, key=lambda event: event.number)
+    def _of(self, *kinds: str) -> tuple[TraceEvent, ...]:
+        found = sorted((event for kind in kinds for event in self._kept.get(kind, ())), key=lambda event: event.number)
+        return tuple(
+            TraceEvent(
+                at=event.at,
+                kind=event.kind,
+                message=event.message,
+                details={name: value for name, value in event.details.items() if name != "start"},
+            )
+            for event in found
+        )
 
 
-def _event(event: Event) -> dict[str, Any]:
-    details = {name: value for name, value in event.details.items() if name != "start"}
-    return {"at": iso(event.at), "kind": event.kind, "message": event.message, "details": details}
-
-
-def _batch(batch: FinishedBatch) -> dict[str, Any]:
-    """Return a batch for JSON, bounded: a thousand partitions in a hundred batches are no news."""
-    document = batch.as_dict()
-    document["reasons"] = document["reasons"][:REASONS_A_BATCH]
-    if len(batch.ranges) > MOST_PARTITIONS:
-        document["ranges"] = None
-    return document
-
-
-def summary_of(trace: Mapping[str, Any]) -> dict[str, Any]:
+def summary_of(trace: Trace) -> dict[str, Any]:
     """Return a run in few words, as ``lakefeed runs list`` shows it."""
-    totals = trace.get("totals") or {}
+    document = trace.as_dict()
+    totals = {name: document["totals"][name] for name in ("batches", "records", "rows", "dead_letters")}
     return {
-        "run": trace.get("run"),
-        "feed": trace.get("feed"),
-        "began_at": trace.get("began_at"),
-        "ended_at": trace.get("ended_at"),
-        "written_at": trace.get("written_at"),
-        "end": trace.get("end"),
-        "batches": totals.get("batches", 0),
-        "records": totals.get("records", 0),
-        "rows": totals.get("rows", 0),
-        "dead_letters": totals.get("dead_letters", 0),
-        "errors": sum((trace.get("event_counts") or {}).get(kind, 0) for kind in ("error", "failed")),
-        "host": (trace.get("driver") or {}).get("host"),
+        **{name: document[name] for name in ("run", "feed", "began_at", "ended_at", "written_at", "end")},
+        **totals,
+        "errors": sum(trace.event_counts.get(kind, 0) for kind in ("error", "failed")),
+        "host": trace.driver.host,
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Any
 
+from lakefeed.json_model import iso
 from lakefeed.messages.text import duration, one_line
+from lakefeed_observe.runs.store import Trace, TraceEvent
 
 MOST = 500
 _WIDTH, _HEIGHT = 720, 120
@@ -28,11 +29,11 @@ svg { width: 100%; height: 8rem; } polyline { fill: none; stroke: currentColor; 
 Row = Sequence[object]
 
 
-def page_of(trace: Mapping[str, Any]) -> str:
+def page_of(trace: Trace) -> str:
     """Return the page of a run."""
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    title = f"{_text(trace.get('feed'))}: run {_text(trace.get('run'))}"
+    title = f"{_text(trace.feed)}: run {_text(trace.run)}"
     body = "\n".join(part for section in _SECTIONS if (part := section(trace)))
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -53,19 +54,18 @@ def page_of(trace: Mapping[str, Any]) -> str:
 """
 
 
-def _overview(trace: Mapping[str, Any]) -> str:
-    totals, driver = _dict(trace, "totals"), _dict(trace, "driver")
-    end = str(trace.get("end"))
+def _overview(trace: Trace) -> str:
+    end, driver = str(trace.end), trace.driver
     rows: list[Row] = [
         ("end", end),
-        ("began", trace.get("began_at")),
-        ("ended", trace.get("ended_at") or f"no end was written; the last write was at {trace.get('written_at')}"),
-        ("sink", trace.get("sink")),
-        ("driver", f"process {driver.get('pid')} on {driver.get('host')}, lakefeed {driver.get('version')}"),
-        ("fence", trace.get("fence") or "none"),
-        *((name.replace("_", " "), count) for name, count in totals.items() if name != "requests"),
-        ("restarts of the query", trace.get("restarts")),
-        ("lag at the end", trace.get("lag")),
+        ("began", iso(trace.began_at)),
+        ("ended", iso(trace.ended_at) or f"no end was written; the last write was at {iso(trace.written_at)}"),
+        ("sink", trace.sink),
+        ("driver", f"process {driver.pid} on {driver.host}, lakefeed {driver.version}"),
+        ("fence", trace.fence or "none"),
+        *((name.replace("_", " "), count) for name, count in trace.totals if name != "requests"),
+        ("restarts of the query", trace.restarts),
+        ("lag at the end", trace.lag),
     ]
     shown = "".join(
         f'<tr><th scope="row">{_text(name)}</th>'
@@ -76,44 +76,41 @@ def _overview(trace: Mapping[str, Any]) -> str:
     return f'<div class="wide"><table>{shown}</table></div>'
 
 
-def _start(trace: Mapping[str, Any]) -> str:
-    start = _dict(trace, "start")
-    if not start:
+def _start(trace: Trace) -> str:
+    if not trace.start:
         return ""
+    losses = trace.start.get("data_loss")
     lost = _table(
         "Records that were given up",
         ("kind", "topic", "partition", "position", "resumes at"),
         (
-            (each.get(key) for key in ("kind", "topic", "partition", "position", "resume_at"))
-            for each in _list(start, "data_loss")
+            (loss.get(key) for key in ("kind", "topic", "partition", "position", "resume_at"))
+            for loss in (losses if isinstance(losses, list) else ())
+            if isinstance(loss, dict)
         ),
         numbers=(2, 3, 4),
     )
-    return f"<h2>Start</h2><p>{_text(start.get('reason'))}</p>{lost}"
+    return f"<h2>Start</h2><p>{_text(trace.start.get('reason'))}</p>{lost}"
 
 
-def _error(trace: Mapping[str, Any]) -> str:
-    error = _dict(trace, "error")
-    if not error:
+def _error(trace: Trace) -> str:
+    if (error := trace.error) is None:
         return ""
-    rows = ((name, error.get(key)) for name, key in (("what", "what"), ("where", "where"), ("next", "hint")))
-    return "<h2>Newest error</h2>" + _table("", ("", ""), ((name, value) for name, value in rows if value))
+    rows = (("what", error.what), ("where", error.where), ("next", error.hint))
+    return _section("Newest error", _table("", ("", ""), ((name, value) for name, value in rows if value)))
 
 
-def _charts(trace: Mapping[str, Any]) -> str:
-    points = _list(trace, "points")
+def _charts(trace: Trace) -> str:
+    points = trace.points
     if len(points) < 2:
         return ""
-    charts: list[tuple[str, Callable[[Mapping[str, Any]], float]]] = [
-        (
-            "Records a second while batches ran",
-            lambda point: _number(point, "records") / (_number(point, "seconds") or 1),
-        ),
-        ("Lag in offsets", lambda point: _number(point, "lag")),
-        ("Dead letters", lambda point: _number(point, "dead_letters")),
-        ("S3 requests", lambda point: _number(point, "requests")),
+    charts: list[tuple[str, list[float]]] = [
+        ("Records a second while batches ran", [point.rate for point in points]),
+        ("Lag in offsets", [point.lag or 0 for point in points]),
+        ("Dead letters", [point.dead_letters for point in points]),
+        ("S3 requests", [point.requests or 0 for point in points]),
     ]
-    return "<h2>Course</h2>" + "".join(_chart(name, [value(point) for point in points]) for name, value in charts)
+    return "<h2>Course</h2>" + "".join(_chart(name, values) for name, values in charts)
 
 
 def _chart(name: str, values: Sequence[float]) -> str:
@@ -129,64 +126,59 @@ def _chart(name: str, values: Sequence[float]) -> str:
     )
 
 
-def _dead_letters(trace: Mapping[str, Any]) -> str:
-    rows = ((each.get("count"), each.get("reason"), each.get("sample")) for each in _list(trace, "dead_letters"))
+def _dead_letters(trace: Trace) -> str:
+    rows = ((each.count, each.reason, each.sample) for each in trace.dead_letters)
     return _section("Dead letters", _table("", ("count", "reason", "one of them"), rows, numbers=(0,)))
 
 
-def _requests(trace: Mapping[str, Any]) -> str:
-    requests = _dict(trace, "requests")
-    by_class = sorted(_dict(requests, "by_class").items(), key=lambda entry: -entry[1])
-    batches = _dict(trace, "totals").get("batches") or 0
+def _requests(trace: Trace) -> str:
+    by_class, batches = sorted(trace.requests.by_class.items(), key=lambda entry: -entry[1]), trace.totals.batches
     rows = [(name, count, f"{count / batches:.1f}" if batches else "-") for name, count in by_class]
     return _section("S3 requests", _table("", ("class", "requests", "a batch"), rows, numbers=(1, 2)))
 
 
-def _log_of(title: str, key: str) -> Callable[[Mapping[str, Any]], str]:
-    def section(trace: Mapping[str, Any]) -> str:
-        rows = ((event.get("at"), event.get("kind"), _with_hint(event)) for event in _list(trace, key)[-MOST:])
+def _log_of(title: str, events: Callable[[Trace], Sequence[TraceEvent]]) -> Callable[[Trace], str]:
+    def section(trace: Trace) -> str:
+        rows = []
+        for event in events(trace)[-MOST:]:
+            hint = event.details.get("hint")
+            rows.append((iso(event.at), event.kind, f"{event.message} — next: {hint}" if hint else event.message))
         return _section(title, _table("", ("at", "kind", "message"), rows))
 
     return section
 
 
-def _with_hint(event: Mapping[str, Any]) -> str:
-    hint = _dict(event, "details").get("hint")
-    return f"{event.get('message')} — next: {hint}" if hint else str(event.get("message"))
-
-
-def _batches(trace: Mapping[str, Any]) -> str:
-    def row(batch: Mapping[str, Any]) -> Row:
-        requests = _dict(batch, "requests")
-        seconds = _number(batch, "seconds")
-        names = ("batch", "finished_at")
-        counts = (batch.get(name) for name in ("records", "rows", "dead_letters"))
-        return (
-            *(batch.get(name) for name in names),
-            duration(seconds),
-            *counts,
-            requests.get("total"),
-            batch.get("lag"),
-        )
-
+def _batches(trace: Trace) -> str:
     heads = ("batch", "finished", "took", "records", "rows", "dead letters", "S3 requests", "lag")
-    rows = (row(batch) for batch in reversed(_list(trace, "batches")))
+    rows = (
+        (
+            batch.batch_id,
+            iso(batch.finished_at),
+            duration(batch.seconds),
+            batch.records,
+            batch.rows,
+            batch.dead_letters,
+            batch.requests.total if batch.requests else None,
+            batch.lag,
+        )
+        for batch in reversed(trace.batches)
+    )
     return _section("The newest batches", _table("", heads, rows, numbers=(0, 2, 3, 4, 5, 6, 7)))
 
 
-_SECTIONS: tuple[Callable[[Mapping[str, Any]], str], ...] = (
+_SECTIONS: tuple[Callable[[Trace], str], ...] = (
     _overview,
     _start,
     _error,
     _charts,
     _dead_letters,
-    _log_of("Changes of the schema", "schema_changes"),
-    _log_of("Errors", "errors"),
-    _log_of("Pauses and actions", "actions"),
+    _log_of("Changes of the schema", lambda trace: trace.schema_changes),
+    _log_of("Errors", lambda trace: trace.errors),
+    _log_of("Pauses and actions", lambda trace: trace.actions),
     _requests,
-    _log_of("Upkeep", "upkeep"),
+    _log_of("Upkeep", lambda trace: trace.upkeep),
     _batches,
-    _log_of("Log", "events"),
+    _log_of("Log", lambda trace: trace.events),
 )
 
 
@@ -219,18 +211,3 @@ def _text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return escape(one_line(str(value), most=2000), quote=True)
-
-
-def _dict(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = document.get(key)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _list(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    found = document.get(key)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
-
-
-def _number(document: Mapping[str, Any], key: str) -> float:
-    found = document.get(key)
-    return float(found) if isinstance(found, int | float) else 0.0

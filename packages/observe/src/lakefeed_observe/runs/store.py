@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from pydantic import Field
 
 from lakefeed.clients.environment import default_home, process_start
 from lakefeed.clients.http import Response, exchange
@@ -20,12 +21,104 @@ from lakefeed.config.connections import S3, Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.storage import is_local, local_folder
 from lakefeed.errors import Unreachable
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.json_model import JsonModel, Seconds, Time
+from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.text import json_line
+from lakefeed.monitor.history import Point
+from lakefeed.monitor.model import Driver, Failure, PartitionLag, RunTotals
 from lakefeed.operations.live_status import own_path
 from lakefeed_observe.runs.settings import runs_of_file
 
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 MB = 1 << 20
+UPLOAD_SECONDS = 5.0
+READ_SECONDS = 10.0
+MOST_BYTES = 1 << 25
+MOST_READ = 20
+"""Traces beside the checkpoint that are read: each is a request."""
+MOST_LISTS = 100
+
+
+class TraceEvent(JsonModel):
+    """An event of the run, without its number."""
+
+    at: Time
+    kind: str
+    message: str
+    details: dict[str, Any] = Field({})
+
+
+class TraceDriver(Driver):
+    """The process that ran the feed, with the mark of its start."""
+
+    started: str | None = None
+
+
+class TraceRequests(JsonModel):
+    """Requests to S3 of all batches."""
+
+    total: int = 0
+    errors: int = 0
+    by_class: dict[str, int] = Field({})
+    batches_over_budget: int = 0
+
+
+class Trace(JsonModel):
+    """The trace of one run: docs/runs.md lists the keys, which keep their names and their meaning."""
+
+    version: int = 1
+    run: str = Field(pattern=RUN_ID.pattern)
+    feed: str = ""
+    sink: str = ""
+    driver: TraceDriver = TraceDriver()
+    fence: str | None = None
+    began_at: Time | None = None
+    written_at: Time | None = None
+    ended_at: Time | None = None
+    end: str | None = None
+    error: Failure | None = None
+    start: dict[str, Any] = Field({})
+    totals: RunTotals = RunTotals()
+    replayed: int = 0
+    restarts: int = 0
+    lag: int | None = None
+    lag_seconds: Seconds | None = None
+    requests: TraceRequests = TraceRequests()
+    files: int = 0
+    bytes_out: int = 0
+    phases: dict[str, Seconds] = Field({})
+    dead_letters: tuple[Reason, ...] = ()
+    schema_changes: tuple[TraceEvent, ...] = ()
+    errors: tuple[TraceEvent, ...] = ()
+    actions: tuple[TraceEvent, ...] = ()
+    upkeep: tuple[TraceEvent, ...] = ()
+    events: tuple[TraceEvent, ...] = ()
+    event_counts: dict[str, int] = Field({})
+    partitions: tuple[PartitionLag, ...] = ()
+    points: tuple[Point, ...] = ()
+    batches: tuple[FinishedBatch, ...] = ()
+
+    @classmethod
+    def read(cls, text: str | bytes) -> Trace | None:
+        """Read a file; None if it is no trace. Where the run has not said how it ended, the end is what is likely."""
+        try:
+            trace = cls.model_validate_json(text)
+        except ValueError:
+            return None
+        if trace.end is not None:
+            return trace
+        # Of another machine nothing is known: its process cannot be looked at.
+        end, driver = "unknown", trace.driver
+        if driver.host == socket.gethostname():
+            is_running = driver.started is not None and process_start(driver.pid) == driver.started
+            end = "running" if is_running else "cut"
+        return trace.model_copy(update={"end": end})
+
+    @property
+    def json_line(self) -> str:
+        """The trace as it is kept: bounded, and without secrets."""
+        return json_line(self.as_dict())
 
 
 def runs_folder() -> Path:
@@ -44,9 +137,9 @@ class LocalRuns:
         self.folder = folder
         self._most, self._most_bytes = most, most_mb * MB
 
-    def save(self, trace: Mapping[str, Any]) -> None:
+    def save(self, trace: Trace) -> None:
         """Replace the file of a run; raises OSError."""
-        write_own_file(self.folder / f"{trace['run']}.json", json_line(trace))
+        write_own_file(self.folder / f"{trace.run}.json", trace.json_line)
 
     def prune(self) -> None:
         """Remove the oldest traces that are too many or take too much space; the newest one stays."""
@@ -57,13 +150,11 @@ class LocalRuns:
                 if number and (number >= self._most or total > self._most_bytes):
                     path.unlink(missing_ok=True)
 
-    def traces(self) -> list[dict[str, Any]]:
-        """Return the traces, newest first; a file that is no trace is left out."""
-        return [trace for path in self._paths() if (trace := _read(path)) is not None]
-
-    def find(self, run_id: str) -> dict[str, Any] | None:
-        """Return the trace of a run; None if there is none."""
-        return _read(self.folder / f"{run_id}.json") if RUN_ID.fullmatch(run_id) else None
+    def traces(self) -> Iterator[Trace]:
+        """Yield the traces, newest first; a file that is no trace is left out."""
+        for path in self._paths():
+            if (trace := Trace.read(read_own_file(path) or "")) is not None:
+                yield trace
 
     def _paths(self) -> list[Path]:
         try:
@@ -79,41 +170,10 @@ def runs_of(feed: str) -> list[LocalRuns]:
     with suppress(OSError, RuntimeError):
         for folder in sorted(runs_folder().iterdir()):
             runs = LocalRuns(folder)
-            newest = next((trace for path in runs._paths() if (trace := _read(path)) is not None), None)
-            if newest is not None and newest.get("feed") == feed:
+            newest = next(runs.traces(), None)
+            if newest is not None and newest.feed == feed:
                 found.append(runs)
     return found
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        document = json.loads(read_own_file(path) or "")
-    except ValueError:
-        return None
-    if not isinstance(document, dict) or not RUN_ID.fullmatch(str(document.get("run"))):
-        return None
-    return with_end(document)
-
-
-def with_end(trace: dict[str, Any]) -> dict[str, Any]:
-    """Return a trace with how its run has ended: ``running`` or ``cut`` where the run itself has not said."""
-    if trace.get("end") is None:
-        driver = trace.get("driver") or {}
-        pid = driver.get("pid")
-        is_here = driver.get("host") == socket.gethostname()
-        started = process_start(pid) if is_here and isinstance(pid, int) else None
-        is_running = started is not None and started == driver.get("started")
-        # Of another machine nothing is known: its process cannot be looked at.
-        trace["end"] = "running" if is_running else "cut" if is_here else "unknown"
-    return trace
-
-
-UPLOAD_SECONDS = 5.0
-READ_SECONDS = 10.0
-MOST_BYTES = 1 << 25
-MOST_READ = 20
-"""Traces beside the checkpoint that are read: each is a request."""
-MOST_LISTS = 100
 
 
 def local_runs(config: PipelineConfig) -> LocalRuns | None:
@@ -125,17 +185,14 @@ def local_runs(config: PipelineConfig) -> LocalRuns | None:
     return LocalRuns(Path(path).with_suffix(""), most=settings.most, most_mb=settings.most_mb)
 
 
-def traces_of(config: PipelineConfig, *, connections: Connections) -> list[dict[str, Any]]:
+def traces_of(config: PipelineConfig, *, connections: Connections) -> list[Trace]:
     """Return the traces of a feed, each once; those beside the checkpoint are of finished runs."""
     runs = local_runs(config)
-    found = {trace["run"]: trace for trace in (runs.traces() if runs is not None else [])}
+    found = {trace.run: trace for trace in (runs.traces() if runs is not None else ())}
     if runs_of_file(config).keep == "checkpoint" and config.checkpoint:
-        if is_local(config.checkpoint):
-            stored = runs_beside(config).traces()
-        else:
-            stored = StoredRuns(config.checkpoint, s3=connections.s3).traces(known=found)
-        for trace in stored:
-            found.setdefault(trace["run"], trace)
+        beside = runs_beside(config).traces() if is_local(config.checkpoint) else None
+        for trace in beside or StoredRuns(config.checkpoint, s3=connections.s3).traces(known=found):
+            found.setdefault(trace.run, trace)
     return list(found.values())
 
 
@@ -151,26 +208,20 @@ class StoredRuns:
         self._bucket, self._prefix = parts.netloc, f"{parts.path.strip('/')}.runs/"
         self._s3 = s3
 
-    def save(self, trace: Mapping[str, Any]) -> None:
+    def save(self, trace: Trace) -> None:
         """Put a trace, with one request; raises AccessDenied or Unreachable."""
-        body = json_line(trace).encode()
-        url = object_url(self._bucket, f"{self._prefix}{trace['run']}.json", s3=self._s3)
-        self._ask("PUT", url, seconds=UPLOAD_SECONDS, body=body)
+        url = object_url(self._bucket, f"{self._prefix}{trace.run}.json", s3=self._s3)
+        self._ask("PUT", url, seconds=UPLOAD_SECONDS, body=trace.json_line.encode())
 
-    def traces(self, *, known: Mapping[str, object]) -> list[dict[str, Any]]:
-        """Return the newest traces but for the known ones: a request for a thousand names, and one for each trace."""
+    def traces(self, *, known: Mapping[str, object]) -> Iterator[Trace]:
+        """Yield the newest traces but for the known ones: a request for a thousand names, and one for each trace."""
         keys = self._keys()
         ids = [Path(key).stem for key in keys if key.startswith(self._prefix) and RUN_ID.fullmatch(Path(key).stem)]
-        found = []
         for run_id in sorted(set(ids) - known.keys(), reverse=True)[:MOST_READ]:
             url = object_url(self._bucket, f"{self._prefix}{run_id}.json", s3=self._s3)
-            try:
-                document = json.loads(self._ask("GET", url, seconds=READ_SECONDS).body)
-            except ValueError:
-                continue  # Not ours.
-            if isinstance(document, dict) and document.get("run") == run_id:
-                found.append(with_end(document))
-        return found
+            trace = Trace.read(self._ask("GET", url, seconds=READ_SECONDS).body)
+            if trace is not None and trace.run == run_id:
+                yield trace
 
     def _keys(self) -> list[str]:
         """Return the names of the traces; the newest are the last ones, and an answer has a thousand."""

@@ -65,15 +65,15 @@ def store() -> Iterator[tuple[S3, list[str]]]:
 
 def test_the_newest_of_many_are_found(store: tuple[S3, list[str]]) -> None:
     s3, asked = store
-    found = StoredRuns("s3a://lake/checkpoints/taxi feed", s3=s3).traces(known={})
-    assert [trace["run"] for trace in found][:2] == [IDS[-1], IDS[-3]]
+    found = list(StoredRuns("s3a://lake/checkpoints/taxi feed", s3=s3).traces(known={}))
+    assert [trace.run for trace in found][:2] == [IDS[-1], IDS[-3]]
     assert len(found) == 19
     assert sum("list-type" in path for path in asked) == 3
 
 
 def test_a_store_that_does_not_answer_is_named() -> None:
     with pytest.raises(Unreachable, match="the S3 store does not answer") as error:
-        StoredRuns("s3a://lake/checkpoints/taxi", s3=store_at(1)).traces(known={})
+        list(StoredRuns("s3a://lake/checkpoints/taxi", s3=store_at(1)).traces(known={}))
     assert error.value.where == "s3a://lake/checkpoints/taxi.runs/"
 
 

@@ -1,0 +1,246 @@
+"""Consumer groups: the offsets that they have committed, and the one that shows a feed's position to others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from lakefeed.clients.kafka.librdkafka import COORDINATING, SILENCE, client_settings, error_code, error_of
+from lakefeed.clients.kafka.scan import TIMEOUT_SECONDS
+from lakefeed.clients.retry import retry_until
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import LakefeedError, Unreachable
+from lakefeed.offsets.ranges import OffsetRange, Partition
+
+RETRY_SECONDS = 1.0
+PATIENCE_SECONDS = 15.0
+"""A failure that lasts for so long is worth a message: a coordinator loads in a few seconds."""
+END_SECONDS = 10.0
+"""The end of a run waits for so long for what was not taken yet."""
+
+
+def group_offsets(
+    source: KafkaSource, group: str, topics: Sequence[str] | None = None, *, stable: bool = True
+) -> dict[Partition, int]:
+    """Return the offsets that a consumer group has committed, in these topics or all; does not join the group.
+
+    Args:
+        stable: refuse offsets that an open transaction may yet change (KIP-447); else return those before it.
+
+    Raises:
+        Unreachable: no broker answers, or an open transaction holds offsets of the group.
+    """
+    # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
+    # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
+    level = "read_committed" if stable else "read_uncommitted"
+    settings = {**client_settings(source), "group.id": group, "enable.auto.commit": False, "isolation.level": level}
+    consumer = Consumer(settings, logger=SILENCE)
+    try:
+        existing = consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
+        read = [name for name in existing if (not name.startswith("__") if topics is None else name in topics)]
+        requested = [TopicPartition(name, number) for name in read for number in existing[name].partitions]
+        answers = retry_until(
+            lambda: _committed(consumer, requested),
+            is_transient=lambda error: isinstance(error, KafkaException) and error_code(error) in COORDINATING,
+            seconds=TIMEOUT_SECONDS,
+            pause=0.1,
+        )
+    except KafkaException as error:
+        if stable and error_code(error) == KafkaError._TIMED_OUT:
+            # librdkafka waits for the end of a transaction, and does not say so. Without one this fails too.
+            group_offsets(source, group, topics, stable=False)
+            raise Unreachable(
+                f"an open transaction holds offsets of the group {group}",
+                where=source.bootstrap_servers,
+                hint="try again when it has ended: after the producer's transaction.timeout.ms, a minute by default",
+            ) from None
+        raise _group_error(error, source, group) from None
+    finally:
+        consumer.close()
+    return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
+
+
+def _committed(consumer: Consumer, requested: list[TopicPartition]) -> list[TopicPartition]:
+    answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
+    if refused := [answer.error for answer in answers if answer.error is not None]:
+        raise KafkaException(refused[0])
+    return answers
+
+
+def group_names(source: KafkaSource) -> list[str]:
+    """Return the names of the cluster's consumer groups, sorted; none if the broker does not say."""
+    try:
+        return sorted(_group_states(source))
+    except (KafkaException, TimeoutError):
+        return []
+
+
+def groups_with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]:
+    """Return which of these consumer groups have members now; an Unreachable if the broker does not say."""
+    try:
+        states = _group_states(source)
+    except (KafkaException, TimeoutError) as error:
+        what = f"the broker does not say whether the group {groups[0]} has members: {error or 'no answer'}"
+        raise Unreachable(what, where=source.bootstrap_servers) from None
+    without = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+    return [group for group in groups if states.get(group, ConsumerGroupState.DEAD) not in without]
+
+
+def _group_states(source: KafkaSource) -> dict[str, ConsumerGroupState]:
+    # Not by describing a group: see ``group_offsets``.
+    admin = AdminClient(client_settings(source), logger=SILENCE)
+    listed = admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result(TIMEOUT_SECONDS + 2)
+    return {str(group.group_id): group.state for group in listed.valid}
+
+
+def _group_error(error: KafkaException, source: KafkaSource, group: str) -> LakefeedError:
+    known = error_of(error, servers=source.bootstrap_servers, topic=None)
+    if isinstance(known, Unreachable):
+        return known
+    return type(known)(known.what, where=f"group {group} at {source.bootstrap_servers}", hint=known.hint)
+
+
+class MonitoringGroup:
+    """The positions of a feed, as offsets of a consumer group.
+
+    Spark's source commits no offsets, so that tools which compare groups with topics do not see a feed. The group must
+    have no members: the broker refuses to alter one that has.
+    """
+
+    def __init__(self, source: KafkaSource, name: str) -> None:
+        self.name = name
+        self._settings = client_settings(source)
+        self._admin = AdminClient(self._settings, logger=SILENCE)
+
+    def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
+        """Set the group to the ends of these ranges; return a message if that fails."""
+        failure = self.set_offsets(ranges)
+        return None if failure is None else f"the monitoring group {self.name} could not be set: {failure}"
+
+    def set_offsets(self, ranges: Iterable[OffsetRange]) -> str | None:
+        """Set the group to the ends of these ranges; return why that failed."""
+        ends = [TopicPartition(span.topic, span.partition, span.end) for span in ranges]
+        failure = None
+        if not ends:  # Kafka's client raises an error for that.
+            return None
+        try:
+            requested = [ConsumerGroupTopicPartitions(self.name, ends)]
+            answers = self._admin.alter_consumer_group_offsets(requested, request_timeout=TIMEOUT_SECONDS)
+            for answer in answers[self.name].result(TIMEOUT_SECONDS + 2).topic_partitions:
+                if answer.error is not None:
+                    failure = f"{answer.topic}-{answer.partition}: {answer.error.str()}"
+        except (KafkaException, TimeoutError) as error:
+            failure = str(error) or type(error).__name__
+        return failure
+
+    def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
+        """Return the group's offsets of these partitions; None if the broker does not say."""
+        requested = [TopicPartition(*partition) for partition in partitions]
+        # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
+        # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
+        consumer = Consumer({**self._settings, "group.id": self.name, "enable.auto.commit": False}, logger=SILENCE)
+        try:
+            answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
+        except KafkaException:
+            return None
+        finally:
+            consumer.close()
+        return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
+
+
+class GroupPublisher:
+    """Sends the newest position of a feed to its monitoring group, from a thread of its own: no batch waits for it.
+
+    A broker refuses offsets while it loads a new group's coordinator, or while another one takes the group over. The
+    newest position is then sent again until it is taken, at the latest at the end of the run.
+    """
+
+    def __init__(
+        self, group: MonitoringGroup, *, retry_seconds: float = RETRY_SECONDS, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        self._group = group
+        self._retry_seconds, self._patience = retry_seconds, patience
+        self._changed = threading.Condition()
+        self._pending: dict[Partition, OffsetRange] = {}
+        self._failure: str | None = None
+        self._failing_since: float | None = None
+        self._reported: str | None = None
+        self._until: float | None = None
+        self._thread = threading.Thread(target=self._run, name="lakefeed-group", daemon=True)
+        self._thread.start()
+
+    def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
+        """Send the ends of these ranges soon; return a message once for each failure that lasts."""
+        with self._changed:
+            self._pending.update({span.key: span for span in ranges})
+            self._changed.notify_all()
+            since = self._failing_since
+            if since is None or time.monotonic() - since < self._patience or self._failure == self._reported:
+                return None
+            self._reported = self._failure
+            return self._message()
+
+    def close(self, *, seconds: float = END_SECONDS) -> str | None:
+        """Send what is left within this time, and end; return why it could not be sent."""
+        with self._changed:
+            self._until = time.monotonic() + seconds
+            self._changed.notify_all()
+        self._thread.join(seconds)
+        with self._changed:
+            return self._message() if self._pending and seconds > 0 else None
+
+    def _message(self) -> str:
+        return f"the monitoring group {self._group.name} could not be set: {self._failure or 'the broker is silent'}"
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._pending or self._until is not None)
+                if self._until is not None and (not self._pending or time.monotonic() >= self._until):
+                    return
+                sent = dict(self._pending)
+            failure = self._group.set_offsets(sent.values())
+            with self._changed:
+                self._note(sent, failure)
+                if failure is not None:
+                    self._changed.wait_for(lambda: self._until is not None, timeout=self._retry_seconds)
+            if failure is not None and self._until is not None:
+                # ``close`` waits for this thread, and for no more than its time.
+                time.sleep(min(self._retry_seconds, max(0.0, self._until - time.monotonic())))
+
+    def _note(self, sent: dict[Partition, OffsetRange], failure: str | None) -> None:
+        self._failure = failure
+        if failure is not None:
+            self._failing_since = self._failing_since or time.monotonic()
+            return
+        self._failing_since = self._reported = None
+        # A batch may have come in between, and be further.
+        self._pending = {key: span for key, span in self._pending.items() if sent.get(key) != span}
+
+
+@contextmanager
+def publishing(publisher: GroupPublisher | None, on_note: Callable[[str], None]) -> Iterator[None]:
+    """Send the last position at the end of this block, and say so if that fails.
+
+    Not after an error: another driver may have taken the feed over, and be further.
+    """
+    try:
+        yield
+    except BaseException:
+        if publisher is not None:
+            publisher.close(seconds=0.0)
+        raise
+    if publisher is not None and (note := publisher.close()) is not None:
+        on_note(note)
