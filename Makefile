@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 SETUP := $(VENV)/.setup
 JVM_JAR := src/lakefeed/lakefeed-jvm.jar
-VENDOR := src/lakefeed/dashboard/static/vendor
+VENDOR := packages/dashboard/src/lakefeed_dashboard/static/vendor
 # Each worker has servers and a Spark session of its own. WORKERS=0 runs the tests one after the other.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -88,7 +88,7 @@ docs-site: setup ## the documentation as a site in build/site, searchable; a bro
 	$(BIN)/python -m tools.build_site
 
 screenshots: setup ## take the pictures of dashboard and terminal again, of real feeds
-	LAKEFEED_SCREENSHOTS=$(CURDIR)/docs/images $(BIN)/python -m pytest tests/browser/test_screenshots.py tests/integration/test_terminal_picture.py
+	LAKEFEED_SCREENSHOTS=$(CURDIR)/docs/images $(BIN)/python -m pytest packages/dashboard/tests/browser/test_screenshots.py tests/integration/test_terminal_picture.py
 
 clean: ## remove what was built; the per-user cache stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR) packages/*/src/*/lakefeed-*.jar bench/src/*/lakefeed-*.jar $(VENDOR)

@@ -25,21 +25,26 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
             from tools.npm_packages import NotFetched
         finally:
             sys.path.pop(0)
+        root = Path(self.root)
+        if root == build_page.PACKAGE:
+            try:
+                vendor = build_page.build(say=self.app.display_info)
+            except NotFetched as failed:
+                raise SystemExit(f"The dashboard's chart library cannot be had: {failed}") from None
+            self._add(build_data, sorted(vendor.iterdir()))
+            return
         try:
             jar = build_jvm.build(say=self.app.display_info)
         except build_jvm.BuildFailed as failed:
             raise SystemExit(
                 f"The JVM module is not up to date and cannot be built here: {failed}\nFirst: make jvm"
             ) from None
-        if Path(self.root) != Path(__file__).parent:
-            [jar] = [plugin.jar for plugin in build_jvm.PLUGINS if plugin.jar.is_relative_to(self.root)]
-            build_data["force_include"][str(jar)] = jar.relative_to(Path(self.root, "src")).as_posix()
-            return
-        try:
-            vendor = build_page.build(say=self.app.display_info)
-        except NotFetched as failed:
-            raise SystemExit(f"The dashboard's chart library cannot be had: {failed}") from None
-        package = "lakefeed" if self.target_name == "wheel" else "src/lakefeed"
-        build_data["force_include"][str(jar)] = f"{package}/lakefeed-jvm.jar"
-        for file in sorted(vendor.iterdir()):
-            build_data["force_include"][str(file)] = f"{package}/dashboard/static/vendor/{file.name}"
+        if root != Path(__file__).parent:
+            [jar] = [plugin.jar for plugin in build_jvm.PLUGINS if plugin.jar.is_relative_to(root)]
+        self._add(build_data, [jar])
+
+    def _add(self, build_data: dict[str, Any], files: list[Path]) -> None:
+        for file in files:
+            inside = file.relative_to(Path(self.root, "src"))
+            target = inside if self.target_name == "wheel" else Path("src", inside)
+            build_data["force_include"][str(file)] = target.as_posix()

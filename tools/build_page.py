@@ -1,4 +1,4 @@
-"""Put the dashboard's chart library into src/lakefeed/dashboard/static/vendor: ``python -m tools.build_page``.
+"""Put the dashboard's chart library into the folder ``static/vendor`` of its package: ``python -m tools.build_page``.
 
 It is locked in ``npm.lock``. The page itself needs no build.
 """
@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tools import npm_packages
 
-VENDOR = Path(__file__).resolve().parent.parent / "src" / "lakefeed" / "dashboard" / "static" / "vendor"
+PACKAGE = Path(__file__).resolve().parent.parent / "packages" / "dashboard"
+VENDOR = PACKAGE / "src" / "lakefeed_dashboard" / "static" / "vendor"
 FILES = {
     "uPlot.iife.min.js": "dist/uPlot.iife.min.js",
     "uPlot.min.css": "dist/uPlot.min.css",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
+from lakefeed_local.ports import choose_free
 from tests.support.browser import headless_browser, tab
 
 if TYPE_CHECKING:
@@ -30,17 +31,17 @@ def photograph(file: Path, spark: SparkSession, *, picture: Path, send: Callable
     Raises:
         NoBrowser: there is none, and none can be had.
     """
-    pipeline = Pipeline.from_file(file)
-    name = pipeline.config.name
+    port = choose_free(avoid=())
+    pipeline = Pipeline.from_file(file, overrides=[f"dashboard.port={port}"])
+    name, page_url = pipeline.config.name, f"http://127.0.0.1:{port}"
     monitor, stop = FeedMonitor(name), threading.Event()
-    with headless_browser() as opened, pipeline.serve(monitor, port=None, dashboard="127.0.0.1:0") as served:
-        assert served.dashboard_url is not None
-        url = f"{served.dashboard_url}/api/feeds/{name}/panels"
+    with headless_browser() as opened:
+        url = f"{page_url}/api/feeds/{name}/panels"
         run = threading.Thread(target=lambda: pipeline.run(spark=spark, stop=stop, monitor=monitor))
         run.start()
         try:
             before = _until(lambda: _sum(url, number))
-            with tab(opened, served.dashboard_url) as looked:
+            with tab(opened, page_url) as looked:
                 page = looked.open(f"/#/feed/{name}/panels")
                 page.wait_for_selector("svg.map circle")
                 send()

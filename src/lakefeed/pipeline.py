@@ -8,8 +8,8 @@ decode, classify, transform and write to its commit.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from datetime import datetime
 from pathlib import Path
@@ -55,7 +55,7 @@ from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterReader, DeadLetterStore
 
 if TYPE_CHECKING:
-    from lakefeed.dashboard.driver import Served
+    from lakefeed.operations.endpoint import Served
 
 __all__ = ["Pipeline", "RunSummary"]
 
@@ -81,7 +81,6 @@ class Pipeline:
     ) -> None:
         self.config = config
         self.connections = config.connections(default_environment() if environment is None else environment)
-        self._served: Served | None = None
         self.feed = Feed(config=config, connections=self.connections, view=config.name, folder=folder)
 
     @classmethod
@@ -225,8 +224,6 @@ class Pipeline:
         if (spark := classic(spark)) is None:
             with reporting_failed_start(self.config, monitor, self.connections):
                 spark = self.session()
-        if self._served is not None:
-            self._served.use_session(spark)
         monitor.note_spark_ui(spark.sparkContext.uiWebUrl)
 
         def note(message: str) -> None:
@@ -245,7 +242,9 @@ class Pipeline:
             say=on_note or (lambda message: None),
         )
         self._offer_replay(spark, monitor)
-        run = FollowedRun(config=self.config, monitor=monitor, connections=self.connections, once=once, spark=spark)
+        run = FollowedRun(
+            config=self.config, monitor=monitor, connections=self.connections, once=once, spark=spark, say=note
+        )
         with following(run), monitor.until_end(), translating():
             if self.config.has_many_tables:
                 return run_multi_table(self.feed, spark, options)
@@ -270,33 +269,23 @@ class Pipeline:
 
         monitor.control.offer("replay", perform)
 
-    @contextmanager
     def serve(
-        self, monitor: FeedMonitor, *, port: int | None = 0, dashboard: str | None = None, probe_port: int | None = None
-    ) -> Iterator[Served]:
-        """Let ``lakefeed status``, programs and browsers read a run's monitor within this block.
+        self, monitor: FeedMonitor, *, port: int | None = 0, probe_port: int | None = None
+    ) -> AbstractContextManager[Served]:
+        """Let ``lakefeed status`` and other programs read a run's monitor within the context that this returns.
 
         Args:
             monitor: of the run; hand it to ``run`` within the block.
             port: of the driver's endpoint on this machine, 0 for a free one; None for no endpoint.
-            dashboard: its ``HOST:PORT``, empty for the file's or the default; None for none but the file's.
             probe_port: answers /health/live, /health/ready, /health and /metrics there, to all callers.
 
         Raises:
-            ConfigError: another address than loopback, without a login or without TLS.
             PortTaken: another process listens there.
         """
         # A server is only needed in a run.
-        from lakefeed.dashboard.driver import dashboard_of, reachable
+        from lakefeed.operations.endpoint import reachable
 
-        settings = dashboard_of(self.config, dashboard)
-        with reachable(
-            self.config, monitor, port=port, dashboard=settings, probe_port=probe_port, connections=self.connections
-        ) as self._served:
-            try:
-                yield self._served
-            finally:
-                self._served = None
+        return reachable(self.config, monitor, port=port, probe_port=probe_port)
 
     def run_batch(
         self,

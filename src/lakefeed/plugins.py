@@ -29,6 +29,7 @@ SINKS_GROUP = "lakefeed.sinks"
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "export-offsets"),
+    "dashboard": ("dashboard", "top"),
     "deploy": ("deploy",),
     "local": ("quickstart", "demo", "examples", "local", "produce"),
     "observe": ("notify", "runs"),
@@ -36,6 +37,7 @@ OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 """The commands that each extra of lakefeed brings."""
 KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "dashboard": ("dashboard",),
     "observe": ("lineage", "notify", "otlp", "runs"),
     "testing": ("tests",),
 }

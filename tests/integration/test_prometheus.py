@@ -14,9 +14,6 @@ from urllib.parse import urlsplit
 import yaml
 
 from lakefeed.config.base import validated
-from lakefeed.config.dashboard import Dashboard
-from lakefeed.dashboard.driver import serve
-from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.feed.progress import FinishedBatch, QueryState
 from lakefeed.feed.s3_requests import BatchRequests
 from lakefeed.ledger.outcomes import Reason
@@ -25,6 +22,9 @@ from lakefeed.monitor.metrics import files
 from lakefeed.monitor.metrics.exposition import merged_text, metrics_text
 from lakefeed.monitor.metrics.reading import FeedReading
 from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.endpoint import OwnFeed
+from lakefeed_dashboard.driver import serve
+from lakefeed_dashboard.settings import Dashboard
 from tests.support.servers.prometheus import prometheus, promtool
 
 RULES = Path(files.__file__).with_name("rules.yml")
@@ -125,8 +125,8 @@ def served(monitor: FeedMonitor) -> Iterator[str]:
     """The dashboard of a driver that requires a token; returns its host and port."""
     tokens = [{"name": "prometheus", "role": "viewer", "token": TOKEN}]
     settings = validated(Dashboard, "test", port=0, tokens=tokens)
-    with serve(OwnFeed(monitor), dashboard=settings) as found:
-        yield urlsplit(found.dashboard_url or "").netloc
+    with serve(OwnFeed(monitor), settings) as url:
+        yield urlsplit(url).netloc
 
 
 def one_batch(monitor: FeedMonitor, number: int) -> None:

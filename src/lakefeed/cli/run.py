@@ -18,7 +18,7 @@ from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.spark.cluster import is_submitted
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, signal_received, stop_on_signals
-from lakefeed.errors import DriverReplaced
+from lakefeed.errors import ConfigError, DriverReplaced
 from lakefeed.messages.readable import counted
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ def run(
     from lakefeed.monitor.terminal.view import RunView
     from lakefeed.operations.followers import FollowedRun, following, reporting_failed_start
 
-    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=(*overrides, *dashboard_overrides(dashboard)))
+    if dashboard is not None and "dashboard" not in declared.config.added_blocks:
+        declared = lakefeed.Pipeline.from_file(pipeline, overrides=(*overrides, "dashboard={}"))
     name = declared.config.name
     log_file = log_file or log_path(name)
     monitor = FeedMonitor(name)
@@ -139,12 +141,8 @@ def run(
         RunView(monitor, log_format=log_format) as view,
         # Else the error would stand a second time among the structured lines, as text.
         view.logging_errors(exit_with=None if is_json() else _exit),
-        declared.serve(
-            monitor, port=endpoint_port if endpoint else None, dashboard=dashboard, probe_port=probe_port
-        ) as served,
+        declared.serve(monitor, port=endpoint_port if endpoint else None, probe_port=probe_port) as served,
     ):
-        if served.dashboard_url is not None:
-            view.note(f"the dashboard is at {served.dashboard_url}")
         for note in served.notes:
             view.note(note)
         # What spark-submit starts writes its log where that says.
@@ -155,8 +153,9 @@ def run(
         if batch:
             begin_work()
             config, connections = declared.config, declared.connections
+            followed = FollowedRun(config=config, monitor=monitor, connections=connections, once=True, say=view.note)
             with (
-                following(FollowedRun(config=config, monitor=monitor, connections=connections, once=True)),
+                following(followed),
                 monitor.until_end(),
                 monitor.batch(0),
             ):
@@ -180,6 +179,24 @@ def run(
     if any(table.failure for table in summary.tables) or summary.paused:
         raise Exit(1)
     raise Exit(exit_on_signal if signal_received() else 0)
+
+
+def dashboard_overrides(text: str | None) -> list[str]:
+    """Return the settings of the block ``dashboard`` that HOST:PORT, PORT or HOST stands for."""
+    if not text:
+        return []
+    if text.isdecimal():
+        return [f"dashboard.port={text}"]
+    where = f"--dashboard={text}"
+    if text.lower().endswith((".yaml", ".yml")):
+        hint = f"lakefeed run {text} --dashboard; or --dashboard=HOST:PORT"
+        raise ConfigError("a file is no address of a dashboard", where=where, hint=hint)
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]") or (":" in host and not host.startswith("[")):
+        return [f"dashboard.host='{text}'"]
+    if not port.isdecimal():
+        raise ConfigError(f"'{port}' is no port", where=where, hint="HOST:PORT")
+    return [f"dashboard.host='{host}'", f"dashboard.port={port}"]
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from lakefeed import plugins
 from lakefeed.config.base import ConfigProblem, ConfigProblems
 from lakefeed.config.blocks import Block, PipelineBlocks
 
-_OWN_FOR_RUNS = ("dashboard",)
 _OWN_KEYS = frozenset(field.alias or name for name, field in PipelineBlocks.model_fields.items())
 
 
@@ -32,7 +31,7 @@ def keys_for_runs() -> tuple[str, ...]:
     """Return the keys of blocks that only a run needs, whether their packages are installed or not."""
     models = added_models()
     ours = [key for keys in plugins.KEYS_OF_EXTRAS.values() for key in keys if key not in models]
-    return (*_OWN_FOR_RUNS, *(key for key, model in models.items() if model.only_for_runs), *ours)
+    return (*(key for key, model in models.items() if model.only_for_runs), *ours)
 
 
 def _model_of(entries: list[EntryPoint]) -> type[Block]:

@@ -24,7 +24,6 @@ from lakefeed.config import sinks, sources
 from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems, spelled
 from lakefeed.config.capabilities import Operation, Refusal
 from lakefeed.config.connections import S3, Catalog, Connections
-from lakefeed.config.dashboard import Dashboard
 from lakefeed.config.decoding import Decode, RawDecode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
@@ -217,6 +216,21 @@ class Block(Model):
         """Yield each mistake between this block and the rest of the file; without a key, it is about this block."""
         return iter(())
 
+    @property
+    def shares_the_session(self) -> bool:
+        """Whether other jobs than batches run in the feed's session for this block."""
+        return False
+
+    @property
+    def page_url(self) -> str | None:
+        """Where people find a page about the feed, for messages that link to one."""
+        return None
+
+    @property
+    def open_port(self) -> int | None:
+        """The port that this block opens to other machines, which a cluster has to let through; 0 for any."""
+        return None
+
 
 class PipelineBlocks(Model):
     """All blocks of a pipeline, each valid by itself."""
@@ -260,8 +274,6 @@ class PipelineBlocks(Model):
     """Look after the tables while the feed runs. Default: lakefeed tables maintain does it."""
     metrics: Metrics = Field(default_factory=Metrics)
     """Metrics and health of the feed: /metrics, /health, Spark's sinks."""
-    dashboard: Dashboard | None = None
-    """Show the feed in a browser while it runs, and let operators steer it. Default: only with run --dashboard."""
     spark_ui: SparkUi | None = Field(None, description="true, or an address: Spark's own pages. Default: none.")
     tls: Tls = Field(default_factory=Tls, description="Certificates for all connections.")
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
@@ -357,8 +369,8 @@ class PipelineBlocks(Model):
 
     @property
     def shares_its_session(self) -> bool:
-        """Check that other jobs than batches run in the session: upkeep, or query panels."""
-        return self.upkeep is not None or bool(self.dashboard and self.dashboard.panels)
+        """Check that other jobs than batches run in the session: upkeep, or those of an added block."""
+        return self.upkeep is not None or any(block.shares_the_session for block in self.added_blocks.values())
 
     @property
     def resumes_by_ledger(self) -> bool:

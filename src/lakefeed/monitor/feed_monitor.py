@@ -84,6 +84,8 @@ class FeedMonitor(RunObserver):
         self._note_fence: Callable[[str | None], None] = lambda fence: None
         self._asked_at, self._tasks_wait = 0.0, False
         self.columns: tuple[RowColumn, ...] = ()
+        self.documents: dict[str, Callable[[], dict[str, Any]]] = {}
+        """What plug-ins show of the run at the driver's endpoint, by the name of its page below the feed's."""
 
     @property
     def batch_requests(self) -> int:

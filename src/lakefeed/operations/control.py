@@ -26,10 +26,9 @@ from lakefeed.messages.text import one_line
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import FeedServer, feed_path
 from lakefeed.monitor.drivers import DriverFile
+from lakefeed.operations.endpoint import ON_BEHALF_OF
 from lakefeed.operations.live_status import identity_of
 
-ON_BEHALF_OF = "X-Lakefeed-User"
-"""Header: who asks, at the endpoint of the user's own driver."""
 ANSWER_SECONDS = 15.0
 LOOK_SECONDS = 0.3
 NEAR = 3

@@ -28,8 +28,8 @@ from lakefeed.clients.http import exchange
 from lakefeed.clients.s3 import configured_keys, object_url, signed_headers
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.clients.spark.jars import cache_directory, read_lock
+from lakefeed.config.added_blocks import added_models
 from lakefeed.config.connections import Connections
-from lakefeed.config.dashboard import DEFAULT_PORT
 from lakefeed.errors import LakefeedError
 from lakefeed.messages.pages import page_command
 
@@ -220,15 +220,19 @@ def _names() -> Iterator[Diagnosis]:
 
 
 def _ports() -> Iterator[Diagnosis]:
+    dashboard = added_models().get("dashboard")
+    if dashboard is None:
+        return
+    port = dashboard.model_fields["port"].default
     with socket.socket() as server:
         try:
-            server.bind(("127.0.0.1", DEFAULT_PORT))
+            server.bind(("127.0.0.1", port))
         except OSError as error:
-            what = f"{DEFAULT_PORT}, the dashboard's, cannot be used: {error.strerror}"
+            what = f"{port}, the dashboard's, cannot be used: {error.strerror}"
             hint = "name another one: lakefeed run --dashboard 127.0.0.1:PORT"
             yield Diagnosis(name="ports", verdict="warning", what=what, hint=hint)
             return
-    yield Diagnosis(name="ports", verdict="ok", what=f"{DEFAULT_PORT} is free for the dashboard; others are found")
+    yield Diagnosis(name="ports", verdict="ok", what=f"{port} is free for the dashboard; others are found")
 
 
 def _clock() -> Iterator[Diagnosis]:

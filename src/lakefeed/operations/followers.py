@@ -38,6 +38,7 @@ class FollowedRun:
         once: whether the run ends by itself when it has read what is there.
         is_failed_start: whether the run has failed before anything could follow it: the follower is entered, the
             monitor takes the error, and the follower is left.
+        say: shows the user of the run a line, such as an address.
     """
 
     config: PipelineConfig
@@ -46,6 +47,7 @@ class FollowedRun:
     spark: SparkSession | None = None
     once: bool = False
     is_failed_start: bool = False
+    say: Callable[[str], None] = lambda message: None
 
 
 Follower = Callable[[FollowedRun], AbstractContextManager[None]]

@@ -16,8 +16,6 @@ from click.testing import CliRunner
 from lakefeed.cli.main import root
 from lakefeed.cli.status import status_lines
 from lakefeed.cli.watch import Shown, show
-from lakefeed.dashboard.driver import serve
-from lakefeed.dashboard.own_feed import OwnFeed
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.json_model import iso
@@ -29,6 +27,7 @@ from lakefeed.monitor.drivers import DriverFile, announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.monitor.model import Failure, PartitionLag, RunTotals
 from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.operations.endpoint import OwnFeed, serve
 from lakefeed.operations.lag import Lag
 from lakefeed.operations.live_status import LedgerFacts, LiveStatus
 
@@ -282,8 +281,8 @@ def test_a_taken_port_is_a_structured_line_too(tmp_path: Path, monkeypatch: pyte
 def test_a_feed_that_has_not_answered_yet_is_not_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     over = threading.Event()
-    monkeypatch.setattr("lakefeed.operations.feed_watch.live_status", lambda *given, **more: over.wait(30))
-    monkeypatch.setattr("lakefeed.cli.top.SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr("lakefeed_dashboard.top.feed_watch.live_status", lambda *given, **more: over.wait(30))
+    monkeypatch.setattr("lakefeed_dashboard.top.command.SETTLE_SECONDS", 0.5)
     file = tmp_path / "p.yaml"
     file.write_text(PIPELINE)
     shown = CliRunner().invoke(root, ["top", str(file), "--output", "json"])

@@ -18,8 +18,8 @@ from lakefeed.monitor.client import Events, FeedServer
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.history import RunHistory
 from lakefeed.monitor.model import FeedProgress
-from lakefeed.monitor.seen import Trend, answered
 from lakefeed.offsets.ranges import OffsetRange
+from lakefeed_dashboard.top.seen import Trend, answered
 
 JSON = some.recursive(
     some.none() | some.booleans() | some.integers() | some.floats() | some.text(),

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.config.dashboard import DEFAULT_PORT
 from lakefeed.operations.doctor import Diagnosis, examine
 
 
@@ -101,7 +100,7 @@ def test_a_store_that_overwrites_is_an_error(store: str, monkeypatch: pytest.Mon
 def test_the_port_of_the_dashboard_that_is_taken_is_a_warning() -> None:
     with socket.socket() as server:
         try:
-            server.bind(("127.0.0.1", DEFAULT_PORT))
+            server.bind(("127.0.0.1", 8380))
         except OSError:
             assert found("ports").verdict == "warning"
             return

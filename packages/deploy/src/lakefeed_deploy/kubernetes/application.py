@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lakefeed.clients.spark.python_files import find_imports
 from lakefeed.config.checks import function_modules, named_files
-from lakefeed.config.connections import credentials_in, is_loopback
+from lakefeed.config.connections import credentials_in
 from lakefeed.config.kubernetes import PIPELINE_FOLDER, PROBE_PORT, AppName, Kubernetes
 from lakefeed.config.loading.document import Remote
 from lakefeed.config.loading.load import Reading, read
@@ -214,11 +214,12 @@ def _producer_name(name: str) -> str:
 
 
 def _ports(config: PipelineConfig) -> Iterator[tuple[str, int]]:
-    dashboard, ui = config.dashboard, config.spark_ui
-    if dashboard is not None and not is_loopback(dashboard.host):
-        if dashboard.port == 0:
-            raise ConfigError("a service needs a fixed port", where="dashboard.port", hint="dashboard.port: 8380")
-        yield "dashboard", dashboard.port
+    for key, block in config.added_blocks.items():
+        if block.open_port == 0:
+            raise ConfigError("a service needs a fixed port", where=f"{key}.port", hint=f"{key}.port: 8380")
+        if block.open_port is not None:
+            yield key, block.open_port
+    ui = config.spark_ui
     if ui is not None and not ui.is_local:
         if ui.port == 0:
             raise ConfigError("a service needs a fixed port", where="spark_ui.port", hint="spark_ui.port: 4040")

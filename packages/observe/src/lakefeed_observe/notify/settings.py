@@ -242,6 +242,7 @@ class Notify(Block):
 def settings_of(config: PipelineBlocks) -> Notify | None:
     """Return the block ``notify``, whose messages link to the dashboard where the file says nothing else."""
     notify = config.block(Notify)
-    if notify is None or notify.link is not None or config.dashboard is None:
+    if notify is None or notify.link is not None:
         return notify
-    return notify.model_copy(update={"link": config.dashboard.public_url})
+    pages = [block.page_url for block in config.added_blocks.values()]
+    return notify.model_copy(update={"link": next(filter(None, pages), None)})

@@ -1,0 +1,15 @@
+"""The dashboard: a feed, or many, in a browser or on a terminal's screen; and the actions of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakefeed.plugins import CliCommand
+
+COMMANDS: Mapping[str, CliCommand] = {
+    "top": CliCommand(
+        "lakefeed_dashboard.top.command:top", "Show all feeds that can be found on one live screen.", "watch"
+    ),
+    "dashboard": CliCommand("lakefeed_dashboard.command:dashboard", "Show many feeds in a browser.", "watch"),
+}
+PAGE = "secure-the-dashboard"

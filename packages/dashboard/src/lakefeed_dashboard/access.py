@@ -1,0 +1,152 @@
+"""Decides who a request comes from, and what that user may do.
+
+A dashboard accepts its tokens and the sessions of its users; on loopback without any it accepts the user of this
+process, without a login.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from lakefeed.operations.endpoint import host_name, is_address
+from lakefeed_dashboard.passwords import Passwords
+from lakefeed_dashboard.sessions import Sessions, UserSession, digest
+from lakefeed_dashboard.settings import Dashboard, Role, is_loopback
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+PROBES = frozenset({"/health/live", "/health/ready"})
+"""Open to all at a dashboard: Kubernetes' probes have no token, and the answers have no names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Whom a request comes from.
+
+    Attributes:
+        csrf: what a request that changes something has to bring; None for a token, which no browser sends by itself.
+    """
+
+    user: str
+    role: Role
+    csrf: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """A token for programs; only its digest is kept."""
+
+    name: str
+    digest: bytes = field(repr=False)
+    role: Role
+
+
+@dataclass(kw_only=True)
+class Access:
+    """The rules of one server.
+
+    Attributes:
+        hosts: names that a request may be for; others come from a page whose DNS was pointed at this machine.
+        any_address: whether a request may also be for any address as numbers, which no DNS is asked for.
+        is_open: the user of this process needs no login.
+        proxied: the address of a client is that in X-Forwarded-For.
+        origin: of the pages, if it is known; else it follows from the request.
+        is_tls: whether browsers reach it by HTTPS.
+    """
+
+    tokens: tuple[Token, ...]
+    passwords: Passwords
+    sessions: Sessions
+    roles: dict[str, Role]
+    hosts: frozenset[str]
+    any_address: bool = False
+    is_open: bool = False
+    proxied: bool = False
+    origin: str | None = None
+    is_tls: bool = False
+    cookie: str = "lakefeed-session"
+    _open_csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    def is_for_us(self, request: Request) -> bool:
+        """Check that the Host header names this server."""
+        name = host_name(request.headers.getlist("host"))
+        return name is not None and (name in self.hosts or (self.any_address and is_address(name)))
+
+    def address_of(self, request: Request) -> str:
+        """Return the client's address."""
+        own = request.client.host if request.client else ""
+        if not self.proxied:
+            return own
+        last = ",".join(request.headers.getlist("x-forwarded-for")).rsplit(",", 1)[-1].strip()
+        return last if is_address(last) else own
+
+    def bearer(self, given: str) -> Caller | None:
+        """Return whom a token belongs to; all are compared, so that the time says nothing."""
+        found = None
+        sent = digest(given)
+        for token in self.tokens:
+            if hmac.compare_digest(token.digest, sent):
+                found = Caller(user=token.name, role=token.role, csrf=None)
+        return found
+
+    def session(self, request: Request) -> Caller | None:
+        """Return whose session the request's cookie is."""
+        secret = request.cookies.get(self.cookie)
+        session: UserSession | None = self.sessions.find(secret) if secret else None
+        return None if session is None else Caller(user=session.user, role=session.role, csrf=session.csrf)
+
+    @property
+    def own_user(self) -> Caller:
+        """The user of this process, who needs no login."""
+        return Caller(user="local user", role="operator", csrf=self._open_csrf)
+
+    def is_same_origin(self, request: Request) -> bool:
+        """Check that a request comes from one of our own pages, as browsers say."""
+        site = request.headers.get("sec-fetch-site")
+        if site is not None and site not in ("same-origin", "none"):
+            return False
+        origin = request.headers.get("origin")
+        if origin is None:
+            return site is not None
+        own = {self.origin, f"{'https' if self.is_tls else 'http'}://{request.headers.get('host', '')}"}
+        return origin in own
+
+    def close(self) -> None:
+        self.passwords.close()
+
+
+def dashboard_access(config: Dashboard, *, port: int) -> Access:
+    """Return the rules of a dashboard that listens on this port."""
+    public = urlsplit(config.public_url) if config.public_url else None
+    local = is_loopback(config.host)
+    names: Iterable[str | None] = (
+        *(LOOPBACK_NAMES if local else ()),
+        config.host,
+        None if local else socket.gethostname(),
+        public.hostname if public else None,
+        *config.allowed_hosts,
+    )
+    is_tls = config.tls is not None or (public is not None and public.scheme == "https")
+    return Access(
+        tokens=tuple(
+            Token(name=token.name, digest=digest(token.token.get_secret_value()), role=token.role)
+            for token in config.tokens
+        ),
+        passwords=Passwords({user.name: user.password_hash.get_secret_value() for user in config.users}),
+        sessions=Sessions(hours=config.session_hours),
+        roles={user.name: user.role for user in config.users},
+        hosts=frozenset(name.lower().strip("[]").rstrip(".") for name in names if name),
+        any_address=not local,
+        is_open=local and not config.has_login,
+        proxied=config.behind_proxy,
+        origin=f"{public.scheme}://{public.netloc}" if public else None,
+        is_tls=is_tls,
+        # Cookies of one host are sent to all its ports: another dashboard there needs another name.
+        cookie=f"{'__Host-' if is_tls else ''}lakefeed-{port}",
+    )

@@ -1,0 +1,106 @@
+"""``lakefeed dashboard``: many feeds in a browser; and the hash of a user's password."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakefeed.cli.options import FILE, servers_of, token_file_option
+from lakefeed.cli.output import echo
+from lakefeed.clients.spark.signals import begin_work, stop_on_signals
+from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lakefeed_dashboard.settings import Dashboard
+
+PORT = 8381
+SHORTEST_PASSWORD = 8
+
+
+@click.group(invoke_without_command=True)
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"Port to listen on; 0 for a free one.  [default: {PORT}]")
+@click.option("--driver", "urls", multiple=True, metavar="URL", help="A driver's dashboard elsewhere; may be repeated.")
+@token_file_option
+@click.option(
+    "--access-from", type=FILE, metavar="FILE", help="Take users, tokens and TLS from this pipeline file's dashboard."
+)
+@click.pass_context
+def dashboard(
+    context: click.Context,
+    host: str | None,
+    port: int | None,
+    urls: tuple[str, ...],
+    token_file: Path | None,
+    access_from: Path | None,
+) -> None:
+    """Show all feeds of this user on this machine in a browser, and those of other drivers.
+
+    It ends with SIGTERM, SIGHUP or Ctrl-C; the feeds run on.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from lakefeed_dashboard.driver import serve
+    from lakefeed_dashboard.remote import RemoteFeeds, sources_of
+
+    settings = _settings(access_from, host, port)
+    feeds = RemoteFeeds(sources_of(servers_of(urls, token_file)), note=_note)
+    try:
+        with serve(feeds, settings) as url, stop_on_signals() as stop:
+            begin_work()
+            echo(f"the dashboard is at {url}")
+            _wait(stop)
+    finally:
+        feeds.close()
+
+
+@dashboard.command("hash-password")
+def hash_password() -> None:
+    """Ask for a password, and print its argon2id hash for dashboard.users.
+
+    Without a terminal the password is the first line of the input.
+    """
+    from lakefeed_dashboard.passwords import LONGEST
+    from lakefeed_dashboard.passwords import hash_password as hashed
+
+    if sys.stdin.isatty():
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST:
+        raise ConfigError(f"a password has {SHORTEST_PASSWORD} to {LONGEST:,} characters", where="password")
+    echo(hashed(password))
+
+
+def _settings(access_from: Path | None, host: str | None, port: int | None) -> Dashboard:
+    """Return the settings: those of the options before those of the file."""
+    import lakefeed
+    from lakefeed.config.base import validated
+    from lakefeed_dashboard.settings import Dashboard
+
+    given: dict[str, Any] = {"port": PORT}
+    if access_from is not None:
+        declared = lakefeed.Pipeline.from_file(access_from).config.block(Dashboard)
+        if declared is None:
+            raise ConfigError("the pipeline file has no dashboard block", where=str(access_from))
+        # Its port is the driver's own, which may run here.
+        given |= {name: getattr(declared, name) for name in declared.model_fields_set - {"port"}}
+    given |= {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    return validated(Dashboard, "--host" if host else "dashboard", **given)
+
+
+def _note(message: str, **details: Any) -> None:
+    """Write a line of the audit log."""
+    logging.getLogger("lakefeed.dashboard").info(message)
+    click.echo(message, err=True)
+
+
+def _wait(stop: threading.Event) -> None:
+    # With a timeout, a signal is handled at once.
+    while not stop.wait(0.5):
+        pass

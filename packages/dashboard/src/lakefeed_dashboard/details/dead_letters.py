@@ -1,0 +1,128 @@
+"""The newest dead letters of a feed by reason, with samples of their records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import ResourceMissing
+from lakefeed.json_model import iso
+from lakefeed.messages.redaction import redacted
+from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader
+from lakefeed_dashboard.details.cache import explained
+
+MOST_LETTERS = 1_000
+"""So many of the newest letters are counted and sampled; of a topic so many of each partition are read."""
+MOST_TABLES = 20
+MOST_REASONS = 20
+SAMPLES = 3
+LONGEST = 2_000
+LONGEST_CONTENT = 10_000
+"""Bytes of a key or a value; what is longer is for ``lakefeed dead-letters show``."""
+
+Readers = Iterable[tuple[str, DeadLetterReader]]
+
+
+def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers], *, now: float) -> dict[str, Any]:
+    """Return the newest dead letters; ``readers`` yields the feeds of the ledger, with where their letters are."""
+    document = no_dead_letters(config, now=now)
+    if config.dead_letters is None:
+        return document
+    document["kept"] = "table" if config.dead_letters.table is not None else "topic"
+    counts, samples = Counter[str](), dict[str, list[dict[str, Any]]]()
+    errors: list[str] = []
+    for number, (feed, reader) in enumerate(readers()):
+        if number == MOST_TABLES:
+            document["complete"] = False
+            break
+        try:
+            recent = reader.recent(feed, most=MOST_LETTERS, samples=SAMPLES, longest=LONGEST_CONTENT)
+        except ResourceMissing:
+            continue  # It is created with the first dead letter.
+        except Exception as error:
+            errors.append(explained(error))
+            continue
+        document["complete"] &= recent.is_whole
+        for reason, count, letters in recent.reasons:
+            counts[reason] += count
+            samples.setdefault(reason, []).extend(_sample(letter) for letter in letters)
+    document["reasons"] = [
+        {"reason": redacted(reason)[:LONGEST], "count": count, "samples": samples[reason][:SAMPLES]}
+        for reason, count in counts.most_common(MOST_REASONS)
+    ]
+    document["complete"] &= len(counts) <= MOST_REASONS
+    document["error"] = "; ".join(errors) or None
+    return document
+
+
+def no_dead_letters(config: PipelineConfig, *, now: float) -> dict[str, Any]:
+    """Return the document of a feed without dead letters."""
+    return {
+        "reasons": [],
+        "complete": True,
+        "taken_at": iso(now),
+        "replayable": replayable(config),
+        "kept": None,
+        "error": None,
+    }
+
+
+def replayable(config: PipelineConfig) -> bool:
+    """Return whether dead letters can be replayed: the sink takes them, and it is the only one."""
+    if config.dead_letters is None or config.sinks:
+        return False
+    return config.sink.refusal("replay") is None
+
+
+def _sample(letter: dict[str, Any]) -> dict[str, Any]:
+    key, value = letter["content"]
+    return {
+        "topic": letter["topic"],
+        "partition": letter["partition"],
+        "offset": letter["offset"],
+        "reason": redacted(letter["reason"])[:LONGEST],
+        **shown("key", key),
+        **shown("value", value),
+        "at": _time(letter["timestamp"]),
+        "failed_at": _time(letter["failed_at"]),
+    }
+
+
+def shown(name: str, content: Content) -> dict[str, Any]:
+    """Return bytes as text where they are UTF-8, else as hexadecimal digits, cut; None for a null.
+
+    The text is as it came: control characters and marks of direction are for the view to escape.
+    """
+    if content.data is None:
+        return {name: None, f"{name}_encoding": None, f"{name}_bytes": None, f"{name}_cut": False}
+    is_cut = content.size > len(content.data)
+    try:
+        # A character at the cut may have been split.
+        text = content.data.decode("utf-8") if not is_cut else _decoded(content.data)
+        encoding = "text"
+    except UnicodeDecodeError:
+        first = content.data[: LONGEST_CONTENT // 2]
+        text, encoding, is_cut = first.hex(), "hex", content.size > len(first)
+    return {
+        name: redacted(text),
+        f"{name}_encoding": encoding,
+        f"{name}_bytes": content.size,
+        f"{name}_cut": is_cut,
+    }
+
+
+def _decoded(data: bytes) -> str:
+    for end in range(len(data), max(0, len(data) - 4), -1):
+        try:
+            return data[:end].decode("utf-8")
+        except UnicodeDecodeError as error:
+            if error.reason != "unexpected end of data":
+                raise
+    return data.decode("utf-8")
+
+
+def _time(at: datetime | str | None) -> str | None:
+    return at.isoformat().replace("+00:00", "Z") if isinstance(at, datetime) else at

@@ -1,0 +1,205 @@
+"""Files, bytes and snapshots of a feed's tables, from metadata that the driver has in memory.
+
+Each batch loads its table and commits to it, so the JVM knows the table's metadata: to show it costs no request
+(``io.lakefeed.commit.RecentTables``). A table that this driver has not loaded yet is opened with pyiceberg, which reads
+one metadata file; of REST catalogs none. No manifest is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.spark import jvm
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.topic_tables import config_of
+from lakefeed.errors import ResourceMissing
+from lakefeed.feed.maintenance import tables_of
+from lakefeed.json_model import iso
+from lakefeed.lazy import SparkSession
+from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed_dashboard.details.cache import explained
+
+MOST_TABLES = 50
+MOST_SNAPSHOTS = 50
+MOST_SCHEMAS = 100
+_SUMMARY = (
+    "added-data-files",
+    "added-records",
+    "deleted-records",
+    "total-data-files",
+    "total-delete-files",
+    "total-equality-deletes",
+    "total-files-size",
+    "total-position-deletes",
+    "total-records",
+    FEED,
+    BATCH_ID,
+)
+
+Metadata = dict[str, Any]
+"""As ``RecentTables.describe`` returns it, with the names of Iceberg's specification."""
+ReadMetadata = Callable[[str], Metadata]
+
+
+class TableMetadata:
+    """Finds the metadata of tables: in the driver's memory, else in the catalog."""
+
+    def __init__(self, spark: SparkSession | None, connections: Connections) -> None:
+        self._spark = spark
+        self._connections = connections
+
+    def read(self, table: str) -> Metadata:
+        """Return newest snapshots and schemas of a table, each oldest first; an error if there is none."""
+        if self._spark is not None:
+            known = jvm.java(self._spark).commit.RecentTables.describe(table, MOST_SNAPSHOTS, MOST_SCHEMAS)
+            if known is not None:
+                return dict(json.loads(str(known)))
+        return metadata_of(open_table(table, connections=self._connections).metadata)
+
+
+def metadata_of(opened: Any) -> Metadata:
+    """Return the metadata of a table of pyiceberg as ``RecentTables.describe`` does."""
+    snapshots = sorted(opened.snapshots, key=lambda each: (each.sequence_number or 0, each.timestamp_ms))
+    first: dict[int, int] = {}
+    for snapshot in snapshots:
+        if snapshot.schema_id is not None:
+            first.setdefault(snapshot.schema_id, snapshot.timestamp_ms)
+    schemas = sorted(opened.schemas, key=lambda schema: int(schema.schema_id))[-MOST_SCHEMAS:]
+    current = next((each for each in snapshots if each.snapshot_id == opened.current_snapshot_id), None)
+    found: Metadata = {
+        "current-schema-id": opened.current_schema_id,
+        "snapshot-count": len(snapshots),
+        "snapshots": [_snapshot(each) for each in snapshots[-MOST_SNAPSHOTS:]],
+        "schemas": [
+            {**json.loads(schema.model_dump_json(by_alias=True)), "first-ms": first.get(schema.schema_id)}
+            for schema in schemas
+        ],
+    }
+    return found if current is None else {**found, "current-snapshot": _snapshot(current)}
+
+
+def _snapshot(snapshot: Any) -> dict[str, Any]:
+    summary = snapshot.summary
+    kept = {} if summary is None else {key: summary.get(key) for key in _SUMMARY if summary.get(key) is not None}
+    operation = None if summary is None else summary.operation.value
+    return {
+        "snapshot-id": snapshot.snapshot_id,
+        "timestamp-ms": snapshot.timestamp_ms,
+        "summary": {"operation": operation, **kept},
+    }
+
+
+def parts_of(config: PipelineConfig, monitor: FeedMonitor) -> Iterator[PipelineConfig]:
+    """Yield the pipelines of the topics that the feed reads now, where each has a table of its own; else itself."""
+    if not config.has_many_tables:
+        yield config
+        return
+    for topic in sorted({partition.topic for partition in monitor.snapshot().partitions}):
+        yield config_of(config, topic)
+
+
+def iceberg_tables(config: PipelineConfig, monitor: FeedMonitor) -> dict[str, str]:
+    """Return the names of all Iceberg tables that the feed writes to, each with the feed's name in its ledger."""
+    found: dict[str, str] = {}
+    for part in parts_of(config, monitor):
+        for table in tables_of(part, beside=True):
+            found.setdefault(table, part.name)
+    return found
+
+
+def table_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMetadata, *, now: float) -> dict[str, Any]:
+    """Return files, bytes and newest snapshots of the feed's tables; of other sinks what is known without asking."""
+    tables = iceberg_tables(config, monitor)
+    shown = [_iceberg(name, feed, read) for name, feed in list(tables.items())[:MOST_TABLES]]
+    shown += [
+        _elsewhere(place, sink.kind, sink.chosen.table_name, rows=monitor.snapshot().totals.rows)
+        for place, sink in config.sink_blocks
+        if not sink.chosen.snapshot_tables
+    ]
+    return {"tables": shown, "left_out": max(0, len(tables) - MOST_TABLES), "taken_at": iso(now)}
+
+
+def _iceberg(name: str, feed: str, read: ReadMetadata) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": name,
+        "kind": "iceberg",
+        "files": None,
+        "delete_files": None,
+        "bytes": None,
+        "rows": None,
+        "snapshot_count": None,
+        "snapshots": [],
+        "seen_at": None,
+        "note": None,
+        "error": None,
+    }
+    try:
+        metadata = read(name)
+    except ResourceMissing:
+        return {**document, "note": "the table does not exist yet"}
+    except Exception as error:
+        return {**document, "error": explained(error)}
+    summary: Mapping[str, str] = metadata.get("current-snapshot", {}).get("summary", {})
+    is_empty = "current-snapshot" not in metadata
+    seen = metadata.get("seen-ms")
+    return {
+        **document,
+        "files": 0 if is_empty else number(summary, "total-data-files"),
+        "delete_files": 0 if is_empty else number(summary, "total-delete-files"),
+        "bytes": 0 if is_empty else number(summary, "total-files-size"),
+        "rows": 0 if is_empty else _rows(summary),
+        "snapshot_count": metadata["snapshot-count"],
+        "snapshots": [_shown(snapshot, feed) for snapshot in metadata["snapshots"]],
+        "seen_at": None if seen is None else iso(seen / 1000),
+    }
+
+
+def _shown(snapshot: Mapping[str, Any], feed: str) -> dict[str, Any]:
+    summary = snapshot["summary"]
+    return {
+        # As text: a script's numbers end at 2**53.
+        "id": str(snapshot["snapshot-id"]),
+        "at": iso(snapshot["timestamp-ms"] / 1000),
+        "operation": summary.get("operation"),
+        "added_files": number(summary, "added-data-files") or 0,
+        "added_rows": number(summary, "added-records") or 0,
+        "deleted_rows": number(summary, "deleted-records") or 0,
+        "total_rows": _rows(summary),
+        "feed_batch": number(summary, BATCH_ID) if summary.get(FEED) == feed else None,
+    }
+
+
+def _rows(summary: Mapping[str, str]) -> int | None:
+    """Return the rows that a reader sees; None where equality deletes leave that open."""
+    stored, deleted = number(summary, "total-records"), number(summary, "total-position-deletes")
+    return None if stored is None or number(summary, "total-equality-deletes") else stored - (deleted or 0)
+
+
+def number(summary: Mapping[str, str], key: str) -> int | None:
+    """Return a figure of a snapshot's summary; None if the writer has left it out, or written something else."""
+    try:
+        return int(summary[key])
+    except (KeyError, ValueError):
+        return None
+
+
+def _elsewhere(place: str, kind: str, target: str, *, rows: int) -> dict[str, Any]:
+    """Describe a sink that is no Iceberg table: its rows of this run alone are known without a request."""
+    return {
+        "name": target or place,
+        "kind": kind,
+        "files": None,
+        "delete_files": None,
+        "bytes": None,
+        "rows": None,
+        "snapshot_count": None,
+        "snapshots": [],
+        "seen_at": None,
+        "note": f"{place} is {kind}, which has no snapshots; {rows:,} rows were written by this run",
+        "error": None,
+    }

@@ -1,0 +1,43 @@
+"""Shows a run in a browser while it lasts, and its details to ``lakefeed dashboard``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+from lakefeed.monitor.metrics.reading import MetricSettings
+from lakefeed.operations.endpoint import Document, OwnFeed
+from lakefeed.operations.followers import FollowedRun
+from lakefeed_dashboard.details.feed_details import FeedDetails
+from lakefeed_dashboard.feeds import DETAILS
+from lakefeed_dashboard.settings import Dashboard
+
+
+@contextmanager
+def follow(run: FollowedRun) -> Iterator[None]:
+    """Offer the details at the driver's endpoint, and serve the dashboard if the file has one.
+
+    Raises:
+        PortTaken: another process listens at the dashboard's port.
+        ConfigError: the certificate or its key cannot be read.
+    """
+    if run.is_failed_start:
+        yield
+        return
+    details = FeedDetails(run.config, run.monitor, run.spark, connections=run.connections)
+    run.monitor.documents.update(documents_of(details))
+    settings = run.config.block(Dashboard)
+    with ExitStack() as stack:
+        stack.enter_context(closing(details))
+        if settings is not None:
+            # A run without a dashboard does not load its libraries.
+            from lakefeed_dashboard.driver import serve
+
+            feed = OwnFeed(run.monitor, settings=MetricSettings.of(run.config))
+            run.say(f"the dashboard is at {stack.enter_context(serve(feed, settings))}")
+        yield
+
+
+def documents_of(details: object) -> dict[str, Callable[[], Document]]:
+    """Return the methods of ``FeedDetails`` by the names of their pages."""
+    return {name: getattr(details, name.replace("-", "_")) for name in DETAILS}

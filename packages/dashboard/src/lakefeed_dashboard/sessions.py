@@ -1,0 +1,93 @@
+"""The sessions of users who have logged in: kept here, known to the browser by a random cookie."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakefeed_dashboard.settings import Role
+
+MOST = 1000
+MOST_OF_A_USER = 20
+MOST_DEVICES = 1000
+
+
+def digest(secret: str) -> bytes:
+    """Return what is kept of a random secret: a dump of this process's memory opens no session."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserSession:
+    """A user that has logged in; ``csrf`` has to come with each request that changes something."""
+
+    user: str
+    role: Role
+    csrf: str
+    ends_at: float
+
+
+class Sessions:
+    """The sessions of a server.
+
+    Args:
+        hours: after which one ends, whether it is used or not.
+    """
+
+    def __init__(self, *, hours: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = hours * 3600
+        self._clock = clock
+        self._sessions: OrderedDict[bytes, UserSession] = OrderedDict()
+        self._devices: OrderedDict[bytes, str] = OrderedDict()
+
+    @property
+    def seconds(self) -> int:
+        return int(self._seconds)
+
+    def open(self, user: str, role: Role) -> str:
+        """Begin a session, and return its secret."""
+        self._drop_ended()
+        own = [key for key, session in self._sessions.items() if session.user == user]
+        for key in own[: max(0, len(own) - MOST_OF_A_USER + 1)]:
+            del self._sessions[key]
+        while len(self._sessions) >= MOST:
+            self._sessions.popitem(last=False)
+        secret = secrets.token_urlsafe(32)
+        self._sessions[digest(secret)] = UserSession(
+            user=user, role=role, csrf=secrets.token_urlsafe(32), ends_at=self._clock() + self._seconds
+        )
+        return secret
+
+    def find(self, secret: str) -> UserSession | None:
+        """Return a session that has not ended."""
+        key = digest(secret)
+        session = self._sessions.get(key)
+        if session is not None and session.ends_at <= self._clock():
+            del self._sessions[key]
+            return None
+        return session
+
+    def close(self, secret: str) -> None:
+        """End a session."""
+        self._sessions.pop(digest(secret), None)
+
+    def new_device(self, user: str) -> str:
+        """Return a secret by which the user's browser is recognized at its next login."""
+        secret = secrets.token_urlsafe(32)
+        self._devices[digest(secret)] = user
+        while len(self._devices) > MOST_DEVICES:
+            self._devices.popitem(last=False)
+        return secret
+
+    def is_device_of(self, secret: str, user: str) -> bool:
+        """Check that this user has logged in with this browser before."""
+        return self._devices.get(digest(secret)) == user
+
+    def _drop_ended(self) -> None:
+        now = self._clock()
+        for key in [key for key, session in self._sessions.items() if session.ends_at <= now]:
+            del self._sessions[key]

@@ -1,0 +1,270 @@
+"""Sends what is new to all open pages, by server-sent events.
+
+One task asks the feeds once a second, whatever the number of pages, and only while there is one. Each page has a queue
+of a bounded length: one that is slower than that is cut off, and connects again by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from lakefeed.messages.text import json_line
+from lakefeed.operations.endpoint import Document, Refused
+from lakefeed_dashboard.feeds import Feeds, FeedView
+from lakefeed_dashboard.workers import Workers
+
+_log = logging.getLogger(__name__)
+
+MOST_CLIENTS = 200
+MOST_QUEUED = 100
+MOST_QUEUED_BYTES = 16 << 20
+"""Five times the progress of a job with 10,000 partitions."""
+EVERY_SECONDS = 1.0
+HEARTBEAT_SECONDS = 15.0
+PANELS_SECONDS = 1.0
+"""The shortest time between two queries of a panel."""
+HEARTBEAT = b": still here\n\n"
+
+
+class Dropped(Exception):
+    """The page is too slow, or the server ends."""
+
+
+@dataclass(eq=False)
+class Client:
+    """One open page, and the feed that it shows in detail."""
+
+    feed: str | None
+    queue: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(MOST_QUEUED))
+    is_dropped: bool = False
+    _bytes: int = 0
+
+    async def next(self) -> bytes | None:
+        """Wait for the next message; None at the end of the stream."""
+        queued = await self.queue.get()
+        self._bytes -= len(queued or b"")
+        return queued
+
+    def send(self, messages: Iterable[bytes]) -> None:
+        """Queue messages; a page that has not read the last ones is dropped."""
+        try:
+            for queued in messages:
+                if self._bytes and self._bytes + len(queued) > MOST_QUEUED_BYTES:
+                    raise asyncio.QueueFull
+                self.queue.put_nowait(queued)
+                self._bytes += len(queued)
+        except asyncio.QueueFull:
+            self.drop()
+
+    def drop(self) -> None:
+        """End the page's stream."""
+        self.is_dropped = True
+        with contextlib.suppress(asyncio.QueueEmpty):
+            while True:
+                self.queue.get_nowait()
+        self.queue.put_nowait(None)
+
+
+@dataclass
+class _Watched:
+    """The newest that the pages of one feed have been sent."""
+
+    run: str | None = None
+    event: int = 0
+    batch: int | None = None
+    panels_at: float = 0.0
+    panels: asyncio.Task[None] | None = None
+    newest_panels: Document | None = None
+
+
+class Hub:
+    """Asks the feeds for what is new, and hands it to the pages. All of it runs in the server's loop."""
+
+    def __init__(self, feeds: Feeds, workers: Workers) -> None:
+        self._feeds = feeds
+        self._workers = workers
+        self._clients: set[Client] = set()
+        self._watched: dict[str, _Watched] = {}
+        self._rows: bytes | None = None
+        self._pulse: asyncio.Task[None] | None = None
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    async def stream(self, feed: str | None, *, last: str | None, after: int | None) -> AsyncIterator[bytes]:
+        """Yield a page's messages until it is dropped.
+
+        Args:
+            feed: shown in detail by this page.
+            last: the id of the last event that it has, after a broken connection.
+            after: the number of that event, for a page that has read the events.
+        """
+        client = self.open(feed)
+        try:
+            for first in await self._first(feed, last=last, after=after):
+                yield first
+            while True:
+                try:
+                    async with asyncio.timeout(HEARTBEAT_SECONDS):
+                        queued = await client.next()
+                except TimeoutError:
+                    queued = HEARTBEAT
+                if queued is None:
+                    return
+                yield queued
+        finally:
+            self._leave(client)
+
+    def open(self, feed: str | None) -> Client:
+        """Add a page; Refused if there are too many."""
+        if self._is_closed or len(self._clients) >= MOST_CLIENTS:
+            raise Refused(503, "too many pages are open", "close some of them", retry_after=15)
+        client = Client(feed)
+        self._clients.add(client)
+        if self._pulse is None or self._pulse.done():
+            self._pulse = asyncio.get_running_loop().create_task(self._beat())
+        return client
+
+    def close(self) -> None:
+        """End all streams."""
+        self._is_closed = True
+        for client in self._clients:
+            client.drop()
+        for task in (self._pulse, *self._asking.values()):
+            if task is not None:
+                task.cancel()
+
+    def _leave(self, client: Client) -> None:
+        self._clients.discard(client)
+        if client.feed is not None and not any(other.feed == client.feed for other in self._clients):
+            self._watched.pop(client.feed, None)
+
+    async def _first(self, feed: str | None, *, last: str | None, after: int | None) -> list[bytes]:
+        """Return what a page gets at once: the list, and its feed with the events that it has missed."""
+        found = [message("feeds", {"feeds": await self._workers.read(self._feeds.rows)})]
+        view = None if feed is None else await self._workers.read(self._feeds.find, feed)
+        if view is None:
+            return found
+        progress = await self._workers.read(view.progress)
+        run, number = run_of(progress), after
+        if last is not None:
+            of_run, _, text = last.rpartition("-")
+            # The numbers of another run's events say nothing of this one's.
+            number = int(text) if of_run == run and text.isdecimal() and len(text) < 18 else 0
+        if number is not None:
+            found += _events(run, (await self._workers.read(view.events, after=number))["events"])
+        return [*found, message("progress", progress)]
+
+    async def _beat(self) -> None:
+        while self._clients:
+            self._begin("", self._send_rows)
+            for name in self._names():
+                self._begin(f"/{name}", partial(self._send_feed, name))
+            await asyncio.sleep(EVERY_SECONDS)
+        self._rows = None
+
+    def _begin(self, key: str, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Ask for one part, unless the last such question is still open: one feed must not delay the others."""
+        before = self._asking.get(key)
+        if before is None or before.done():
+            self._asking[key] = asyncio.get_running_loop().create_task(send())
+            self._asking = {name: task for name, task in self._asking.items() if not task.done()}
+
+    def _names(self) -> set[str]:
+        return {client.feed for client in self._clients if client.feed is not None}
+
+    async def _send_rows(self) -> None:
+        with _unanswered():
+            rows = message("feeds", {"feeds": await self._workers.read(self._feeds.rows)})
+            if rows != self._rows:
+                self._rows = rows
+                self._send(list(self._clients), [rows])
+
+    async def _send_feed(self, name: str) -> None:
+        with _unanswered():
+            view = await self._workers.read(self._feeds.find, name)
+            if view is None:
+                return
+            found = await self._news(view, self._watched.setdefault(name, _Watched()))
+            self._send([client for client in self._clients if client.feed == name], found)
+
+    async def _news(self, view: FeedView, seen: _Watched) -> list[bytes]:
+        progress = await self._workers.read(view.progress)
+        found, run = [message("progress", progress)], run_of(progress)
+        is_first = seen.run is None
+        if seen.run != run:
+            seen.run, seen.event, seen.batch = run, 0, None
+        events = (await self._workers.read(view.events, after=seen.event))["events"]
+        if events:
+            seen.event = events[-1]["number"]
+        found += [] if is_first else _events(run, events)
+        newest = (progress.get("last_batch") or {}).get("finished_at")
+        if newest is not None and newest != seen.batch:
+            # Of now on: the points of a day are not needed, and would cost more than all the rest.
+            batches = (await self._workers.read(view.history, since=time.time(), most=1))["batches"]
+            new = (
+                []
+                if is_first
+                else [batch for batch in batches if seen.batch is None or batch["finished_at"] > seen.batch]
+            )
+            seen.batch = newest
+            found += [message("batch", batch) for batch in new]
+        self._ask_panels(view, seen)
+        return found
+
+    def _ask_panels(self, view: FeedView, seen: _Watched) -> None:
+        """Ask for the panels beside the beat: their queries take longer than a second."""
+        now = asyncio.get_running_loop().time()
+        if now - seen.panels_at < PANELS_SECONDS or (seen.panels is not None and not seen.panels.done()):
+            return
+        seen.panels_at = now
+        seen.panels = asyncio.get_running_loop().create_task(self._send_panels(view, seen))
+
+    async def _send_panels(self, view: FeedView, seen: _Watched) -> None:
+        with _unanswered():
+            panels = await self._workers.slow(view.detail, "panels")
+            if panels.get("panels") and panels != seen.newest_panels:
+                seen.newest_panels = panels
+                clients = [client for client in self._clients if client.feed == view.name]
+                self._send(clients, [message("panels", panels)])
+
+    def _send(self, clients: Iterable[Client], messages: list[bytes]) -> None:
+        for client in clients:
+            if not client.is_dropped:
+                client.send(messages)
+
+
+def message(kind: str, document: Document, *, number: str | None = None) -> bytes:
+    """Write one server-sent event; JSON has no line break, so that nothing in it can end the event."""
+    name = f"id: {number}\n" if number is not None else ""
+    return f"{name}event: {kind}\ndata: {json_line(document)}\n\n".encode()
+
+
+def run_of(progress: Document) -> str:
+    """Return what makes the numbers of a run's events different from another's."""
+    return "".join(letter for letter in str(progress.get("started_at")) if letter.isdecimal())
+
+
+def _events(run: str, events: list[Document]) -> list[bytes]:
+    return [message("event", event, number=f"{run}-{event['number']}") for event in events]
+
+
+@contextlib.contextmanager
+def _unanswered() -> Any:
+    """Leave out what a feed does not answer: the list says that it is not reachable."""
+    try:
+        yield
+    except Refused:
+        return
+    except Exception as error:
+        _log.warning("the dashboard's stream has left something out: %s", type(error).__name__)
+        _log.debug("details", exc_info=True)

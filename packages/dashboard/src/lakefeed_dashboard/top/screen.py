@@ -1,0 +1,158 @@
+"""The state of ``lakefeed top``: which feeds are shown in which order, which one is chosen or open; keys change it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from rich.text import Text
+
+from lakefeed.messages.text import one_line
+from lakefeed_dashboard.top.detail import detail_lines
+from lakefeed_dashboard.top.seen import SeenFeed
+from lakefeed_dashboard.top.table import SORTED_BY, columns_for, header, row, sort, summary
+
+LONGEST_FILTER = 100
+HELP = "q quit · ↑ ↓ enter open · / filter · sort n t r l o b c d s e · i invert"
+OPEN_HELP = "q quit · esc back · ↑ ↓ scroll"
+
+
+class TopScreen:
+    """Holds the state of the screen, and changes it by keys.
+
+    Args:
+        feeds: returns the feeds as they were seen last.
+        opened: called with the key of the feed that is shown in full, or with nothing.
+    """
+
+    def __init__(
+        self,
+        feeds: Callable[[], Sequence[SeenFeed]],
+        *,
+        opened: Callable[[str], None] = lambda key: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.is_over = False
+        self._feeds = feeds
+        self._tell_opened = opened
+        self._clock = clock
+        self._sorted_by, self._is_reversed = "n", False
+        self._filter, self._is_typing = "", False
+        self._chosen, self._open = "", ""
+        self._first = 0
+        self._rows = 10
+
+    def press(self, key: str) -> None:
+        """Take a key: a letter, or the name of another key."""
+        if self._is_typing:
+            self._type(key)
+        elif key == "q":
+            self.is_over = True
+        elif self._open:
+            self._press_open(key)
+        else:
+            self._press_table(key)
+
+    def lines(self, width: int, height: int) -> list[Text]:
+        """Return the lines of a screen of this size."""
+        feeds = list(self._feeds())
+        self._rows = max(1, height - 4)
+        found = next((feed for feed in feeds if feed.key == self._open), None)
+        shown = self._table(feeds, width) if found is None else self._detail(found)
+        if found is None and self._open:
+            self._set_open("")
+        foot = OPEN_HELP if self._open else HELP
+        lines = [*shown[: height - 1], *[Text() for _ in range(height - 1 - len(shown))], Text(foot, style="dim")]
+        for line in lines:
+            line.no_wrap = True
+            line.truncate(width, overflow="ellipsis")
+        return lines[-height:] if height > 1 else lines[:1]
+
+    def _press_table(self, key: str) -> None:
+        if key == "/":
+            self._is_typing = True
+        elif key == "escape":
+            self._filter = ""
+        elif key == "enter":
+            self._set_open(self._chosen or next((feed.key for feed in self._shown(self._feeds())), ""))
+        elif key == "i":
+            self._sort(self._sorted_by, is_reversed=not self._is_reversed)
+        elif key in SORTED_BY:
+            self._sort(key, is_reversed=False)
+        else:
+            self._move(key)
+
+    def _press_open(self, key: str) -> None:
+        if key in ("escape", "backspace", "left", "enter"):
+            self._set_open("")
+            return
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -self._rows, "page down": self._rows}
+        self._first = max(0, self._first + steps.get(key, 0))
+        if key == "home":
+            self._first = 0
+
+    def _sort(self, key: str, *, is_reversed: bool) -> None:
+        """Sort, and choose the first: what a person sorts for."""
+        self._sorted_by, self._is_reversed = key, is_reversed
+        self._chosen, self._first = "", 0
+
+    def _set_open(self, key: str) -> None:
+        self._open, self._first = key, 0
+        self._tell_opened(key)
+
+    def _type(self, key: str) -> None:
+        if key in ("enter", "escape"):
+            self._is_typing = False
+            if key == "escape":
+                self._filter = ""
+        elif key == "backspace":
+            self._filter = self._filter[:-1]
+        elif len(key) == 1 and key.isprintable():
+            self._filter = (self._filter + key)[:LONGEST_FILTER]
+
+    def _shown(self, feeds: Sequence[SeenFeed]) -> list[SeenFeed]:
+        """Return the feeds that match, sorted."""
+        text = self._filter.casefold()
+        found = [feed for feed in feeds if text in f"{feed.name} {feed.state} {feed.sink}".casefold()]
+        return sort(found, key=self._sorted_by, is_reversed=self._is_reversed, now=self._clock())
+
+    def _move(self, key: str) -> None:
+        shown = [feed.key for feed in self._shown(self._feeds())]
+        if not shown:
+            return
+        at = shown.index(self._chosen) if self._chosen in shown else 0
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -self._rows, "page down": self._rows}
+        steps |= {"home": -len(shown), "end": len(shown)}
+        self._chosen = shown[min(len(shown) - 1, max(0, at + steps.get(key, 0)))]
+
+    def _table(self, feeds: Sequence[SeenFeed], width: int) -> list[Text]:
+        shown, now = self._shown(feeds), self._clock()
+        keys = [feed.key for feed in shown]
+        # Until a key moves the choice, the first is chosen, whichever it is.
+        chosen = keys.index(self._chosen) if self._chosen in keys else 0
+        first = min(max(0, chosen - self._rows + 1, self._first), max(0, len(shown) - self._rows), chosen)
+        self._first = first
+        columns = columns_for(width)
+        lines = [Text(self._title(feeds, shown)), header(columns, key=self._sorted_by)]
+        lines += [
+            row(feed, columns, now=now, is_chosen=at == chosen)
+            for at, feed in list(enumerate(shown))[first : first + self._rows]
+        ]
+        if not feeds:
+            lines.append(Text("  no driver is known on this machine; lakefeed run pipeline.yaml starts one"))
+        elif not shown:
+            lines.append(Text("  no feed matches; esc shows all"))
+        lines += [Text() for _ in range(self._rows + 2 - len(lines))]
+        why = (shown[chosen].last_error or shown[chosen].note) if shown else ""
+        lines.append(Text(one_line(why), style="yellow" if why else ""))
+        return lines
+
+    def _title(self, feeds: Sequence[SeenFeed], shown: Sequence[SeenFeed]) -> str:
+        if self._is_typing or self._filter:
+            return f"/{one_line(self._filter)}{'_' if self._is_typing else ''}  {len(shown):,} of {len(feeds):,} feeds"
+        return summary(feeds)
+
+    def _detail(self, feed: SeenFeed) -> list[Text]:
+        lines = list(detail_lines(feed, now=self._clock()))
+        self._first = min(self._first, max(0, len(lines) - self._rows - 2))
+        return lines[self._first :]

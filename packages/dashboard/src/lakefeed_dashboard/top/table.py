@@ -1,0 +1,190 @@
+"""The table of ``lakefeed top``: as many columns as fit, and a line for each feed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.cells import set_cell_size
+from rich.text import Text
+
+from lakefeed.messages.text import duration, one_line
+from lakefeed.monitor.terminal.lines import sparkline
+from lakefeed_dashboard.top.seen import NOT_WELL, SeenFeed
+
+GAP = 2
+MARKER = 2
+STYLES = {
+    "failed": "red",
+    "killed": "red",
+    "hangs": "red",
+    "no answer": "red",
+    "replaced": "red",
+    "probably stopped": "red",
+    "unknown": "yellow",
+    "starting": "yellow",
+    "stopping": "yellow",
+    "retrying": "yellow",
+    "paused": "yellow",
+    "working": "green",
+    "waiting": "green",
+    "probably running": "green",
+}
+
+
+@dataclass(frozen=True)
+class TopColumn:
+    """A column.
+
+    Attributes:
+        key: sorts by it.
+        need: where there is no room for all, the columns with the lowest come first.
+        value: what a feed is sorted by; None comes last. Figures are sorted from the greatest.
+        takes_rest: it is as wide as there is room.
+    """
+
+    title: str
+    width: int
+    need: int
+    text: Callable[[SeenFeed, float], str]
+    value: Callable[[SeenFeed, float], str | float | None] | None = None
+    key: str = ""
+    is_left: bool = False
+    takes_rest: bool = False
+
+
+def short(number: float | None) -> str:
+    """Format a figure in six letters at most: 950, 12.3k, 4.5M; a dash if it is unknown."""
+    if number is None:
+        return "-"
+    size = abs(number)
+    for unit in ("", "k", "M", "G", "T", "P"):
+        if size < 999.5:
+            return f"{number:.0f}{unit}" if not unit or size >= 99.95 else f"{number:.1f}{unit}"
+        size /= 1000
+        number /= 1000
+    return f"{number:.0e}"
+
+
+def age(seconds: float | None) -> str:
+    """Format an age in six letters at most: 12 s, 3 min, 2 h, 5 d."""
+    if seconds is None:
+        return "-"
+    if seconds < 59.5:
+        return f"{max(0.0, seconds):.0f} s"
+    if seconds < 3570:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
+
+
+def _state_value(feed: SeenFeed, _: float) -> float:
+    return float(len(NOT_WELL) - NOT_WELL.index(feed.state)) if feed.state in NOT_WELL else 0.0
+
+
+def _trend(feed: SeenFeed, name: str, width: int) -> str:
+    return sparkline([getattr(point, name) or 0.0 for point in feed.points], width=width)
+
+
+def _commit_age(feed: SeenFeed, now: float) -> float | None:
+    return None if feed.last_commit_at is None else max(0.0, now - feed.last_commit_at)
+
+
+SPARK = 8
+COLUMNS = (
+    TopColumn("feed", 14, 0, lambda feed, _: feed.name, lambda feed, _: feed.name.casefold(), "n", is_left=True),
+    TopColumn("state", 9, 1, lambda feed, _: feed.state, _state_value, "t", is_left=True),
+    TopColumn("rec/s", 6, 2, lambda feed, _: short(feed.rate), lambda feed, _: feed.rate, "r"),
+    TopColumn("rate", SPARK, 6, lambda feed, _: _trend(feed, "rate", SPARK), is_left=True),
+    TopColumn("lag", 6, 3, lambda feed, _: short(feed.lag), lambda feed, _: feed.lag, "l"),
+    TopColumn("trend", SPARK, 7, lambda feed, _: _trend(feed, "lag", SPARK), is_left=True),
+    TopColumn("oldest", 6, 4, lambda feed, _: age(feed.lag_seconds), lambda feed, _: feed.lag_seconds, "o"),
+    TopColumn(
+        "batch", 7, 10, lambda feed, _: "-" if feed.batch is None else str(feed.batch), lambda feed, _: feed.batch, "b"
+    ),
+    TopColumn("commit", 6, 5, lambda feed, now: age(_commit_age(feed, now)), _commit_age, "c"),
+    TopColumn("dead", 6, 8, lambda feed, _: short(feed.dead_letters), lambda feed, _: feed.dead_letters, "d"),
+    TopColumn("S3", 5, 9, lambda feed, _: short(feed.requests), lambda feed, _: feed.requests, "s"),
+    TopColumn(
+        "last error",
+        12,
+        11,
+        lambda feed, _: feed.last_error or feed.note,
+        lambda feed, _: feed.last_error or None,
+        "e",
+        is_left=True,
+        takes_rest=True,
+    ),
+)
+SORTED_BY = {column.key: column for column in COLUMNS if column.key}
+
+
+def columns_for(width: int) -> list[tuple[TopColumn, int]]:
+    """Return the columns that fit, with their widths; the feed's name and the last error take what is left."""
+    room = width - MARKER + GAP
+    fit: list[TopColumn] = []
+    for column in sorted(COLUMNS, key=lambda column: column.need):
+        if column.width + GAP <= room or not fit:
+            room -= column.width + GAP
+            fit.append(column)
+    taking = next((column for column in fit if column.takes_rest), fit[0])
+    return [(column, max(1, column.width + (room if column is taking else 0))) for column in COLUMNS if column in fit]
+
+
+def sort(feeds: Iterable[SeenFeed], *, key: str, is_reversed: bool, now: float) -> list[SeenFeed]:
+    """Sort feeds by a column: words from A, figures from the greatest; what is unknown comes last."""
+    value = SORTED_BY[key].value
+    assert value is not None  # Each of them has one.
+    by_name = sorted(feeds, key=lambda feed: (feed.name.casefold(), feed.key))
+    known = [(found, feed) for feed in by_name if (found := value(feed, now)) is not None]
+    unknown = [feed for feed in by_name if value(feed, now) is None]
+    is_word = any(isinstance(found, str) for found, _ in known)
+    # Stable in both directions: the names of equal figures stay from A.
+    known.sort(key=lambda pair: pair[0], reverse=is_word == is_reversed)
+    return [feed for _, feed in known] + unknown
+
+
+def header(columns: Sequence[tuple[TopColumn, int]], *, key: str = "") -> Text:
+    """Return the line of titles; that of the column that sorts is underlined."""
+    line = Text(" " * MARKER, style="bold")
+    for at, (column, width) in enumerate(columns):
+        line.append(" " * GAP if at else "")
+        line.append(_cell(column.title, column, width), style="underline" if key and column.key == key else "")
+    return line
+
+
+def row(feed: SeenFeed, columns: Sequence[tuple[TopColumn, int]], *, now: float, is_chosen: bool = False) -> Text:
+    """Return a feed's line; the chosen one is marked, and reversed."""
+    line = Text("> " if is_chosen else "  ", style="reverse" if is_chosen else "")
+    for at, (column, width) in enumerate(columns):
+        style = STYLES.get(feed.state, "") if column.title == "state" else ""
+        line.append(" " * GAP if at else "")
+        line.append(_cell(one_line(column.text(feed, now)), column, width), style=style)
+    return line
+
+
+def _cell(text: str, column: TopColumn, width: int) -> str:
+    """Fit a text into its column, as a terminal counts widths."""
+    cut = set_cell_size(text, width)
+    if cut.rstrip() != text and len(text) > 1 and not text.startswith(cut.rstrip() + " "):
+        cut = set_cell_size(set_cell_size(text, width - 1).rstrip() + "…", width)
+    return cut if column.is_left else cut.rstrip().rjust(width)
+
+
+def summary(feeds: Sequence[SeenFeed]) -> str:
+    """Describe all feeds in one line."""
+    well = sum(feed.is_well for feed in feeds)
+    rate = sum(feed.rate or 0.0 for feed in feeds)
+    lag = sum(feed.lag or 0 for feed in feeds)
+    ill = f", {len(feeds) - well:,} need a look" if well < len(feeds) else ""
+    return f"{len(feeds):,} feeds{ill} · {short(rate)} records/s · lag {short(lag)}"
+
+
+def table_lines(feeds: Sequence[SeenFeed], *, width: int, now: float, key: str = "n") -> list[str]:
+    """Return the table as plain lines, for what is no terminal."""
+    columns = columns_for(width)
+    shown = [row(feed, columns, now=now) for feed in sort(feeds, key=key, is_reversed=False, now=now)]
+    return [line.plain[MARKER:].rstrip() for line in (header(columns), *shown)]
+
+
+def since_text(feed: SeenFeed, now: float) -> str:
+    return "" if feed.since is None else f"up {duration(max(0.0, now - feed.since))}"

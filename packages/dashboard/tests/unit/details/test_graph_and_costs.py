@@ -1,0 +1,152 @@
+"""The graph of a pipeline with its rates, and the price of its requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.s3_requests import BatchRequests
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed_dashboard.details.costs import costs_of
+from lakefeed_dashboard.details.feed_details import FeedDetails
+from lakefeed_dashboard.details.graph import MOST_TOPICS, graph_of
+from lakefeed_dashboard.panel_settings import Tariff
+from packages.dashboard.tests.unit.details.test_tables import config
+
+
+class Clock:
+    now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def monitor_with_batches(clock: Clock, count: int = 10, **figures: Any) -> FeedMonitor:
+    """A feed that has read two topics for so many batches of one second, 90 records of one and 10 of the other."""
+    monitor = FeedMonitor("hits", clock=clock)
+    for number in range(count):
+        clock.now += 1
+        ranges = (OffsetRange("clicks", 0, number * 10, number * 10 + 10), OffsetRange("hits", 0, 0, 90))
+        settings: dict[str, Any] = {
+            "batch_id": number,
+            "finished_at": clock.now,
+            "seconds": 1.0,
+            "records": 100,
+            "rows": 50,
+            "dead_letters": 1,
+            "ranges": ranges,
+            **figures,
+        }
+        monitor.finish(FinishedBatch(**settings))
+    return monitor
+
+
+def rates(graph: dict[str, Any]) -> dict[str, float | None]:
+    return {node["id"]: node["rate"] for node in graph["nodes"]}
+
+
+def test_the_graph_follows_the_records() -> None:
+    feed = config(
+        source={"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["clicks", "hits"]}},
+        expect={"has_zip": {"rule": "zip IS NOT NULL", "on_violation": "dead_letter"}},
+        dead_letters={"table": "lake.web.letters"},
+        transform={
+            "tables": {"places": {"table": "lake.web.places"}},
+            "steps": {
+                "known": {"sql": "SELECT h.* FROM hits h JOIN places USING (zip) -- not: other"},
+                "scored": {"python": "scores:score"},
+                "both": {"sql": "SELECT * FROM known UNION ALL SELECT * FROM scored"},
+            },
+        },
+        sinks={"now": {"memory": {"view": "now"}}},
+    )
+    graph = graph_of(feed, FeedMonitor("hits"))
+    assert [(node["id"], node["kind"], node["label"]) for node in graph["nodes"]] == [
+        ("topic:clicks", "topic", "clicks"),
+        ("topic:hits", "topic", "hits"),
+        ("decode", "decode", "json"),
+        ("expect", "expect", "has_zip"),
+        ("dead_letters", "dead_letters", "lake.web.letters"),
+        ("table:places", "table", "places"),
+        ("step:known", "step", "known"),
+        ("step:scored", "step", "scored"),
+        ("step:both", "step", "both"),
+        ("sink", "sink", "lake.web.hits"),
+        ("sinks.now", "sink", "now: memory"),
+    ]
+    assert graph["edges"] == [
+        ["topic:clicks", "decode"],
+        ["topic:hits", "decode"],
+        ["decode", "expect"],
+        ["expect", "dead_letters"],
+        ["expect", "step:known"],
+        ["table:places", "step:known"],
+        ["step:known", "step:scored"],
+        ["step:known", "step:both"],
+        ["step:scored", "step:both"],
+        ["step:both", "sink"],
+        ["step:both", "sinks.now"],
+    ]
+    assert set(rates(graph).values()) == {None}
+
+
+def test_rates_are_those_of_the_last_minute() -> None:
+    clock = Clock()
+    monitor = monitor_with_batches(clock)
+    monitor.observe_ends({("clicks", 0): 100, ("hits", 0): 900})
+    found = rates(graph_of(config(dead_letters={"topic": "letters"}), monitor))
+    assert found == {
+        "topic:clicks": pytest.approx(10),
+        "topic:hits": pytest.approx(90),
+        "decode": pytest.approx(100),
+        "dead_letters": pytest.approx(1),
+        "sink": pytest.approx(50),
+    }
+
+
+def test_of_many_topics_the_first_are_nodes() -> None:
+    monitor = FeedMonitor("hits")
+    monitor.observe_ends({(f"t{number:03}", 0): 1 for number in range(MOST_TOPICS + 5)})
+    nodes = graph_of(config(), monitor)["nodes"]
+    assert nodes[MOST_TOPICS]["label"] == "5 more topics"
+
+
+def test_costs_are_those_of_the_last_hour() -> None:
+    clock = Clock()
+    requests = BatchRequests(total=12, writes=8, reads=3, by_class={"data": 4, "metadata": 8})
+    monitor = monitor_with_batches(clock, count=100, requests=requests)
+    found = costs_of(monitor, Tariff.of("aws-us-east-1"))
+    assert found["requests_per_batch"] == 12
+    assert found["seconds"] == 100
+    assert found["requests_per_hour"] == 12 * 3600
+    assert (found["writes_per_hour"], found["reads_per_hour"]) == (8 * 3600, 3 * 3600)
+    assert found["per_batch"] == pytest.approx((8 * 0.005 + 3 * 0.0004) / 1000, abs=1e-8)
+    assert found["per_hour"] == pytest.approx(3600 * (8 * 0.005 + 3 * 0.0004) / 1000)
+    assert found["by_class"] == {"data": 4, "metadata": 8}
+
+
+def test_without_a_tariff_there_are_requests_without_a_price() -> None:
+    monitor = monitor_with_batches(Clock(), requests=BatchRequests(total=12))
+    found = costs_of(monitor, None)
+    assert (found["currency"], found["per_batch"], found["per_hour"]) == (None, None, None)
+    # Ten seconds are extrapolated as a minute.
+    assert found["requests_per_hour"] == 120 * 60
+
+
+def test_without_counted_requests_nothing_is_known() -> None:
+    found = costs_of(monitor_with_batches(Clock()), Tariff.of("aws-us-east-1"))
+    assert (found["requests_per_batch"], found["per_hour"]) == (None, None)
+
+
+def test_without_spark_there_are_no_panels() -> None:
+    details = FeedDetails(config(sink={"memory": {}}), FeedMonitor("hits"))
+    assert details.panels() == {"panels": []}
+    assert details.graph()["nodes"][0]["id"] == "topic:hits"
+    assert details.table()["tables"][0]["kind"] == "memory"
+    assert details.schemas()["schemas"] == []
+    assert details.dead_letters()["reasons"] == []
+    assert details.costs()["by_class"] == {}
+    details.close()

@@ -1,0 +1,219 @@
+"""Server-sent events: one look a second for all pages, what was missed, and pages that are too slow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import pytest
+
+from lakefeed.feed.progress import FinishedBatch
+from lakefeed.monitor.feed_monitor import FeedMonitor
+from lakefeed.operations.endpoint import OwnFeed
+from lakefeed_dashboard import server, stream
+from packages.dashboard.tests.dashboards import address, dashboard, monitor_of, without_login
+
+PAGES = 100
+
+
+@contextmanager
+def page(url: str, query: str = "", **headers: str) -> Iterator[Iterator[tuple[str, Any, str | None]]]:
+    """Open a stream; yields its messages: kind, document, id."""
+    with (
+        httpx.Client(trust_env=False, timeout=5) as client,
+        client.stream("GET", f"{url}/api/stream{query}", headers=headers) as answer,
+    ):
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield messages(answer.iter_lines())
+
+
+def messages(lines: Iterator[str]) -> Iterator[tuple[str, Any, str | None]]:
+    found: dict[str, str] = {}
+    for line in lines:
+        if line:
+            key, _, value = line.partition(": ")
+            found[key] = value
+        elif "event" in found:
+            yield found["event"], json.loads(found["data"]), found.get("id")
+            found = {}
+
+
+def until(found: Iterator[tuple[str, Any, str | None]], kind: str) -> tuple[Any, str | None]:
+    return next((document, number) for is_kind, document, number in found if is_kind == kind)
+
+
+def read_until(connection: socket.socket, part: bytes) -> None:
+    text = b""
+    while part not in text:
+        more = connection.recv(65536)
+        assert more
+        text += more
+
+
+def finish(monitor: FeedMonitor, batch: int) -> None:
+    monitor.finish(FinishedBatch(batch_id=batch, finished_at=time.time(), seconds=1.0, records=5, lag=0))
+
+
+def test_a_page_gets_the_list_the_feed_and_what_is_new() -> None:
+    monitor = monitor_of()
+    with dashboard(monitor, without_login()) as served, page(served, "?feed=hidden-name") as found:
+        assert next(found)[1]["feeds"][0]["feed"] == "hidden-name"
+        assert until(found, "progress")[0]["feed"] == "hidden-name"
+        time.sleep(1.2)  # The page's first look is over.
+        finish(monitor, 4)
+        monitor.note("a <b>note</b>\n\ndata: forged")
+        kinds: dict[str, Any] = {}
+        while not {"batch", "event"} <= kinds.keys():
+            kind, document, _ = next(found)
+            kinds[kind] = document
+        assert kinds["batch"]["batch"] == 4
+        assert kinds["event"]["message"] == "a <b>note</b> data: forged"
+
+
+def test_a_broken_connection_resumes_after_the_last_event() -> None:
+    monitor = monitor_of()
+    for number in range(5):
+        monitor.note(f"note {number}")
+    with dashboard(monitor, without_login()) as served:
+        with page(served, "?feed=hidden-name&after=2") as found:
+            first = [until(found, "event") for _ in range(4)]
+        assert [event["number"] for event, _ in first] == [3, 4, 5, 6]
+        last = first[1][1] or ""
+        with page(served, "?feed=hidden-name", **{"Last-Event-ID": last}) as found:
+            assert [until(found, "event")[0]["number"] for _ in range(2)] == [5, 6]
+        # The number is another run's: all events of this one are new.
+        for other in ("1-4", "x", "-", "9" * 400):
+            with page(served, "?feed=hidden-name", **{"Last-Event-ID": other}) as found:
+                assert until(found, "event")[0]["number"] == 1
+
+
+@pytest.mark.waits
+def test_a_hundred_pages_cost_one_look_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    own_row = OwnFeed.row
+
+    def row(self: OwnFeed) -> dict[str, Any]:
+        looks.append(time.monotonic())
+        return own_row(self)
+
+    monitor = monitor_of()
+    with dashboard(monitor, without_login()) as served, ExitStack() as stack:
+        pages = []
+        for _ in range(PAGES):
+            connection = stack.enter_context(socket.create_connection(address(served), timeout=60))
+            connection.sendall(b"GET /api/stream?feed=hidden-name HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            # Of more pages than the server looks up at once, a late machine would refuse some.
+            read_until(connection, b"event: feeds")
+            pages.append(connection)
+        monkeypatch.setattr(OwnFeed, "row", row)
+        while len(looks) < 3:
+            time.sleep(0.1)
+        # However late the machine is: one look for all pages, and a second to the next.
+        assert all(after - before > 0.9 * stream.EVERY_SECONDS for before, after in pairwise(looks))
+        finish(monitor, 4)
+        for connection in pages:
+            read_until(connection, b"event: batch")
+        # Others are still answered.
+        assert httpx.get(f"{served}/api/feeds", trust_env=False, timeout=60).status_code == 200
+
+
+def test_panels_are_sent_when_they_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(stream, "PANELS_SECONDS", 0.01)
+    asked = itertools.count()
+    monitor = monitor_of()
+    monitor.documents["panels"] = lambda: {"panels": [{"name": "a", "rows": [[next(asked) // 10]]}]}
+    with dashboard(monitor, without_login()) as served, page(served, "?feed=hidden-name") as found:
+        assert [until(found, "panels")[0]["panels"][0]["rows"] for _ in range(3)] == [[[0]], [[1]], [[2]]]
+
+
+def test_no_more_pages_than_the_driver_can_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MOST_CLIENTS", 2)
+    with dashboard(monitor_of(), without_login()) as served, page(served) as one, page(served) as two:
+        next(one), next(two)
+        answer = httpx.get(f"{served}/api/stream", trust_env=False)
+        assert (answer.status_code, answer.json()["hint"]) == (503, "close some of them")
+
+
+@pytest.mark.waits
+def test_a_page_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "WRITE_SECONDS", 0.5)
+    monkeypatch.setattr(stream, "EVERY_SECONDS", 0.02)
+    monitor = monitor_of()
+    big = {"feeds": [{"feed": "hidden-name", "text": ["x" * 1900] * 500}]}
+    original = stream.message
+    monkeypatch.setattr(
+        stream, "message", lambda kind, document, **more: original(kind, {**big, "at": time.time()}, **more)
+    )
+    with dashboard(monitor, without_login()) as served:
+        with socket.socket() as lazy:
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lazy.connect(address(served))
+            lazy.sendall(b"GET /api/stream?feed=hidden-name HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            time.sleep(2.5)
+            lazy.settimeout(5)
+            with contextlib.suppress(ConnectionResetError):
+                while lazy.recv(1 << 20):  # A TimeoutError if it is still open.
+                    pass
+        monkeypatch.setattr(stream, "message", original)
+        assert httpx.get(f"{served}/api/feeds", trust_env=False).status_code == 200
+
+
+def test_a_slow_pages_queue_is_bounded() -> None:
+    client = stream.Client(None)
+    for _ in range(stream.MOST_QUEUED):
+        client.send([b"x"])
+    assert not client.is_dropped
+    client.send([b"x"])
+    assert (client.is_dropped, client.queue.qsize(), client.queue.get_nowait()) == (True, 1, None)
+
+
+def test_a_slow_pages_queue_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MOST_QUEUED_BYTES", 10)
+
+    async def read() -> None:
+        client = stream.Client(None)
+        client.send([b"more than ten bytes"])  # One is always sent.
+        assert await client.next() == b"more than ten bytes"
+        for _ in range(5):  # What was read counts no more.
+            client.send([b"12345", b"12345"])
+            assert [await client.next(), await client.next()] == [b"12345"] * 2
+        assert not client.is_dropped
+        client.send([b"12345", b"12345", b"1"])
+        assert (client.is_dropped, await client.next()) == (True, None)
+
+    asyncio.run(read())
+
+
+def test_a_quiet_stream_has_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(stream, "EVERY_SECONDS", 60.0)
+    with (
+        dashboard(monitor_of(), without_login()) as served,
+        socket.create_connection(address(served), timeout=5) as connection,
+    ):
+        connection.sendall(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        read_until(connection, b": still here")
+
+
+def test_the_server_ends_with_open_streams_in_less_than_two_seconds() -> None:
+    with ExitStack() as stack:
+        with dashboard(monitor_of(), without_login()) as served:
+            for _ in range(20):
+                connection = stack.enter_context(socket.create_connection(address(served), timeout=5))
+                connection.sendall(b"GET /api/stream?feed=hidden-name HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                connection.recv(100)
+            stack.enter_context(socket.create_connection(address(served)))
+            began = time.monotonic()
+        assert time.monotonic() - began < 2
+    assert not [thread for thread in threading.enumerate() if thread.name == "lakefeed-server"]
