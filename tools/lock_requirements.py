@@ -16,7 +16,7 @@ from packaging.markers import Marker
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGE = ROOT / "packages" / "deploy" / "src" / "lakefeed_deploy" / "image"
-EXTRAS = ("spark", "read", "postgresql", "mariadb", "pandas", "otlp")
+EXTRAS = ("spark", "read", "postgresql", "mariadb", "pandas", "otlp", "dashboard")
 TARGET = {
     "implementation_name": "cpython",
     "platform_machine": "x86_64",

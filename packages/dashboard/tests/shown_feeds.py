@@ -19,9 +19,9 @@ from lakefeed.ledger.outcomes import Reason
 from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.endpoint import OwnFeed
+from lakefeed.operations.endpoint import Document, OwnFeed
 from lakefeed_dashboard.details.costs import costs_of
-from lakefeed_dashboard.feeds import Document, FeedView
+from lakefeed_dashboard.feeds import FeedView
 from lakefeed_dashboard.follower import documents_of
 from lakefeed_dashboard.panel_settings import Tariff
 

@@ -42,7 +42,11 @@ def serve(feeds: Feeds, dashboard: Dashboard) -> Iterator[str]:
             shares = is_loopback(dashboard.host) or dashboard.behind_proxy
             return Listener(page, app, tls=tls, shares_addresses=shares)
 
-        stack.enter_context(serving(open_listener, at_end=lambda: [hub.close() for hub in hubs]))
+        def end_streams() -> None:
+            for hub in hubs:
+                hub.close()
+
+        stack.enter_context(serving(open_listener, at_end=end_streams))
         host = dashboard.host.strip("[]")
         own = f"{'https' if dashboard.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
         yield dashboard.public_url or own

@@ -65,8 +65,7 @@ def test_a_page_over_fifty_feeds_of_which_five_hang_answers_within_200_ms() -> N
             server = FeedServer(stack.enter_context(hanging()), "token")
             sources.append(WatchedServer(key=f"hangs_{number}", server=server, row={**row, "reachable": False}))
         feeds, _ = stack.enter_context(many(sources))
-        served = stack.enter_context(dashboard(feeds, without_login()))
-        client = stack.enter_context(browser(served))
+        client = stack.enter_context(browser(stack.enter_context(dashboard(feeds, without_login()))))
         client.get("/static/login.css")
         began = time.monotonic()
         first = client.get("/api/feeds").json()["feeds"]
