@@ -218,12 +218,12 @@ class Block(Model):
 
     @property
     def shares_the_session(self) -> bool:
-        """Whether other jobs than batches run in the feed's session for this block."""
+        """Check that other jobs than batches run in the feed's session for this block."""
         return False
 
     @property
     def page_url(self) -> str | None:
-        """Where people find a page about the feed, for messages that link to one."""
+        """The address of a page about the feed, for messages that link to one."""
         return None
 
     @property
