@@ -125,7 +125,7 @@ def test_each_make_target_that_is_written_down_is_there_and_what_it_runs_exists(
     for target in sorted(targets):
         command = ["make", "-n", target]
         ran = subprocess.run(command, cwd=ROOT, env=bare, capture_output=True, text=True, check=True).stdout
-        for path in re.findall(r"(?:tools|tests)/[a-z_/]+(?:\.py)?", ran):
+        for path in re.findall(r"(?:tools|packages/[a-z]+/tests|(?<![/a-z])tests)/[a-z_/]+(?:\.py)?", ran):
             assert (ROOT / path).exists(), (target, path)
         for module in re.findall(r"-m (tools\.[a-z_]+)", ran):
             assert find_spec(module) is not None, (target, module)
