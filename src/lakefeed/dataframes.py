@@ -18,7 +18,6 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.open import FeedIdentity, FeedStart
-from lakefeed.feed.outcome_counting import CountInQuery, CountPerAttempt
 from lakefeed.feed.recovery import starting_offsets
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.feed.run import MicroBatches, trigger_of
@@ -183,9 +182,7 @@ def write_table(
     rows = RowBuilder(
         schema=ReaderSchema(ResolvedDecoder(spec=Raw()), keeper=target), transform=lambda rows: rows, is_decoded=True
     )
-    counting = CountInQuery(spark, rows, target) if stateful else CountPerAttempt(spark, rows, target)
-    writer = BatchWriter(spark, feed=feed, sink=target, rows=rows, counting=counting)
-    writer.begin(frame)
+    writer = BatchWriter.of_rows(spark, rows, target, feed=feed, stateful=stateful).begin(frame)
     start.decide_again()
     start.require_resume()
     start.apply(fence=writer.fence)
@@ -197,7 +194,7 @@ def write_table(
         return writer.write(batch, ranges, batch_id)
 
     return (
-        counting.query_frame(frame)
+        writer.reader.query_frame(frame)
         .writeStream.foreachBatch(MicroBatches(threading.Event()).guarded(write))
         .queryName(feed)
         .option("checkpointLocation", checkpoint)

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
-from lakefeed.feed.direct_rows import DirectRows
+from lakefeed.feed.batch_reader import DirectReader
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -35,17 +35,18 @@ def source_of(feed: Feed) -> KafkaSource:
     return KafkaSource.model_validate({"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]})
 
 
-def direct_rows(feed: Feed, **policy: Any) -> DirectRows:
+def direct_reader(spark: SparkSession, feed: Feed, **policy: Any) -> DirectReader:
     """A reader of the topic's values, of a run of its own."""
     schema = SimpleNamespace(spec=Json(schema="id BIGINT"), refused_ids={})
     rows: Any = SimpleNamespace(
         schema=schema, policy=RecordPolicy(**policy), keep=("offset",), from_decoded=lambda it: it
     )
-    return DirectRows(source=source_of(feed), rows=rows, most=1_000)
+    sink: Any = None
+    return DirectReader(spark, rows, sink, source=source_of(feed), most_records=1_000)
 
 
 def read(
-    spark: SparkSession, feed: Feed, rows: DirectRows, start: int, end: int
+    spark: SparkSession, feed: Feed, rows: DirectReader, start: int, end: int
 ) -> tuple[dict[int, int | None], Counts]:
     """The rows of a range, by offset, and what was counted."""
     ranges = OffsetRanges((OffsetRange(feed.topic, 0, start, end),))
@@ -72,7 +73,7 @@ def send_transactions(feed: Feed) -> None:
 def test_a_range_gives_its_records_whatever_was_read_before(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send_transactions(feed)
-    rows = direct_rows(feed)
+    rows = direct_reader(lake, feed)
     for start, end in [(0, 5), (5, 15), (15, 33), (3, 12), (11, 21), (10, 25), (0, 33), (24, 30), (32, 33), (30, 32)]:
         found, counts = read(lake, feed, rows, start, end)
         expected = [offset for offset in COMMITTED if start <= offset < end]
@@ -83,7 +84,7 @@ def test_a_range_gives_its_records_whatever_was_read_before(lake: SparkSession, 
 def test_a_record_that_is_no_row_is_counted_and_left_out(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([b'{"id": 0}', b"{", None, b'{"id": 3}'])
-    found, counts = read(lake, feed, direct_rows(feed, on_error="dead_letter", on_null="skip"), 0, 4)
+    found, counts = read(lake, feed, direct_reader(lake, feed, on_error="dead_letter", on_null="skip"), 0, 4)
     assert found == {0: 0, 3: 3}
     assert counts == Counts(records=4, dead_letters=1, skipped=1)
 
@@ -119,8 +120,8 @@ def test_a_range_whose_records_are_removed_is_refused(lake: SparkSession, feed: 
     for removed in admin.delete_records([TopicPartition(feed.topic, 0, 4)]).values():
         removed.result(30)
     with pytest.raises(Exception, match=f"offset 0 {LOST}"):
-        read(lake, feed, direct_rows(feed), 0, 10)
-    assert list(read(lake, feed, direct_rows(feed), 4, 10)[0]) == list(range(4, 10))
+        read(lake, feed, direct_reader(lake, feed), 0, 10)
+    assert list(read(lake, feed, direct_reader(lake, feed), 4, 10)[0]) == list(range(4, 10))
 
 
 def test_a_range_beyond_the_end_of_the_topic_is_refused(lake: SparkSession, feed: Feed) -> None:
@@ -138,14 +139,14 @@ def test_a_run_has_no_records_of_a_topic_that_an_earlier_one_has_read(lake: Spar
     feed.create_topic(partitions=1)
     send_numbers(feed, 10)
     # The consumer is kept, and has fetched the other records.
-    assert read(lake, feed, direct_rows(feed), 0, 5)[0] == {offset: offset for offset in range(5)}
+    assert read(lake, feed, direct_reader(lake, feed), 0, 5)[0] == {offset: offset for offset in range(5)}
     topics = Topics(feed.stack.bootstrap_servers)
     topics.delete(feed.topic)
     while feed.topic in topics.list():
         time.sleep(0.05)
     feed.create_topic(partitions=1)
     send_numbers(feed, 10, first=100)
-    assert read(lake, feed, direct_rows(feed), 5, 10)[0] == {offset: 100 + offset for offset in range(5, 10)}
+    assert read(lake, feed, direct_reader(lake, feed), 5, 10)[0] == {offset: 100 + offset for offset in range(5, 10)}
 
 
 def kept_consumers(spark: SparkSession) -> int:
@@ -183,7 +184,7 @@ def test_a_consumer_reads_one_partition_after_another_where_there_are_many(lake:
     feed.create_topic(partitions=140)
     for partition in range(140):
         feed.send([json.dumps({"id": partition}).encode(), b'{"id": -1}'], partition=partition)
-    rows = direct_rows(feed)
+    rows = direct_reader(lake, feed)
 
     def read_of(partitions: range) -> set[tuple[int, int | None]]:
         ranges = OffsetRanges(tuple(OffsetRange(feed.topic, partition, 0, 1) for partition in partitions))

@@ -105,8 +105,8 @@ BEFORE_THE_COMMIT = (
     python(
         "fence: taken before the first batch",
         "feed/batch_writer",
-        "self.fence = self.sink.take_fence()",
-        "self.fence = None",
+        "            fence = self.sink.take_fence()\n",
+        "            pass\n",
         f"{LETTERS}a_broken_record_becomes_a_dead_letter_and_the_others_rows",
     ),
     python(

@@ -1,6 +1,6 @@
 """Writes one micro-batch: from its records to its commit, and its dead letters after that.
 
-How its records are counted is ``feed/outcome_counting.py``'s.
+How its records are read and counted is ``feed/batch_reader.py``'s.
 """
 
 from __future__ import annotations
@@ -20,20 +20,28 @@ from lakefeed.errors import (
     JobFailed,
     LakefeedError,
 )
+from lakefeed.feed.batch_reader import BatchReader, PlannedRestart, QueryReader
 from lakefeed.feed.failing_records import explain_failure, isolate, why_of
-from lakefeed.feed.outcome_counting import CountPerAttempt, PlannedRestart
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.continuity import fence_lost
-from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, timing_commit, total
+from lakefeed.ledger.outcomes import (
+    ZERO,
+    BatchOutcomes,
+    Counts,
+    OverBudget,
+    Reason,
+    SchemasMissing,
+    Stopped,
+    timing_commit,
+    total,
+)
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, Replay, SnapshotProperties
 from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.messages.readable import counted
 from lakefeed.messages.text import one_line
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.records.columns import RowColumn, columns_of
 from lakefeed.records.decode import RECORD
-from lakefeed.records.sources.kafka import coalesce_small
 from lakefeed.sinks.dead_letters.store import DeadLetterStore, Judge
 from lakefeed.sinks.definition import RowSink, TablePublisher, TriesRows
 from lakefeed.stopwatch import timed
@@ -74,44 +82,63 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class SchemasMissing:
-    """The batch has records of writers' schemas that its rows did not cover; nothing is written."""
-
-    schema_ids: frozenset[int]
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """A record stops the feed, as the pipeline file says; nothing is written."""
-
-    record: str
-
-
-@dataclass(frozen=True)
 class Isolated:
     """Records whose rows cannot be computed or written, and why, are to be dead letters; nothing is written yet."""
 
     failing: Mapping[OffsetRange, str]
 
 
+class SpentBudget:
+    """An error budget, and the dead letters of the batches of its window, which looks back ``seconds``."""
+
+    def __init__(self, budget: ErrorBudget | None) -> None:
+        self._budget = budget
+        self._window = budget.window if budget else None
+        self.seconds = seconds_of(self._window.duration) if self._window else 0
+        self._spent: deque[tuple[float, Counts]] = deque()
+
+    def limit(self, outcomes: BatchOutcomes) -> None:
+        """Bound the dead letters of a batch by what is left."""
+        if self._budget is None:
+            return
+        outcomes.bound(max_rows=self._budget.max_rows, max_share=self._budget.max_share)
+        if self._window is not None:
+            since = time.time() - self.seconds
+            self._spent = deque((at, counts) for at, counts in self._spent if at >= since)
+            before = sum((counts for _, counts in self._spent), ZERO)
+            outcomes.bound(max_rows=self._window.max_rows, max_share=self._window.max_share, before=before)
+
+    def spend(self, counts: Counts, *, at: float | None = None) -> None:
+        """Record a committed batch; ``at`` is the time of its commit, by default now."""
+        if self._window is not None:
+            self._spent.append((time.time() if at is None else at, counts))
+
+
+class LeftOutFields:
+    """Counts the records of a run with fields that no column has."""
+
+    def __init__(self) -> None:
+        self._records, self._next_note = 0, 1
+
+    def notes(self, outcomes: BatchOutcomes) -> Iterator[str]:
+        """Say that records have such fields: once, and again when there are a hundred times more."""
+        self._records += outcomes.counts.left_out
+        if self._records >= self._next_note and outcomes.counts.left_out:
+            self._next_note = 100 * self._records
+            field, records = one_line(outcomes.left_out_field), counted(self._records, "record")
+            yield f"no column takes the JSON field {field}: {records} of this run have such fields, left out"
+
+
 @dataclass(frozen=True)
-class OverBudget:
-    """The batch has more dead letters than the error budget allows; nothing is written."""
-
-    counts: Counts
-    reasons: tuple[Reason, ...]
-
-
-@dataclass
 class BatchWriter:
     """Writes the micro-batches of one feed.
 
     Attributes:
         dead_letters: None if an unreadable record stops the feed.
         publisher: publishes the table's branch; None if the rows do not land in one.
-        most_records: of a batch; a smaller one is read and written in fewer tasks.
+        spent: the error budget.
         reread: reads records of some offsets again, to find the one that a batch fails at; None if that cannot be done.
-        columns: of the rows that were written last.
+        fence: of the writer that ``begin`` returns.
     """
 
     spark: SparkSession
@@ -119,22 +146,24 @@ class BatchWriter:
     feed: str
     sink: RowSink
     rows: RowBuilder
-    counting: CountPerAttempt
+    reader: BatchReader
     dead_letters: DeadLetterStore | None = None
     publisher: TablePublisher | None = None
-    budget: ErrorBudget | None = None
-    most_records: int | None = None
+    spent: SpentBudget = field(default_factory=lambda: SpentBudget(None))
     reread: Reread | None = None
-    fence: str | None = field(default=None, init=False)
-    columns: tuple[RowColumn, ...] = field(default=(), init=False)
+    fence: str | None = None
+    left_out: LeftOutFields = field(default_factory=LeftOutFields)
 
-    def __post_init__(self) -> None:
-        self._spent = SpentBudget(self.budget)
-        self._columns_with: object = None
-        self._rows_left_out, self._next_note = 0, 1
+    @classmethod
+    def of_rows(
+        cls, spark: SparkSession, rows: RowBuilder, sink: RowSink, *, feed: str, stateful: bool = False
+    ) -> BatchWriter:
+        """Make the writer of a frame's rows, without dead letters; a ``stateful`` query builds the rows itself."""
+        reader = QueryReader(spark, rows, sink) if stateful else BatchReader(spark, rows, sink)
+        return cls(spark, feed=feed, sink=sink, rows=rows, reader=reader)
 
-    def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> None:
-        """Prepare the sink, and complete what the last run has left. Once, before the first batch.
+    def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> BatchWriter:
+        """Prepare the sink, complete what the last run has left, and return the writer of this run's batches.
 
         Only the columns of ``records`` count here. Work beside a running driver is not ``fenced``. Records of ``lost``
         partitions cannot be read again.
@@ -142,24 +171,19 @@ class BatchWriter:
         self.rows.schema.begin(lambda: self.rows.rows(records))
         if self.rows.is_plain:
             self.rows.takes = getattr(self.sink, "takes", {})
+        fence = None
         if fenced:
-            self.fence = self.sink.take_fence()
+            fence = self.sink.take_fence()
             self.follow()
             newest = self._read_spent_budget()
             if newest is not None:
                 self._settle(newest, lost)
-        self.counting.begin(records)
+        self.reader.begin(records)
+        return replace(self, fence=fence)
 
-    def take_only_rows(self, reread: Reread) -> None:
-        """Commit only where each record is a row or is skipped; ``reread`` reads some of the records again."""
-        self._spent = SpentBudget(ErrorBudget(max_rows=0))
-        self.reread = reread
-
-    def bound_batches(self, most: int) -> None:
-        """Let later batches have at most so many records."""
-        self.most_records = most
-        if self.counting.direct is not None:
-            self.counting.direct.most = most
+    def of_only_rows(self, reread: Reread) -> BatchWriter:
+        """Return a writer that commits only where each record is a row or is skipped, as of a replay."""
+        return replace(self, spent=SpentBudget(ErrorBudget(max_rows=0)), reread=reread)
 
     def follow(self) -> None:
         """Let the dead letters follow a feed that was moved; if it was not, they must not be ahead of it."""
@@ -192,9 +216,9 @@ class BatchWriter:
         newest = None
         for commit in self.sink.commits():
             newest = newest or commit
-            if commit.committed_at < time.time() - self._spent.seconds:
+            if commit.committed_at < time.time() - self.spent.seconds:
                 break
-            self._spent.spend(total(commit.counts), at=commit.committed_at)
+            self.spent.spend(total(commit.counts), at=commit.committed_at)
         return newest
 
     def _settle(self, newest: Commit, lost: Collection[Partition]) -> None:
@@ -234,12 +258,10 @@ class BatchWriter:
         commit = Commit(self.feed, batch_id, ranges, fence=self.fence)
         try:
             with timed("check"):
-                is_committed = self.counting.is_committed(batch, commit)
+                is_committed = self.reader.is_committed(batch, commit)
             if is_committed:
                 self._require_fence()
                 return BatchResult(batch_id, rows=0, replayed=True)
-            if self.most_records is not None:
-                batch = coalesce_small(batch, ranges, most=self.most_records)
             with timed("write"):
                 committed = self.commit_rows(batch, commit)
             if committed.rows is None:
@@ -256,20 +278,12 @@ class BatchWriter:
                 committed.rows,
                 replayed=False,
                 counts=counts,
-                notes=(*self.rows.notes(), *self._left_out(committed.outcomes)),
+                notes=(*self.rows.notes(), *self.left_out.notes(committed.outcomes)),
                 reasons=tuple(committed.outcomes.reasons) if counts.dead_letters else (),
                 schema_id=max(self.rows.schema.covered_ids or (), default=None),
             )
         finally:
-            self.counting.end_batch()
-
-    def _left_out(self, outcomes: BatchOutcomes) -> Iterator[str]:
-        """Say that records have fields which no column has: once, and again when there are a hundred times more."""
-        self._rows_left_out += outcomes.counts.left_out
-        if self._rows_left_out >= self._next_note and outcomes.counts.left_out:
-            self._next_note = 100 * self._rows_left_out
-            field, records = one_line(outcomes.left_out_field), counted(self._rows_left_out, "record")
-            yield f"no column takes the JSON field {field}: {records} of this run have such fields, left out"
+            self.reader.end_batch()
 
     def _complete(self, batch: DataFrame, commit: Commit) -> None:
         """Write the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""
@@ -289,7 +303,7 @@ class BatchWriter:
         while not isinstance(outcome := self.attempt(records, commit), Committed):
             self.prepare_next(outcome, records)
         if outcome.rows is not None:
-            self._spent.spend(outcome.outcomes.counts)
+            self.spent.spend(outcome.outcomes.counts)
         return outcome
 
     def prepare_next(self, outcome: SchemasMissing | Isolated | Stopped | OverBudget, records: DataFrame) -> None:
@@ -313,24 +327,19 @@ class BatchWriter:
             LakefeedError: the transform or the sink fails at a record, which the error names.
             Py4JJavaError: Spark failed, or the commit was refused for another reason.
         """
-        with self.counting.attempt(batch, commit) as (rows, outcomes):
-            self._spent.limit(outcomes)
+        with self.reader.attempt(batch, commit) as (rows, outcomes):
+            self.spent.limit(outcomes)
             if (covered := self.rows.schema.covered_ids) is not None:
                 outcomes.cover(covered)
-            self._note_columns(rows)
+            self.rows.note_columns(rows)
             try:
                 # Spark's own text has values of the record, and a stack trace.
                 with quietly(), timing_commit("commit", outcomes.seconds_since_allowed):
                     return Committed(self.sink.land(rows, commit, commit_id=outcomes.commit_id), outcomes)
             except Exception as error:
-                # Spark wraps the refusal of a commit in its own error: only the counter knows the reason.
-                match outcomes.refusal:
-                    case "schemas":
-                        return SchemasMissing(frozenset(outcomes.schema_ids))
-                    case "stop":
-                        return Stopped(outcomes.stop)
-                    case "budget":
-                        return OverBudget(outcomes.counts, tuple(outcomes.reasons))
+                # Spark wraps the refusal of a commit in its own error: only the counter knows it.
+                if (refusal := outcomes.refusal) is not None:
+                    return refusal
                 if isinstance(commit, Commit | Backfill | Replay):
                     spans = without_batches(commit.ranges).ranges
                     if why_of(error) is not None and (failing := self._isolate(commit, spans)):
@@ -341,12 +350,6 @@ class BatchWriter:
                     if explained is not None:
                         raise explained from error
                 raise
-
-    def _note_columns(self, rows: DataFrame) -> None:
-        """Keep the columns for the run's monitor; asked of Spark once for each schema that records are read with."""
-        if not self.columns or self._columns_with != self.rows.schema.spec:
-            self.columns = columns_of(rows.schema.jsonValue())
-            self._columns_with = self.rows.schema.spec
 
     def judge_again(self, commit: Commit | Backfill, spans: Sequence[OffsetRange], expected: int) -> Judge:
         """Return the judge of a commit by an earlier run, which may have isolated some records."""
@@ -394,8 +397,8 @@ class BatchWriter:
         """Merge the schemas that the rows did not cover, for the next attempt; a query's plan needs a restart first."""
         schema = self.rows.schema
         before = schema.spec, schema.refused_ids
-        schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self.counting.template(batch)))
-        if self.counting.is_part_of_query and (schema.spec, schema.refused_ids) != before:
+        schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self.reader.template(batch)))
+        if self.reader.is_part_of_query and (schema.spec, schema.refused_ids) != before:
             raise PlannedRestart(
                 "a writer's schema has changed; the query has to restart to read it",
                 where=f"feed {self.feed}",
@@ -413,29 +416,3 @@ class BatchWriter:
             hint="fix the cause and start the feed again, it resumes with this batch; or allow more in "
             "dead_letters.budget",
         )
-
-
-class SpentBudget:
-    """An error budget, and the dead letters of the batches of its window, which looks back ``seconds``."""
-
-    def __init__(self, budget: ErrorBudget | None) -> None:
-        self._budget = budget
-        self._window = budget.window if budget else None
-        self.seconds = seconds_of(self._window.duration) if self._window else 0
-        self._spent: deque[tuple[float, Counts]] = deque()
-
-    def limit(self, outcomes: BatchOutcomes) -> None:
-        """Bound the dead letters of a batch by what is left."""
-        if self._budget is None:
-            return
-        outcomes.bound(max_rows=self._budget.max_rows, max_share=self._budget.max_share)
-        if self._window is not None:
-            since = time.time() - self.seconds
-            self._spent = deque((at, counts) for at, counts in self._spent if at >= since)
-            before = sum((counts for _, counts in self._spent), ZERO)
-            outcomes.bound(max_rows=self._window.max_rows, max_share=self._window.max_share, before=before)
-
-    def spend(self, counts: Counts, *, at: float | None = None) -> None:
-        """Record a committed batch; ``at`` is the time of its commit, by default now."""
-        if self._window is not None:
-            self._spent.append((time.time() if at is None else at, counts))

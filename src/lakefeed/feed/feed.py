@@ -14,10 +14,9 @@ from lakefeed.config.sources import KinesisSource
 from lakefeed.config.topic_tables import as_new_topic, config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import BatchWriter
-from lakefeed.feed.direct_rows import DirectRows, uses_tokens
+from lakefeed.feed.batch_reader import BatchReader, DirectReader, QueryReader, uses_tokens
+from lakefeed.feed.batch_writer import BatchWriter, SpentBudget
 from lakefeed.feed.open import FeedIdentity
-from lakefeed.feed.outcome_counting import CountInQuery, CountPerAttempt
 from lakefeed.feed.row_builder import FeedDecoder, RowBuilder
 from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
@@ -314,21 +313,14 @@ class Feed:
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
             dead_letters.ensure()
-        writer = self.batch_writer(spark, sink, dead_letters, check_query)
-        if check_query is not None:
-            writer.counting = CountInQuery(spark, writer.rows, sink)
-        elif not alone and self.general_path_reason(spark, writer.rows) is None:
-            writer.counting.direct = DirectRows(
-                source=self.config.kafka, rows=writer.rows, most=self.config.kafka.max_records_per_batch
-            )
-        writer.begin(records, fenced=fenced, lost=lost)
-        return writer
+        writer = self.batch_writer(spark, sink, dead_letters, check_query=check_query, alone=alone)
+        return writer.begin(records, fenced=fenced, lost=lost)
 
     def general_path_reason(self, spark: SparkSession, rows: RowBuilder) -> str | None:
-        """Return why the batches are not read by ``DirectRows``; None if they are."""
+        """Return why the batches are not read by a ``DirectReader``; None if they are."""
         if not self.config.has_fast_reader:
             return f"fast_path: {self.config.fast_path}"
-        return DirectRows.refusal(spark, self.config.source.kafka, rows)
+        return DirectReader.refusal(spark, self.config.source.kafka, rows)
 
     def path(
         self, spark: SparkSession, rows: RowBuilder, columns: Callable[[], StructType | None], *, stateful: bool
@@ -358,24 +350,31 @@ class Feed:
         spark: SparkSession,
         sink: RowSink,
         dead_letters: DeadLetterStore | None,
+        *,
         check_query: QueryCheck | None = None,
+        alone: bool = False,
     ) -> BatchWriter:
         """Make the writer of the feed's batches, as for ``begin_writer``; nothing is created or changed."""
         config, source = self.config, self.config.source.numbered
         rows = self.decoder.row_builder(spark, sink, self.transform, check=check_query)
-        # The rows of a query with state cannot be built from a part of its records.
-        hands_over_records = check_query is None
+        most = source.max_records_per_batch if source is not None else None
+        if check_query is not None:
+            reader: BatchReader = QueryReader(spark, rows, sink)
+        elif most is not None and not alone and self.general_path_reason(spark, rows) is None:
+            reader = DirectReader(spark, rows, sink, source=config.kafka, most_records=most)
+        else:
+            reader = BatchReader(spark, rows, sink, most_records=most)
         return BatchWriter(
             spark,
             feed=config.name,
             sink=sink,
             publisher=self.sink_definition.publisher(spark),
             rows=rows,
-            counting=CountPerAttempt(spark, rows, sink),
+            reader=reader,
             dead_letters=dead_letters,
-            budget=config.dead_letters.budget if config.dead_letters else None,
-            most_records=source.max_records_per_batch if source is not None and hands_over_records else None,
-            reread=partial(self.source.reread, spark) if config.source.kafka and hands_over_records else None,
+            spent=SpentBudget(config.dead_letters.budget if config.dead_letters else None),
+            # The rows of a query with state cannot be built from a part of its records.
+            reread=partial(self.source.reread, spark) if config.source.kafka and check_query is None else None,
         )
 
     def dead_letters(self) -> DeadLetterReader:

@@ -12,6 +12,7 @@ from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.records.columns import RowColumn, columns_of
 from lakefeed.records.decode import RECORD, DecodeSpec, Raw, RecordPolicy, RowExpectation, classify, decoded, rows
 from lakefeed.records.decode.changes import delete_rule
 from lakefeed.records.decode.resolve import resolve_decoder
@@ -37,6 +38,7 @@ class RowBuilder:
         is_plain: no transform follows: the table's columns are the records' fields.
         takes: columns whose type in the table has fewer values than in the rows, and the type.
         isolated: the records that the present commit has failed at, and why: they are dead letters.
+        columns: of the rows that were built last, for the run's monitor.
     """
 
     schema: ReaderSchema
@@ -52,6 +54,14 @@ class RowBuilder:
 
     def __post_init__(self) -> None:
         self._storable = StorableRows(self.transform)
+        self.columns: tuple[RowColumn, ...] = ()
+        self._columns_with: object = None
+
+    def note_columns(self, rows: DataFrame) -> None:
+        """Keep the columns; asked of Spark once for each schema that records are read with."""
+        if not self.columns or self._columns_with != self.schema.spec:
+            self.columns = columns_of(rows.schema.jsonValue())
+            self._columns_with = self.schema.spec
 
     @property
     def key(self) -> DecodeSpec | None:

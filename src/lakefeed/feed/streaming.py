@@ -16,6 +16,7 @@ from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import CheckpointInUse, CheckpointMismatch, ConfigError, LakefeedError
+from lakefeed.feed.batch_reader import PlannedRestart
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.feed import Feed, FeedSource
@@ -23,7 +24,6 @@ from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.outage import Outage
-from lakefeed.feed.outcome_counting import PlannedRestart
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.recovery import ends
 from lakefeed.feed.run import (
@@ -69,7 +69,7 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
             upkeep_beside_feed(feed, spark, monitor=options.monitor) as add_notes,
         ):
             began = time.monotonic()
-            with publishing(run.group, options.on_note), closing(writer.counting):
+            with publishing(run.group, options.on_note), closing(writer.reader):
                 run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
             if (published := writer.end()) is not None:
                 options.on_note(published)
@@ -285,9 +285,9 @@ class StreamRun:
             self.spark, starting=start.starting, marks=start.marks, gather=trigger != AVAILABLE_NOW
         )
         numbered = self.source.config.source.numbered
-        if writer.most_records is not None and numbered is not None:
-            writer.bound_batches(numbered.max_records_per_batch)
-        stream = writer.counting.query_frame(records).writeStream
+        if numbered is not None:
+            writer.reader.bound_batches(numbered.max_records_per_batch)
+        stream = writer.reader.query_frame(records).writeStream
         if self.stateful:
             stream = stream.outputMode(config.output_mode)
         write = partial(self.write_batch, writer, requests)
@@ -307,7 +307,7 @@ class StreamRun:
         if self.topics is not None:
             ranges = self.topics.identify(batch_ranges(self.spark, name))
             if self.topics.has_new_leaders:
-                writer.counting.discard_fetched()
+                writer.reader.discard_fetched()
         committed = ranges
         if self.stateful:
             committed = with_batch(ranges, batch_id=batch_id, query_id=query_id(self.spark, name))
@@ -318,7 +318,7 @@ class StreamRun:
             with timed("publish"):
                 note = self.group.publish(ranges.ranges) if self.group is not None else None
         self.options.monitor.paused(self.sink.lagging())
-        self.options.monitor.columns = writer.columns
+        self.options.monitor.columns = writer.rows.columns
         self.outage.is_over()
         if self.by_ledger:
             requests.end_batch(batch_id)

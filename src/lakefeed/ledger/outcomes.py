@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from itertools import islice
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
@@ -87,6 +87,32 @@ class Reason:
     sample: str = ""
 
 
+@dataclass(frozen=True)
+class SchemasMissing:
+    """The batch has records of writers' schemas that its rows did not cover; nothing is written."""
+
+    schema_ids: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A record stops the feed, as the pipeline file says; nothing is written.
+
+    Attributes:
+        record: ``topic …, partition …, offset …: why``.
+    """
+
+    record: str
+
+
+@dataclass(frozen=True)
+class OverBudget:
+    """The batch has more dead letters than the error budget allows; nothing is written."""
+
+    counts: Counts
+    reasons: tuple[Reason, ...]
+
+
 class BatchOutcomes:
     """Counts one attempt to write a batch. Use it as a context manager.
 
@@ -159,15 +185,16 @@ class BatchOutcomes:
         return float(self._outcomes.secondsSinceAllowed())
 
     @property
-    def refusal(self) -> Literal["schemas", "stop", "budget"] | None:
+    def refusal(self) -> SchemasMissing | Stopped | OverBudget | None:
         """Why the commit was refused; None if it was not, or for a reason other than the counts."""
-        found: Literal["schemas", "stop", "budget"] | None = self._outcomes.refusal()
-        return found
-
-    @property
-    def stop(self) -> str:
-        """``topic …, partition …, offset …: why``, of a record that stops the feed."""
-        return str(self._outcomes.stop())
+        match self._outcomes.refusal():
+            case "schemas":
+                return SchemasMissing(frozenset(int(each) for each in self._outcomes.schemaIds()))
+            case "stop":
+                return Stopped(str(self._outcomes.stop()))
+            case "budget":
+                return OverBudget(self.counts, tuple(self.reasons))
+        return None
 
     @property
     def counts(self) -> Counts:
@@ -178,10 +205,6 @@ class BatchOutcomes:
     @property
     def by_partition(self) -> dict[Partition, Counts]:
         return counts_by_partition(str(self._outcomes.toJson()))
-
-    @property
-    def schema_ids(self) -> set[int]:
-        return {int(each) for each in self._outcomes.schemaIds()}
 
     @property
     def left_out_field(self) -> str:

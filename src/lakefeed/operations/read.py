@@ -18,7 +18,6 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import JobFailed
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.outcome_counting import CountPerAttempt
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Reason
@@ -112,8 +111,7 @@ class BatchRead:
         ranges = offset_ranges(self.source, selection)
         with translating():
             records = self.records(spark, ranges, latest=latest)
-            writer = self._writer(spark, target)
-            writer.begin(records, fenced=False)
+            writer = self._writer(spark, target).begin(records, fenced=False)
             committed = writer.commit_rows(records, _NoProperties())
         outcomes = committed.outcomes
         whole = not isinstance(target, ConsoleResult) or target.is_whole
@@ -144,7 +142,7 @@ class BatchRead:
             keep=tuple(self.decode.metadata),
             transform=self.transform,
         )
-        return BatchWriter(spark, feed=self.name, sink=target, rows=rows, counting=CountPerAttempt(spark, rows, target))
+        return BatchWriter.of_rows(spark, rows, target, feed=self.name)
 
     def _require_all(self, ranges: list[OffsetRange], outcomes: BatchOutcomes) -> None:
         """Compare the counts with the offsets, and where they are less, with the broker's records.

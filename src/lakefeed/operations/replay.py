@@ -107,8 +107,8 @@ def replay(
         step("marked")
         marked = MarkedLetters(letters.marked(replay_id))
         # A letter that is marked is deleted after the commit, so each has to be a row of it.
-        writer.take_only_rows(marked.read)
-        match writer.attempt(marked.records, Replay(feed, replay_id, fence, landable)):
+        attempting = writer.of_only_rows(marked.read)
+        match attempting.attempt(marked.records, Replay(feed, replay_id, fence, landable)):
             case Committed(landed, outcomes):
                 step("landed")
                 letters.delete_marked(replay_id)
@@ -116,9 +116,9 @@ def replay(
                 break
             case Isolated(failing):
                 found = {span: why for part, why in failing.items() for span in marked.offsets([part])}
-                writer.prepare_next(Isolated(found), marked.records)
+                attempting.prepare_next(Isolated(found), marked.records)
             case refused:
-                writer.prepare_next(refused, marked.records)
+                attempting.prepare_next(refused, marked.records)
         letters.unmark(replay_id)
     left = still_dead.count()
     if left:

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lakefeed.errors import DecodeError, DriverReplaced, ErrorBudgetExceeded
-from lakefeed.feed.batch_writer import BatchWriter, Committed, OverBudget, SchemasMissing, Stopped
-from lakefeed.feed.outcome_counting import PlannedRestart
-from lakefeed.ledger.outcomes import Counts, Reason
+from lakefeed.feed.batch_reader import PlannedRestart
+from lakefeed.feed.batch_writer import BatchWriter, Committed
+from lakefeed.ledger.outcomes import Counts, OverBudget, Reason, SchemasMissing, Stopped
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 RANGES = OffsetRanges((OffsetRange("t", 0, 0, 3),), {"t": "A"})
 COMMIT = Commit("f", 0, RANGES)
 
-BATCH: Any = SimpleNamespace(schema=SimpleNamespace(jsonValue=lambda: {"type": "struct", "fields": []}))
+BATCH: Any = SimpleNamespace()
+
+
+MISSING = SchemasMissing(frozenset({7}))
+STOPPED = Stopped("topic t, partition 0, offset 1: broken")
+OVER_BUDGET = OverBudget(Counts(records=3, dead_letters=2), (Reason("broken", 2, "broken 7"),))
+Refusal = SchemasMissing | Stopped | OverBudget | None
 
 
 class Outcomes:
     """A counter that has refused the commit for this reason, if any."""
 
     commit_id = "c"
-    stop = "topic t, partition 0, offset 1: broken"
     counts = Counts(records=3, dead_letters=2)
-    reasons = (Reason("broken", 2, "broken 7"),)
-    schema_ids = (7,)
+    reasons = ()
     left_out_field = ""
 
-    def __init__(self, refusal: str | None) -> None:
+    def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
         self.covered: frozenset[int] | None = None
 
@@ -66,6 +71,9 @@ class Rows:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
+    def note_columns(self, rows: object) -> None:
+        """Keep none."""
+
     def notes(self) -> tuple[str, ...]:
         return self.schema.notes()
 
@@ -73,7 +81,7 @@ class Rows:
 class Counting:
     """Gives a counter to each attempt."""
 
-    def __init__(self, *refusals: str | None, is_part_of_query: bool = False) -> None:
+    def __init__(self, *refusals: Refusal, is_part_of_query: bool = False) -> None:
         self.outcomes = [Outcomes(refusal) for refusal in refusals]
         self.is_part_of_query = is_part_of_query
         self.attempts = self.ended = 0
@@ -114,23 +122,21 @@ def writer_of(counting: Any, monkeypatch: pytest.MonkeyPatch, *, changes: bool =
     rows: Any = Rows(Schema(changes=changes))
     sink: Any = Sink(counting)
     spark: Any = None
-    return BatchWriter(spark, feed="f", sink=sink, rows=rows, counting=counting)
+    return BatchWriter(spark, feed="f", sink=sink, rows=rows, reader=counting)
 
 
 def test_an_attempt_returns_its_outcome_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    def attempted(refusal: str | None) -> object:
+    def attempted(refusal: Refusal) -> object:
         return writer_of(Counting(refusal), monkeypatch).attempt(BATCH, COMMIT)
 
     committed = attempted(None)
     assert isinstance(committed, Committed)
     assert committed.rows == 3
-    assert attempted("schemas") == SchemasMissing(frozenset({7}))
-    assert attempted("stop") == Stopped(Outcomes.stop)
-    assert attempted("budget") == OverBudget(Outcomes.counts, Outcomes.reasons)
+    assert [attempted(refusal) for refusal in (MISSING, STOPPED, OVER_BUDGET)] == [MISSING, STOPPED, OVER_BUDGET]
 
 
 def test_missing_schemas_are_merged_before_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    counting = Counting("schemas", None)
+    counting = Counting(MISSING, None)
     result = writer_of(counting, monkeypatch).write(BATCH, RANGES, 0)
     assert (result.rows, result.replayed, counting.attempts, counting.ended) == (3, False, 2, 1)
     assert [outcomes.covered for outcomes in counting.outcomes] == [frozenset({1}), frozenset({1, 7})]
@@ -140,7 +146,7 @@ def test_missing_schemas_are_merged_before_the_next_attempt(monkeypatch: pytest.
 def test_a_query_restarts_only_for_another_schema(
     changes: bool, attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counting: Any = Counting("schemas", None, is_part_of_query=True)
+    counting: Any = Counting(MISSING, None, is_part_of_query=True)
     writer = writer_of(counting, monkeypatch, changes=changes)
     if changes:
         with pytest.raises(PlannedRestart):
@@ -152,10 +158,10 @@ def test_a_query_restarts_only_for_another_schema(
 
 @pytest.mark.parametrize(
     ("refusal", "error", "message"),
-    [("stop", DecodeError, "offset 1"), ("budget", ErrorBudgetExceeded, "2 of 3 records .* 2 times broken")],
+    [(STOPPED, DecodeError, "offset 1"), (OVER_BUDGET, ErrorBudgetExceeded, "2 of 3 records .* 2 times broken")],
 )
 def test_a_refused_batch_ends_the_feed_without_another_attempt(
-    refusal: str, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+    refusal: Refusal, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting = Counting(refusal, None)
     with pytest.raises(error, match=message):
@@ -172,8 +178,6 @@ def test_a_driver_that_was_replaced_does_not_report_its_successors_batch_as_its_
     writer = writer_of(counting, monkeypatch)
     sink: Any = writer.sink
     sink.fence_taken = lambda: "2 other"
-    writer.fence = "1 own"
     with pytest.raises(DriverReplaced):
-        writer.write(BATCH, RANGES, 0)
-    writer.fence = "2 other"
-    assert writer.write(BATCH, RANGES, 0).replayed
+        replace(writer, fence="1 own").write(BATCH, RANGES, 0)
+    assert replace(writer, fence="2 other").write(BATCH, RANGES, 0).replayed

@@ -29,8 +29,8 @@ from lakefeed.config.decoding import Encoded
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.topic_tables import config_of
 from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.feed.batch_reader import PlannedRestart
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
-from lakefeed.feed.outcome_counting import PlannedRestart
 from lakefeed.feed.run import MicroBatches, trigger_of, watch
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.outcomes import ZERO
@@ -323,7 +323,7 @@ def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[
         for batch_id in range(len(feed.records.batches)):
             yield writer.write(feed.source.read_case(spark, batch_id), feed.records.ranges(batch_id), batch_id)
     finally:
-        writer.counting.close()
+        writer.reader.close()
 
 
 def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: list[str]) -> Iterable[BatchResult]:
@@ -338,7 +338,7 @@ def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: lis
         return results[-1]
 
     while True:
-        stream = writer.counting.query_frame(feed.source.read_stream(spark)).writeStream
+        stream = writer.reader.query_frame(feed.source.read_stream(spark)).writeStream
         with feed.plan(spark).settings(spark):
             query = (
                 stream.outputMode(config.output_mode)

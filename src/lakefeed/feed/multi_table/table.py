@@ -227,7 +227,7 @@ class TableTask:
     def close(self) -> None:
         """End the run of this table."""
         if self._writer is not None:
-            self._writer.counting.close()
+            self._writer.reader.close()
 
     def has_landed(self) -> bool:
         """Check that the table has rows of this topic; False if it is unavailable."""
@@ -253,13 +253,12 @@ class TableTask:
                 hint=GIVE_UP,
             )
         limit = limit or self.feed.config.kafka.max_records_per_batch
-        if writer.most_records is not None:
-            writer.most_records = limit
+        writer.reader.bound_batches(limit)
         ranges = next_ranges(self._position, topic, limit=limit, until=self.until)
         if not ranges.records:
             return None
         if any(span.epoch is not None and topic.epochs.get(span.key) != span.epoch for span in self._reached.ranges):
-            writer.counting.discard_fetched()
+            writer.reader.discard_fetched()
         result = writer.write(self.feed.source.reread(self.spark, ranges.ranges), ranges, self._batch_id)
         self._reached = ranges
         self._batch_id += 1

@@ -376,8 +376,7 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
                 table.changes.append(change)
             else:
                 table.dead_letter_topic = change
-        writer = feed.batch_writer(spark, sink, letters)
-        writer.begin(feed.source.read_stream(spark), fenced=False)
+        writer = feed.batch_writer(spark, sink, letters).begin(feed.source.read_stream(spark), fenced=False)
         table.changes += sink.changes
         has_state = feed.plan(spark).stateful
         table.path = feed.path(spark, writer.rows, lambda: sink.columns, stateful=has_state)

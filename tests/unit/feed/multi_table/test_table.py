@@ -127,7 +127,7 @@ def test_a_server_that_has_answered_a_table_of_the_job_is_waited_for(
     error: LakefeedError, batches: int, *, others: bool, waits: bool, tmp_path: Path
 ) -> None:
     failing = table(tmp_path)
-    closed: Any = SimpleNamespace(counting=SimpleNamespace(close=lambda: None))
+    closed: Any = SimpleNamespace(reader=SimpleNamespace(close=lambda: None))
     failing.batches, failing.has_answered, failing._writer = batches, lambda: others, closed
     failing._fail(error)
     assert failing.waits_for_server is waits
@@ -158,7 +158,7 @@ def test_of_two_jobs_that_began_together_the_later_one_takes_its_tables_back(
     replaced.on_failure, replaced.batches = "fail", batches
     replaced._created_at -= timedelta(minutes=minutes)
     closed: Any = SimpleNamespace(close=lambda: None)
-    writer: Any = SimpleNamespace(sink=SimpleNamespace(fence_taken=lambda: taken), fence=MINE, counting=closed)
+    writer: Any = SimpleNamespace(sink=SimpleNamespace(fence_taken=lambda: taken), fence=MINE, reader=closed)
     replaced._writer = writer
     if takes_back:
         assert "tried again in 10 s" in replaced._fail(DriverReplaced("another driver has taken over this feed"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakefeed.config.sources import KafkaSource
-from lakefeed.feed.direct_rows import DirectRows, halves, share_out
+from lakefeed.feed.batch_reader import DirectReader, halves, share_out
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.verdict import RecordPolicy
 from lakefeed.records.spec import Raw
@@ -36,7 +36,7 @@ def rows(**changes: Any) -> Any:
 
 
 def test_a_plain_feed_is_read_in_one_step() -> None:
-    assert DirectRows.refusal(session(spark_app_name="trips"), SOURCE, rows()) is None
+    assert DirectReader.refusal(session(spark_app_name="trips"), SOURCE, rows()) is None
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_a_plain_feed_is_read_in_one_step() -> None:
     ],
 )
 def test_what_takes_the_general_path_is_named(changes: dict[str, Any], reason: str) -> None:
-    assert DirectRows.refusal(session(), SOURCE, rows(**changes)) == reason
+    assert DirectReader.refusal(session(), SOURCE, rows(**changes)) == reason
 
 
 def test_spark_reads_what_needs_its_delegation_tokens_or_is_not_kafka() -> None:
     tokens = session(spark_kafka_clusters_main_auth="x")
-    assert "delegation tokens" in (DirectRows.refusal(tokens, SOURCE, rows()) or "")
-    assert DirectRows.refusal(session(), None, rows()) == "the source is not Kafka"
+    assert "delegation tokens" in (DirectReader.refusal(tokens, SOURCE, rows()) or "")
+    assert DirectReader.refusal(session(), None, rows()) == "the source is not Kafka"
 
 
 def test_ranges_are_shared_out_evenly_and_each_offset_once() -> None:
