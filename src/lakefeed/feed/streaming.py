@@ -1,19 +1,15 @@
-"""Runs a feed into its sink, as a streaming query: in batches or in real time."""
+"""Runs a feed into its sink, as a streaming query in batches; ``feed/real_time.py`` runs one without batches."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from lakefeed.clients.kafka.groups import GroupPublisher, MonitoringGroup, publishing
-from lakefeed.clients.kafka.topics import TopicDescription
-from lakefeed.clients.spark.jvm import java
-from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import CheckpointInUse, CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.batch_reader import PlannedRestart
@@ -25,6 +21,7 @@ from lakefeed.feed.observe import QueryObserver
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.outage import Outage
 from lakefeed.feed.progress import FinishedBatch
+from lakefeed.feed.real_time import run_real_time
 from lakefeed.feed.recovery import ends
 from lakefeed.feed.run import (
     MicroBatches,
@@ -36,20 +33,22 @@ from lakefeed.feed.run import (
     watch,
 )
 from lakefeed.feed.s3_requests import FeedRequests, S3Requests, s3_requests
-from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering, with_batches_of
-from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery, sf
+from lakefeed.feed.steering import Steering, with_batches_of
+from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery
+from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
+from lakefeed.records.sources.kinesis import KinesisStream
+from lakefeed.sinks.definition import Sink
 from lakefeed.stopwatch import timed
 
 RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0  # A query that an older driver has disturbed starts again so often, so long after.
-CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
+Topics = SourceTopics | KinesisStream | None
 
 
 def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
@@ -58,7 +57,7 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
         return run_real_time(feed, spark, options)
     before = s3_requests(spark)
     try:
-        run = StreamRun(feed, spark, options)
+        run = StreamRun.open(feed, spark, options)
     except StopRequested:
         return nothing_written(s3_requests(spark) - before)
     # The steering is outermost: a pause that is requested while the run begins or ends is kept too.
@@ -78,8 +77,23 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     return run.summary(seconds, all_requests=s3_requests(spark) - before, requests=total, startup=startup)
 
 
+@dataclass
+class NextQuery:
+    """The trigger and the source of a run's next query."""
+
+    trigger: str
+    source: FeedSource
+
+    def change(self, request: ActionRequest) -> None:
+        """Take over the trigger and the size of batches that an operator requests."""
+        self.trigger = request.trigger or self.trigger
+        if (most := request.max_records_per_batch) is not None:
+            self.source = replace(self.source, config=with_batches_of(self.source.config, most))
+
+
+@dataclass(kw_only=True, eq=False)
 class StreamRun:
-    """One run of a feed as a streaming query. Making it claims the checkpoint, and decides how the feed starts.
+    """One run of a feed as a streaming query, which ``open`` has decided how to start.
 
     Without a checkpoint, the query keeps its files in the scratch of the run, and the sink's ledger decides alone.
 
@@ -88,52 +102,71 @@ class StreamRun:
         stateful: whether the query resumes only from its own checkpoint.
     """
 
-    def __init__(self, feed: Feed, spark: SparkSession, options: RunOptions) -> None:
-        self.feed, self.spark, self.options = feed, spark, options
-        self.source, self.trigger = feed.source, AVAILABLE_NOW if options.once else feed.config.trigger
-        self.topics = feed.source.topics(spark)
-        self.checkpoint = feed.claim(spark)
-        self.by_ledger = feed.config.resumes_by_ledger
-        pauses = LocalPauses.of(feed.config) if self.by_ledger else CheckpointPauses(self.checkpoint)
-        self.steering = Steering(feed.config, options, pauses, change=self.change)
-        self.batches = MicroBatches(options.stop, interrupts=lambda: self.steering.interrupts)
+    feed: Feed
+    spark: SparkSession
+    options: RunOptions
+    topics: Topics
+    checkpoint: Claim
+    steering: Steering
+    next_query: NextQuery
+    sink: Sink
+    stateful: bool
+    start: FeedStart
+
+    def __post_init__(self) -> None:
+        options, steering = self.options, self.steering
+        self.by_ledger = self.feed.config.resumes_by_ledger
+        self.batches = MicroBatches(options.stop, interrupts=lambda: steering.interrupts)
+        self.observer = QueryObserver(options.monitor, self.spark)
+        self.outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
+        self.group: GroupPublisher | None = None
+        self._unfinished = self.start.unfinished_batch
+        self._tries = RIVAL_TRIES
+        self._reached: Mapping[Partition, int] | None = None
+        self._places: dict[str, str] = {}
+        self._waited = False
+
+    @classmethod
+    def open(cls, feed: Feed, spark: SparkSession, options: RunOptions) -> StreamRun:
+        """Claim the checkpoint, wait while the feed is paused, open the sink, and decide how the feed starts.
+
+        Raises:
+            StopRequested: the run is to end while it waits.
+        """
+        config, topics, checkpoint = feed.config, feed.source.topics(spark), feed.claim(spark)
+        pauses = LocalPauses.of(config) if config.resumes_by_ledger else CheckpointPauses(checkpoint)
+        next_query = NextQuery(AVAILABLE_NOW if options.once else config.trigger, feed.source)
+        steering = Steering(config, options, pauses, change=next_query.change)
         # Before the sink is touched.
-        if self.steering.wait_for_start(sink=feed.identity.owner.sink):
+        if steering.wait_for_start(sink=feed.identity.owner.sink):
             # Another driver may have come further meanwhile.
-            self.checkpoint = feed.claim(spark)
+            checkpoint = feed.claim(spark)
         feed.require_checkpoint_for_state(spark)
         # Without offsets only the checkpoint records progress, so treat the query as stateful.
-        self.stateful = feed.plan(spark).stateful or self.topics is None
-        self.sink = feed.sink(spark, self.checkpoint, note=options.on_note)
-        lagging = [name for name, sink in feed.config.sinks.items() if sink.can_lag]
-        if self.stateful and lagging:
+        stateful = feed.plan(spark).stateful or topics is None
+        sink = feed.sink(spark, checkpoint, note=options.on_note)
+        lagging = [name for name, beside in config.sinks.items() if beside.can_lag]
+        if stateful and lagging:
             raise ConfigError(
                 "the transform keeps state, and a sink that pauses could not be given what it has missed",
                 where=f"sinks.{lagging[0]}.on_failure",
                 hint="on_failure: stop",
             )
-        self.start = self._decide_start(accept_loss=options.accept_loss)
-        self._unfinished = self.start.unfinished_batch
-        self._tries = RIVAL_TRIES
-        self.observer = QueryObserver(options.monitor, spark)
-        self.outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
-        self.group: GroupPublisher | None = None
-        self._reached: Mapping[Partition, int] | None = None
-        self._places: dict[str, str] = {}
-        self._waited = False
-
-    def _decide_start(self, *, accept_loss: bool) -> FeedStart:
-        return FeedStart(
-            self.feed.identity,
-            self.sink,
-            checkpoint=None if self.by_ledger else self.checkpoint,
-            describe=self.topics.describe if self.topics is not None else lambda position: {},
-            stateful=self.stateful,
-            is_numbered=self.topics is not None,
-            accept_loss=accept_loss,
-            source=self.feed.config.source.kafka,
-            by_ledger=self.by_ledger,
+        return cls(
+            feed=feed,
+            spark=spark,
+            options=options,
+            topics=topics,
+            checkpoint=checkpoint,
+            steering=steering,
+            next_query=next_query,
+            sink=sink,
+            stateful=stateful,
+            start=decide_start(feed, sink, checkpoint, topics, stateful=stateful, accept_loss=options.accept_loss),
         )
+
+    def _decide_again(self) -> FeedStart:
+        return decide_start(self.feed, self.sink, self.checkpoint, self.topics, stateful=self.stateful)
 
     def begin_writer(self) -> BatchWriter:
         """Take the fence and prepare the sink; then decide again, and apply the decision."""
@@ -238,7 +271,7 @@ class StreamRun:
 
     def _decide_beside_rival(self, writer: BatchWriter) -> None:
         self.checkpoint.refresh()
-        self.start = self._decide_start(accept_loss=False)
+        self.start = self._decide_again()
         self.start.apply(fence=writer.fence)
 
     def _turn(self, query: StreamingQuery) -> None:
@@ -247,12 +280,6 @@ class StreamRun:
         if self.outage.since is not None and str(query.status["message"]).startswith("Waiting"):
             self.outage.is_over()
 
-    def change(self, request: ActionRequest) -> None:
-        """Take over the trigger and the size of batches for the next query of this run."""
-        self.trigger = request.trigger or self.trigger
-        if (most := request.max_records_per_batch) is not None:
-            self.source = FeedSource(with_batches_of(self.source.config, most), self.feed.connections)
-
     def _decide_after_pause(self, writer: BatchWriter) -> None:
         """Refuse to resume after a pause where a start would: records were lost, or the feed was moved.
 
@@ -260,7 +287,7 @@ class StreamRun:
         taken the fence and committed nothing yet is noticed by the next commit.
         """
         self.checkpoint.refresh()
-        self.start = self._decide_start(accept_loss=False)
+        self.start = self._decide_again()
         position = self.start.position
         if position is not None and self._reached is not None and ends(position) != self._reached:
             taken = self.sink.fence_taken()
@@ -280,11 +307,12 @@ class StreamRun:
 
     def start_query(self, writer: BatchWriter, requests: FeedRequests) -> StreamingQuery:
         """Start the query where the decision says, or where its checkpoint ends."""
-        config, start, trigger = self.feed.config, self.start, self.trigger
-        records = self.source.read_stream(
+        config, start = self.feed.config, self.start
+        trigger, source = self.next_query.trigger, self.next_query.source
+        records = source.read_stream(
             self.spark, starting=start.starting, marks=start.marks, gather=trigger != AVAILABLE_NOW
         )
-        numbered = self.source.config.source.numbered
+        numbered = source.config.source.numbered
         if numbered is not None:
             writer.reader.bound_batches(numbered.max_records_per_batch)
         stream = writer.reader.query_frame(records).writeStream
@@ -349,102 +377,19 @@ class StreamRun:
         )
 
 
-def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
-    """Run a feed from topic to topic until it is stopped: Spark forwards each record without waiting for a batch.
-
-    Spark's real-time mode runs a batch's tasks as long as the interval says, and records at its end how far they have
-    come. Guarantee: at-least-once. What was sent since then is sent again after a crash or a stop; its headers are as
-    the Kafka sink's, and a reader recognizes the copies (docs/kafka-sink.md). No batch can be judged before it is
-    written: a record that cannot be read stops the query, and what was sent before it stays.
-
-    Raises:
-        ConfigError: the transform is more than columns and filters, or the session has too few task slots.
-    """
-    config, before = feed.config, s3_requests(spark)
-    put_credentials(spark, config.decode)
-    spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
-    topics = SourceTopics(config.kafka).describe()
-    _require_slots(spark, topics)
-    require_fit(feed.rows(feed.source.read_stream(spark)))
-    claim = feed.claim(spark)
-    steering = Steering(config, options, CheckpointPauses(claim), refusals=REAL_TIME_REFUSALS)
-    try:
-        if steering.wait_for_start(sink=feed.identity.owner.sink):
-            # Another driver may have come further meanwhile, and records may have been removed.
-            claim, topics = feed.claim(spark), SourceTopics(config.kafka).describe()
-    except StopRequested:
-        return nothing_written(s3_requests(spark) - before)
-    sink = feed.sink_definition.open_real_time(spark, claim)
-    # require_fit has refused a transform with state.
-    start = FeedStart(
+def decide_start(
+    feed: Feed, sink: Sink, checkpoint: Claim, topics: Topics, *, stateful: bool, accept_loss: bool = False
+) -> FeedStart:
+    """Decide where a query of the feed starts now."""
+    by_ledger = feed.config.resumes_by_ledger
+    return FeedStart(
         feed.identity,
         sink,
-        checkpoint=claim,
-        describe=lambda position: topics,
-        stateful=False,
-        accept_loss=options.accept_loss,
-        source=config.kafka,
+        checkpoint=None if by_ledger else checkpoint,
+        describe=topics.describe if topics is not None else lambda position: {},
+        stateful=stateful,
+        is_numbered=topics is not None,
+        accept_loss=accept_loss,
+        source=feed.config.source.kafka,
+        by_ledger=by_ledger,
     )
-    if message := start.decision.message:
-        options.on_note(message)
-    rows = feed.rows(feed.source.read_stream(spark, starting=start.starting, bounded=False))
-    sink.apply_schema(rows.schema)
-    start.apply(fence=None)
-    interval = str(interval_of(config.trigger))
-    options.on_note(
-        f"in real time, at-least-once: what was sent in the last {interval} is sent again after a stop or a crash; the "
-        "records' headers tell it, and source.kafka.deduplicate leaves it out"
-    )
-    batches = MicroBatches(options.stop)
-    call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
-    began = time.monotonic()
-    # Spark's real-time mode requires update, which is append where there are no groups.
-    stream = sink.records(rows, batch=call).writeStream.format("kafka").options(**sink.options).outputMode("update")
-    writer: Any = stream.queryName(config.name).option("checkpointLocation", feed.checkpoint_location)
-    gateway: Any = spark._jvm
-    # PySpark 4.1 has no word for this trigger.
-    writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
-    options.monitor.begin(sink=feed.identity.owner.sink, fence=None)
-    with steering, QueryObserver(options.monitor, spark) as observer:
-        query: StreamingQuery = writer.start()
-        observer.follow(query)
-        watch(query, batches, on_batch=options.on_batch, observer=observer)
-    requests = s3_requests(spark) - before
-    return RunSummary(
-        batches=batches.finished,
-        records=batches.records,
-        rows=batches.sent,
-        seconds=round(time.monotonic() - began, 3),
-        s3_requests=requests.by_operation,
-        requests=requests,
-    )
-
-
-def require_fit(rows: DataFrame) -> None:
-    """Refuse a transform that is not computed record by record, or drops the record's position."""
-    frame: Any = rows
-    if not java(rows.sparkSession).query.StreamingPlan.onePerRecord(frame._jdf):
-        raise ConfigError(
-            "in real time each record makes one row or none: the transform has to be columns and a WHERE, without "
-            "joins, groups and explode",
-            where="transform, trigger: real-time",
-            hint="trigger: 1 second runs it in batches",
-        )
-    if missing := [name for name in POSITION_COLUMNS if name not in rows.columns]:
-        raise ConfigError(
-            f"the rows do not say which record they are made of: they lack {', '.join(missing)}",
-            where="transform, trigger: real-time",
-            hint="keep these columns: SELECT *, … or by name; they go into the headers",
-        )
-
-
-def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | None]) -> None:
-    """Refuse a session with fewer task slots than partitions, because each partition occupies a task."""
-    partitions = sum(len(topic.partitions) for topic in topics.values() if topic is not None)
-    slots = spark.sparkContext.defaultParallelism
-    if partitions > slots:
-        raise ConfigError(
-            f"in real time each partition keeps a task at work: there are {partitions} partitions and {slots} slots",
-            where="trigger: real-time",
-            hint=f"a master with as many cores, as --master 'local[{partitions + 1}]'; or trigger: 1 second",
-        )

@@ -17,7 +17,7 @@ from lakefeed.sinks.definition import StoredState
 PACKAGE = Path(lakefeed.__file__).parent
 OPENS = "feed/open.py"
 ASKS = "operations/status.py"
-RUNS = {"feed/streaming.py", "feed/bounded.py", "feed/multi_table/table.py", "dataframes.py"}
+RUNS = {"feed/streaming.py", "feed/real_time.py", "feed/bounded.py", "feed/multi_table/table.py", "dataframes.py"}
 
 
 def callers(name: str) -> set[str]:

@@ -56,8 +56,7 @@ class Run(StreamRun):
     def start_query(self, writer: Any, requests: Any) -> Any:
         raise Started
 
-    def _decide_start(self, *, accept_loss: bool) -> Any:
-        assert not accept_loss
+    def _decide_again(self) -> Any:
         if isinstance(self._decided, Exception):
             raise self._decided
         return self._decided

@@ -141,7 +141,7 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
 def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tables: bool) -> tuple[DataFrame, bool]:
     """Let Spark analyze the rows of one table; return them and whether the transform keeps state."""
     from lakefeed.feed.feed import state_without_checkpoint
-    from lakefeed.feed.streaming import require_fit
+    from lakefeed.feed.real_time import require_fit
     from lakefeed.records.decode.resolve import put_credentials
 
     _ = feed.transform  # Loads its Python functions, before Spark starts.

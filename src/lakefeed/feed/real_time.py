@@ -1,0 +1,125 @@
+"""Runs a feed from topic to topic in Spark's real-time mode, without batches."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.spark.jvm import java
+from lakefeed.config.keyed import POSITION_COLUMNS
+from lakefeed.config.values import interval_of
+from lakefeed.errors import ConfigError
+from lakefeed.feed.feed import Feed
+from lakefeed.feed.observe import QueryObserver
+from lakefeed.feed.open import FeedStart
+from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, StopRequested, nothing_written, watch
+from lakefeed.feed.s3_requests import s3_requests
+from lakefeed.feed.steering import REAL_TIME_REFUSALS, Steering
+from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery, sf
+from lakefeed.ledger.pauses import CheckpointPauses
+from lakefeed.records.decode.resolve import put_credentials
+from lakefeed.records.sources.kafka import SourceTopics
+
+CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
+
+
+def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
+    """Run a feed from topic to topic until it is stopped: Spark forwards each record without waiting for a batch.
+
+    Spark's real-time mode runs a batch's tasks as long as the interval says, and records at its end how far they have
+    come. Guarantee: at-least-once. What was sent since then is sent again after a crash or a stop; its headers are as
+    the Kafka sink's, and a reader recognizes the copies (docs/kafka-sink.md). No batch can be judged before it is
+    written: a record that cannot be read stops the query, and what was sent before it stays.
+
+    Raises:
+        ConfigError: the transform is more than columns and filters, or the session has too few task slots.
+    """
+    config, before = feed.config, s3_requests(spark)
+    put_credentials(spark, config.decode)
+    spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
+    topics = SourceTopics(config.kafka).describe()
+    _require_slots(spark, topics)
+    require_fit(feed.rows(feed.source.read_stream(spark)))
+    claim = feed.claim(spark)
+    steering = Steering(config, options, CheckpointPauses(claim), refusals=REAL_TIME_REFUSALS)
+    try:
+        if steering.wait_for_start(sink=feed.identity.owner.sink):
+            # Another driver may have come further meanwhile, and records may have been removed.
+            claim, topics = feed.claim(spark), SourceTopics(config.kafka).describe()
+    except StopRequested:
+        return nothing_written(s3_requests(spark) - before)
+    sink = feed.sink_definition.open_real_time(spark, claim)
+    # require_fit has refused a transform with state.
+    start = FeedStart(
+        feed.identity,
+        sink,
+        checkpoint=claim,
+        describe=lambda position: topics,
+        stateful=False,
+        accept_loss=options.accept_loss,
+        source=config.kafka,
+    )
+    if message := start.decision.message:
+        options.on_note(message)
+    rows = feed.rows(feed.source.read_stream(spark, starting=start.starting, bounded=False))
+    sink.apply_schema(rows.schema)
+    start.apply(fence=None)
+    interval = str(interval_of(config.trigger))
+    options.on_note(
+        f"in real time, at-least-once: what was sent in the last {interval} is sent again after a stop or a crash; the "
+        "records' headers tell it, and source.kafka.deduplicate leaves it out"
+    )
+    batches = MicroBatches(options.stop)
+    call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
+    began = time.monotonic()
+    # Spark's real-time mode requires update, which is append where there are no groups.
+    stream = sink.records(rows, batch=call).writeStream.format("kafka").options(**sink.options).outputMode("update")
+    writer: Any = stream.queryName(config.name).option("checkpointLocation", feed.checkpoint_location)
+    gateway: Any = spark._jvm
+    # PySpark 4.1 has no word for this trigger.
+    writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
+    options.monitor.begin(sink=feed.identity.owner.sink, fence=None)
+    with steering, QueryObserver(options.monitor, spark) as observer:
+        query: StreamingQuery = writer.start()
+        observer.follow(query)
+        watch(query, batches, on_batch=options.on_batch, observer=observer)
+    requests = s3_requests(spark) - before
+    return RunSummary(
+        batches=batches.finished,
+        records=batches.records,
+        rows=batches.sent,
+        seconds=round(time.monotonic() - began, 3),
+        s3_requests=requests.by_operation,
+        requests=requests,
+    )
+
+
+def require_fit(rows: DataFrame) -> None:
+    """Refuse a transform that is not computed record by record, or drops the record's position."""
+    frame: Any = rows
+    if not java(rows.sparkSession).query.StreamingPlan.onePerRecord(frame._jdf):
+        raise ConfigError(
+            "in real time each record makes one row or none: the transform has to be columns and a WHERE, without "
+            "joins, groups and explode",
+            where="transform, trigger: real-time",
+            hint="trigger: 1 second runs it in batches",
+        )
+    if missing := [name for name in POSITION_COLUMNS if name not in rows.columns]:
+        raise ConfigError(
+            f"the rows do not say which record they are made of: they lack {', '.join(missing)}",
+            where="transform, trigger: real-time",
+            hint="keep these columns: SELECT *, … or by name; they go into the headers",
+        )
+
+
+def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | None]) -> None:
+    """Refuse a session with fewer task slots than partitions, because each partition occupies a task."""
+    partitions = sum(len(topic.partitions) for topic in topics.values() if topic is not None)
+    slots = spark.sparkContext.defaultParallelism
+    if partitions > slots:
+        raise ConfigError(
+            f"in real time each partition keeps a task at work: there are {partitions} partitions and {slots} slots",
+            where="trigger: real-time",
+            hint=f"a master with as many cores, as --master 'local[{partitions + 1}]'; or trigger: 1 second",
+        )
