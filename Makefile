@@ -33,7 +33,7 @@ page: $(SETUP) ## fetch the chart library of the dashboard's page
 	@$(BIN)/python -m tools.build_page
 
 demo: setup ## the main job from end to end on the embedded stack, verified
-	$(BIN)/lakefeed demo $(ARGS)
+	$(BIN)/lakefeed local demo $(ARGS)
 
 bench: setup ## a measurement against real servers: ARGS="s3-requests --workload steady", ARGS=--help lists them
 	$(BIN)/lakefeed-bench $(ARGS)

@@ -1,4 +1,4 @@
-"""Sends records with keys and null values, which `lakefeed produce` does not: lines of {"key": …, "value": …} as JSON.
+"""Sends records with keys and null values, which `topics produce` does not: lines of {"key": …, "value": …} as JSON.
 
 python examples/send.py TOPIC FILE
 """

@@ -17,9 +17,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from lakefeed.cli.main import root
-from lakefeed.config.base import OneOf
-from lakefeed.config.descriptions import descriptions
-from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, REFUSED_CONSUMER, Option
+from lakefeed.config.base import OneOf, descriptions
+from lakefeed.config.kafka_client import CONSUMER, CONSUMER_DEFAULTS, PREFIX, REFUSED_CONSUMER, Option
 from lakefeed.config.loading import shape
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.schema import json_schema, written

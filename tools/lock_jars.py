@@ -19,10 +19,13 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "src" / "lakefeed" / "jars.lock"
+OF_SINKS = {"jdbc": ROOT / "packages" / "jdbc" / "src" / "lakefeed_jdbc" / "jars.lock"}
+"""The lock of a sink's package, by its group."""
 CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 
 SPARK = "4.1.1"  # The newest of the 4.1 line for which every connector is published.
@@ -79,7 +82,6 @@ RECIPES = {
             f"org.apache.hadoop:hadoop-aws:{HADOOP}",
             "org.xerial:sqlite-jdbc:3.54.1.0",
             POSTGRESQL_DRIVER,
-            MARIADB_DRIVER,
         ),
         closure=(
             f"software.amazon.awssdk:s3:{AWS_SDK}",
@@ -122,6 +124,8 @@ RECIPES = {
             f"software.amazon.awssdk:third-party-jackson-dataformat-cbor:{AWS_SDK}",
         )
     ),
+    # On top of "spark" where the package of the JDBC sink is installed.
+    "jdbc": Recipe(exact=(MARIADB_DRIVER,)),
     # Servers that only lakefeed's own tests start. The REST catalog finds Hadoop in PySpark and the rest in "spark".
     "test-iceberg-rest": Recipe(
         exact=(f"org.apache.iceberg:iceberg-core:tests:{ICEBERG_REST}",),
@@ -245,7 +249,7 @@ def coordinate_of(path: Path) -> str:
     return ":".join(part for part in (".".join(group), artifact, classifier, version) if part)
 
 
-def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) -> dict[str, object]:
+def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) -> dict[str, Any]:
     """One artifact of the lock, downloaded if Maven has not done so already."""
     from lakefeed.clients.spark.jars import artifact_path
 
@@ -259,8 +263,8 @@ def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) 
     return {"coordinate": coordinate, "groups": groups, "sha256": digest, "size": len(content)}
 
 
-def build(source: str) -> str:
-    """The text of the lock file."""
+def build(source: str) -> dict[Path, str]:
+    """The text of each lock file."""
     with tempfile.TemporaryDirectory(prefix="lock-jars-") as temporary:
         repository = Path(temporary) / "repository"
         groups_of: dict[str, list[str]] = {}
@@ -280,8 +284,11 @@ def build(source: str) -> str:
                     groups_of.items(),
                 )
             )
-    lines = ",\n".join("    " + json.dumps(artifact) for artifact in artifacts)
-    return f'{{\n  "repository": {json.dumps(source)},\n  "artifacts": [\n{lines}\n  ]\n}}\n'
+    parts: dict[Path, list[str]] = {}
+    for artifact in artifacts:
+        parts.setdefault(OF_SINKS.get(artifact["groups"][0], LOCK), []).append("    " + json.dumps(artifact))
+    head = f'{{\n  "repository": {json.dumps(source)},\n  "artifacts": [\n'
+    return {path: head + ",\n".join(lines) + "\n  ]\n}\n" for path, lines in parts.items()}
 
 
 def main() -> int:
@@ -291,12 +298,15 @@ def main() -> int:
     parser.add_argument("--repository", help="Maven repository; default: the one in the lock")
     options = parser.parse_args()
     source = options.repository or json.loads(LOCK.read_text())["repository"]
-    text = build(source.rstrip("/"))
+    texts = build(source.rstrip("/"))
     if options.check:
-        same = text == LOCK.read_text()
-        print(f"{LOCK.name} is {'up to date' if same else 'not what this file writes: run it without --check'}")
-        return 0 if same else 1
-    LOCK.write_text(text)
+        stale = [path for path, text in texts.items() if text != path.read_text()]
+        for path in texts:
+            state = "not what this file writes: run it without --check" if path in stale else "up to date"
+            print(f"{path.relative_to(ROOT)} is {state}")
+        return 1 if stale else 0
+    for path, text in texts.items():
+        path.write_text(text)
     return 0
 
 

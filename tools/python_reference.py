@@ -9,6 +9,7 @@ from typing import Any
 
 import lakefeed
 import lakefeed.errors
+from lakefeed_local import Topic
 
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Example|Examples):$", re.M)
 _NAMED = re.compile(r"^(?P<name>[\w.*]+): (?P<text>.*)$", re.S)
@@ -22,15 +23,15 @@ def python_reference() -> str:
 
 def _head() -> Iterator[str]:
     yield "# Python reference\n"
-    yield "What `import lakefeed` offers. How to use it, step by step: [python.md](python.md).\n"
+    yield "What `import lakefeed` offers, and `Topic` of `lakefeed[local]`. How to use it: [python.md](python.md).\n"
 
 
 def _entries() -> Iterator[str]:
-    for name in lakefeed.__all__:
-        found = getattr(lakefeed, name)
+    names = [("lakefeed", name, getattr(lakefeed, name)) for name in lakefeed.__all__]
+    for package, name, found in [*names, ("lakefeed_local", "Topic", Topic)]:
         if name.startswith("_") or found is lakefeed.errors.LakefeedError:
             continue
-        yield f"## `lakefeed.{name}`\n"
+        yield f"## `{package}.{name}`\n"
         yield from _described(found, name)
         if inspect.isclass(found):
             for member, value in _members(found):

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lakefeed.pipeline import Pipeline as Pipeline
     from lakefeed.pipeline import RunSummary as RunSummary
     from lakefeed.records.sources.kafka import deduplicated as deduplicated
-    from lakefeed.topic import Topic as Topic
 
 __version__ = "0.1.0"
 
@@ -29,7 +28,6 @@ _MODULES = {
     "OffsetRange": "offsets.ranges",
     "Pipeline": "pipeline",
     "RunSummary": "pipeline",
-    "Topic": "topic",
     "deduplicated": "records.sources.kafka",
     "open_table": "clients.iceberg.reader",
     "read_topic": "dataframes",

@@ -12,8 +12,7 @@ from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.kafka.starting import first_offsets
 from lakefeed.clients.spark.connect import classic
 from lakefeed.config.base import validated
-from lakefeed.config.decoding import Decode
-from lakefeed.config.failures import Accept
+from lakefeed.config.decoding import Accept, Decode
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter

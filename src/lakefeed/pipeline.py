@@ -22,13 +22,13 @@ from lakefeed.clients.spark.connect import classic
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import activate, copy_of, session
 from lakefeed.clients.spark.start_checks import StartChecks
+from lakefeed.config.addresses import is_local
 from lakefeed.config.checks import function_modules
 from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import stored_at
 from lakefeed.config.problem import raise_first_error
 from lakefeed.config.secrets import keys_of
-from lakefeed.config.storage import is_local
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.feed.bounded import BatchSummary, run_bounded
 from lakefeed.feed.control import ActionRequest

@@ -28,16 +28,17 @@ FOLLOWERS_GROUP = "lakefeed.followers"
 SINKS_GROUP = "lakefeed.sinks"
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "adopt": ("adopt", "export-offsets"),
+    "adopt": ("adopt", "offsets export"),
     "dashboard": ("dashboard", "top"),
     "deploy": ("deploy",),
-    "local": ("quickstart", "demo", "examples", "local", "produce"),
+    "local": ("quickstart", "examples", "topics", "topics produce", "local", "local demo"),
     "observe": ("notify", "runs"),
     "testing": ("test",),
 }
 """The commands that each extra of lakefeed brings."""
 KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "dashboard": ("dashboard",),
+    "deploy": ("deploy",),
     "observe": ("lineage", "notify", "otlp", "runs"),
     "testing": ("tests",),
 }
@@ -90,8 +91,8 @@ def _entry_points(group: str, path: tuple[str, ...]) -> list[EntryPoint]:
 def installed_commands() -> dict[str, CliCommand]:
     """Return the commands of installed packages.
 
-    The value of an entry point of ``lakefeed.commands`` is a mapping of names to ``CliCommand``. Its module imports
-    nothing heavy: ``lakefeed --help`` reads all of them.
+    The value of an entry point of ``lakefeed.commands`` is a mapping of names to ``CliCommand``; a name of two words,
+    such as ``offsets export``, adds to a group. Its module imports nothing heavy: ``lakefeed --help`` reads all.
     """
     return dict(_commands())
 

@@ -69,13 +69,13 @@ def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
     running = Running(["run", path, "--log-format", "json"], environment, tmp_path / "first")
     try:
         running.wait_until_it_says('"event":"batch"')
-        paused = shell.do("pause", feed.name, "--reason", REASON, "--wait")
+        paused = shell.do("feed", "pause", feed.name, "--reason", REASON, "--wait")
         assert (paused["feed"], paused["carried_out"], paused["event"]["kind"]) == (feed.name, True, "paused")
         feed.send(records(50, first=100))
         progress = shell.progress(path)
         assert (progress["state"], progress["totals"]["records"]) == ("paused", 100)
         assert (progress["paused"]["reason"], progress["paused"]["by"]) == (REASON, this_user())
-        assert shell.do("pause", path, status=2)["what"].startswith("the feed is already paused by ")
+        assert shell.do("feed", "pause", path, status=2)["what"].startswith("the feed is already paused by ")
     finally:
         running.kill()
     # A start that ends by itself is refused, with the reason; also from another machine, which has no file of it.
@@ -89,12 +89,12 @@ def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
         running.wait_until_it_says(REASON)
         until(lambda: shell.pauses(path))
         assert '"event":"batch"' not in running.said()
-        shell.do("change", path, "--max-records-per-batch", "20", "--trigger", "2 seconds")
-        shell.do("resume", path, "--reason", "repaired", "--wait")
+        shell.do("feed", "change", path, "--max-records-per-batch", "20", "--trigger", "2 seconds")
+        shell.do("feed", "resume", path, "--reason", "repaired", "--wait")
         running.wait_until_it_says('"event":"batch"', times=3)
         batches = [event for event in events(running) if event["event"] == "batch"]
         assert [batch["records"] for batch in batches] == [20, 20, 10]
-        shell.do("stop", feed.name, "--wait")
+        shell.do("feed", "stop", feed.name, "--wait")
         assert running.process.wait(30) == 0
         actions = [event for event in events(running) if event["event"] == "action"]
         assert [event["action"] for event in actions] == ["change", "resume", "stop"]
@@ -127,7 +127,7 @@ def test_a_pause_in_a_batch_survives_the_death_of_its_driver_in_it(
     running = Running(["run", path, "--log-format", "json"], environment, tmp_path / "log")
     try:
         until(lambda: has_batch(path, environment))
-        shell.do("pause", path, "--reason", REASON)
+        shell.do("feed", "pause", path, "--reason", REASON)
         until(lambda: PAUSE_FILE in StoredCheckpoint(feed.checkpoint, s3=feed.connections.s3).names())
         assert '"event":"batch"' not in running.said()
     finally:
@@ -143,10 +143,10 @@ def test_a_feed_that_does_not_run_is_paused_for_its_next_start(
     feed.create_topic(partitions=1)
     feed.send(records(10))
     path, shell = feed.write_file(decode=JSON_ROWS), Shell(environment)
-    assert "no driver of a feed" in shell.do("pause", "no-such-feed", status=2)["what"]
-    assert shell.do("pause", path, "--reason", REASON)["paused"]["reason"] == REASON
-    assert shell.do("pause", path, status=2)["error"] == "ConfigError"
-    assert shell.do("stop", path, status=2)["error"] == "ResourceMissing"
+    assert "no driver of a feed" in shell.do("feed", "pause", "no-such-feed", status=2)["what"]
+    assert shell.do("feed", "pause", path, "--reason", REASON)["paused"]["reason"] == REASON
+    assert shell.do("feed", "pause", path, status=2)["error"] == "ConfigError"
+    assert shell.do("feed", "stop", path, status=2)["error"] == "ResourceMissing"
     running = Running(["run", path], environment, tmp_path / "log")
     try:
         running.wait_until_it_says(REASON)
@@ -155,9 +155,9 @@ def test_a_feed_that_does_not_run_is_paused_for_its_next_start(
     finally:
         if running.process.poll() is None:
             running.kill()
-    assert shell.do("resume", path)["paused"] is None
-    assert shell.do("resume", path, status=2)["what"] == "the feed is not paused"
-    shell.do("pause", path)
+    assert shell.do("feed", "resume", path)["paused"] is None
+    assert shell.do("feed", "resume", path, status=2)["what"] == "the feed is not paused"
+    shell.do("feed", "pause", path)
     assert shell.do("run", path, "--once", "--resume")["records"] == 10
     assert shell.do("run", path, "--once")["records"] == 0
 
@@ -178,12 +178,12 @@ def test_a_dashboard_with_a_token_takes_the_requests_of_another_machine(
         running.wait_until_it_says("batch 0")
         operator = Shell({**elsewhere, "LAKEFEED_TOKEN": TOKENS["OPERATOR_TOKEN"]})
         viewer = Shell({**elsewhere, "LAKEFEED_TOKEN": TOKENS["VIEWER_TOKEN"]})
-        assert viewer.do("pause", feed.name, *url, status=2)["error"] == "AccessDenied"
-        assert Shell(elsewhere).do("pause", feed.name, *url, status=2)["error"] == "ConfigError"
-        assert operator.do("pause", feed.name, *url, "--wait")["event"]["kind"] == "paused"
-        assert operator.do("resume", feed.name, *url, "--wait")["event"]["kind"] == "resumed"
-        assert feed.name in str(operator.do("stop", f"{feed.name}x", *url, status=2)["hint"])
-        operator.do("stop", feed.name, *url, "--wait")
+        assert viewer.do("feed", "pause", feed.name, *url, status=2)["error"] == "AccessDenied"
+        assert Shell(elsewhere).do("feed", "pause", feed.name, *url, status=2)["error"] == "ConfigError"
+        assert operator.do("feed", "pause", feed.name, *url, "--wait")["event"]["kind"] == "paused"
+        assert operator.do("feed", "resume", feed.name, *url, "--wait")["event"]["kind"] == "resumed"
+        assert feed.name in str(operator.do("feed", "stop", f"{feed.name}x", *url, status=2)["hint"])
+        operator.do("feed", "stop", feed.name, *url, "--wait")
         assert running.process.wait(60) == 0
         assert not any(secret in running.said() for secret in TOKENS.values())
     finally:

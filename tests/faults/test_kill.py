@@ -23,7 +23,9 @@ def topic(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A topic with trips, made by the generator and Spark's Kafka sink; each test lands it in a table of its own."""
     feed = Feed(stack, tmp_path_factory.mktemp("kill"))
     feed.create_topic(partitions=10)
-    done = lakefeed("produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS), environment=feed.environment)
+    done = lakefeed(
+        "topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS), environment=feed.environment
+    )
     assert done.returncode == 0, done.stderr
     return feed.topic
 
@@ -89,7 +91,7 @@ def test_a_driver_that_wakes_up_after_another_has_taken_over_commits_nothing(top
     assert second.returncode == 0, second.stderr
     time.sleep(60)
     os.killpg(first.process.pid, signal.SIGCONT)
-    produced = lakefeed("produce", topic, "--generate", "taxi", "--rows", "10", environment=feed.environment)
+    produced = lakefeed("topics", "produce", topic, "--generate", "taxi", "--rows", "10", environment=feed.environment)
     assert produced.returncode == 0, produced.stderr
     assert first.process.wait(180) == 2, first.said()
     assert "another driver" in first.said()

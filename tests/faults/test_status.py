@@ -71,7 +71,7 @@ def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path
         assert driver.token
         for secret in (driver.token, environment["AWS_SECRET_ACCESS_KEY"]):
             assert secret not in running.said() + json.dumps(document)
-        everything = lakefeed("status", environment=environment)
+        everything = lakefeed("status", "--all", environment=environment)
         assert (everything.returncode, "running" in everything.stdout) == (0, True)
 
         assert is_live(environment)

@@ -111,7 +111,7 @@ def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: di
                 for command in preflight:
                     done = lakefeed(*command, file, environment=environment)
                     assert done.returncode == 0, done.stdout + done.stderr
-                done = lakefeed("stop", file, environment=environment)
+                done = lakefeed("feed", "stop", file, environment=environment)
                 assert done.returncode == 0, done.stdout + done.stderr
                 assert running.process.wait(120) == 0, running.said()
                 stopped = time.time()

@@ -101,7 +101,7 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
         for name, metric in names.items():
             assert sum(point[name] for point in points) == totals[name] == metrics[metric]
 
-        done = lakefeed("pause", feed.name, "--wait", "--reason", "a test", environment=environment)
+        done = lakefeed("feed", "pause", feed.name, "--wait", "--reason", "a test", environment=environment)
         assert done.returncode == 0, done.stderr
         feed.send(records(9), partition=0)
         paused = {first: Position(307, 316), second: Position(46, 46)}
@@ -109,7 +109,7 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
         all_agree(paused)
         assert of_ledger(pipeline) == (ends, counts)
         assert progress()["paused"]["reason"] == "a test"
-        done = lakefeed("resume", feed.name, environment=environment)
+        done = lakefeed("feed", "resume", feed.name, environment=environment)
         assert done.returncode == 0, done.stderr
         caught_up = {first: Position(316, 316), second: Position(46, 46)}
         until(lambda: of_progress(progress()) == caught_up)

@@ -225,7 +225,7 @@ def test_no_secret_gets_out(feed: Feed) -> None:
 
     for command in (
         ["deploy", "conf", path],
-        ["deploy", "conf", path, "--format", "json"],
+        ["deploy", "conf", path, "--output", "json"],
         ["verify", path],
         ["plan", path],
     ):

@@ -45,7 +45,9 @@ def on_cluster(**settings: str) -> dict[str, str]:
 def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
     feed.create_topic(partitions=4)
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
-    sent = lakefeed("produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment)
+    sent = lakefeed(
+        "topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment
+    )
     assert sent.returncode == 0, sent.stderr
 
     local = lakefeed("run", taxi_file(feed, "a"), "--once", environment=environment)

@@ -27,6 +27,6 @@ def test_the_core_alone_checks_plans_runs_and_verifies(feed: Feed, tmp_path: Pat
     assert "200 rows" in shell("lakefeed", "run", file, "--once")
     assert "each record once" in shell("lakefeed", "verify", file)
     # What a plug-in brings is named with its extra.
-    assert "pip install 'lakefeed[local]'" in shell("lakefeed", "produce", feed.topic, status=2)
+    assert "pip install 'lakefeed[local]'" in shell("lakefeed", "topics", "produce", feed.topic, status=2)
     notified = feed.write_file(notify={"targets": {}})
     assert "pip install 'lakefeed[observe]'" in shell("lakefeed", "check", str(notified), status=2)

@@ -136,7 +136,7 @@ def test_the_commands(lake: SparkSession, feed: Feed) -> None:
     assert listed.returncode == 0, listed.stderr
     assert f"topic {dead(feed)}: 3 dead letters" in listed.stdout
     shown = json.loads(
-        lakefeed("dead-letters", "show", str(file), "0:5", "--output", "json", environment=feed.environment).stdout
+        lakefeed("dead-letters", "show", "0:5", str(file), "--output", "json", environment=feed.environment).stdout
     )
     assert base64.b64decode(shown["value_base64"]) == b"\x01one"
     assert shown["headers"] == [{"key": "who", "value_base64": base64.b64encode(b"me").decode()}]

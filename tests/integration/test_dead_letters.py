@@ -280,10 +280,10 @@ def test_the_commands(lake: SparkSession, feed: Feed) -> None:
     )
     assert document["count"] == 3
     shown = json.loads(
-        lakefeed("dead-letters", "show", str(file), "0:5", "--output", "json", environment=environment).stdout
+        lakefeed("dead-letters", "show", "0:5", str(file), "--output", "json", environment=environment).stdout
     )
     assert shown["value_base64"] == base64.b64encode(b"\x01one").decode()
-    nowhere = lakefeed("dead-letters", "show", str(file), "0:1", environment=environment)
+    nowhere = lakefeed("dead-letters", "show", "0:1", str(file), environment=environment)
     assert nowhere.returncode == 2
     assert "no dead letter at partition 0, offset 1" in nowhere.stderr
     kept = feed.pipeline(decode=REGISTRY, dead_letters={"table": dead(feed)}).feed.dead_letter_store(lake)

@@ -58,7 +58,7 @@ FOLLOWED = [
 
 
 def send_trips(stack: Endpoints, lake: SparkSession, rows: int) -> None:
-    """Send generated trips, as ``lakefeed produce --generate taxi`` does."""
+    """Send generated trips, as ``lakefeed topics produce --generate taxi`` does."""
     records = to_records(
         taxi_rows(lake, rows), topic=TOPIC, registry=stack.schema_registry_url, schema=taxi_schema(), key=KEY
     )

@@ -36,7 +36,7 @@ def test_the_record_is_named_without_its_values(
     with pytest.raises(JobFailed) as failed:
         feed.pipeline(decode=DECODE, transform=transform).run(spark=lake, once=True)
     assert failed.value.what == f"the batch fails at {feed.topic}-1 offset 3; nothing of it is written"
-    # tests/unit/messages/test_record_values.py has what follows: the types and the expression.
+    # tests/unit/messages/test_printable.py has what follows: the types and the expression.
     assert failed.value.where is not None
     assert failed.value.where.startswith(f"feed {feed.name}, [CAST_INVALID_INPUT]")
     assert failed.value.hint is not None

@@ -42,7 +42,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 @pytest.mark.timeout(1200)
 def test_the_first_hour(shell: Shell) -> None:
     began = time.monotonic()
-    shell("lakefeed", "doctor")
+    shell("lakefeed", "local", "doctor")
     first = shell("lakefeed", "quickstart")
     assert "payment_type" in first
     again = shell("lakefeed", "quickstart")
@@ -51,7 +51,18 @@ def test_the_first_hour(shell: Shell) -> None:
     # A CSV file of one's own becomes a topic, a table and an answer.
     (shell.folder / "orders.csv").write_text("\n".join(ORDERS) + "\n")
     shell("lakefeed", "topics", "create", "orders", "--partitions", "3")
-    shell("lakefeed", "produce", "orders", "--file", "orders.csv", "--encode", "confluent-avro", "--key", "customer")
+    shell(
+        "lakefeed",
+        "topics",
+        "produce",
+        "orders",
+        "--file",
+        "orders.csv",
+        "--encode",
+        "confluent-avro",
+        "--key",
+        "customer",
+    )
     shell("lakefeed", "init", "--topic", "orders", "--warehouse", "lake")
     shell("lakefeed", "check", "--connect")
     assert "200 rows" in shell("lakefeed", "run", "--once")
@@ -73,7 +84,7 @@ def test_the_first_hour(shell: Shell) -> None:
 
     # A record that cannot be read stops the feed, and says how to keep it apart.
     (shell.folder / "poison.csv").write_text("value\nnot avro\n")
-    shell("lakefeed", "produce", "orders", "--file", "poison.csv", "--encode", "string")
+    shell("lakefeed", "topics", "produce", "orders", "--file", "poison.csv", "--encode", "string")
     stopped = shell("lakefeed", "run", "--once", status=2)
     assert "dead_letters" in stopped
     assert "offset" in stopped
@@ -91,14 +102,36 @@ def test_the_first_hour(shell: Shell) -> None:
         + "".join(f"{n},c1,1.0,2026-11-25 10:00:00,FR\n" for n in range(500, 510))
     )
     shell(
-        *("lakefeed", "produce", "orders", "--file", "more.csv", "--encode", "confluent-avro", "--key", "customer"),
+        *(
+            "lakefeed",
+            "topics",
+            "produce",
+            "orders",
+            "--file",
+            "more.csv",
+            "--encode",
+            "confluent-avro",
+            "--key",
+            "customer",
+        ),
         *("--schema-file", "order.avsc"),
     )
     assert "10 rows" in shell("lakefeed", "run", "--once")
     assert "FR" in shell("python", "-c", query.replace("count(*) AS orders, sum(amount) AS amount", "max(country)"))
 
     # A kill in the middle of a run.
-    shell("lakefeed", "produce", "orders", "--file", "orders.csv", "--encode", "confluent-avro", "--key", "customer")
+    shell(
+        "lakefeed",
+        "topics",
+        "produce",
+        "orders",
+        "--file",
+        "orders.csv",
+        "--encode",
+        "confluent-avro",
+        "--key",
+        "customer",
+    )
     run = shell.start("lakefeed", "run", "--set", "source.kafka.max_records_per_batch=20", "--set", "trigger=1 second")
     assert run.stdout is not None
     seen = 0
@@ -118,6 +151,7 @@ def test_the_first_hour(shell: Shell) -> None:
     assert "ADD COLUMN" in shell("lakefeed", "plan").upper()
     shell(
         "lakefeed",
+        "topics",
         "produce",
         "orders",
         "--file",

@@ -46,14 +46,16 @@ def test_no_secret_in_ps_conf_set_or_explain(lake: SparkSession, stack: Endpoint
 
 @pytest.mark.quick
 def test_conf_prints_all_that_spark_submit_needs_and_no_secret(feed: Feed) -> None:
-    done = lakefeed("deploy", "conf", PIPELINE, "--format", "json", environment=feed.environment)
+    done = lakefeed("deploy", "conf", PIPELINE, "--output", "json", environment=feed.environment)
     assert done.returncode == 0, done.stderr
     settings = json.loads(done.stdout)
     assert settings["spark.sql.catalog.lake.uri"] == feed.stack.catalog_uri
     assert settings["spark.hadoop.fs.s3a.endpoint"] == feed.stack.s3_endpoint
     assert "iceberg-spark-runtime" in settings["spark.driver.extraClassPath"]
     assert feed.stack.secret_key.get_secret_value() not in done.stdout + done.stderr
-    on_cluster = lakefeed("deploy", "conf", "--master", "spark://host:7077", environment=feed.environment)
+    on_cluster = lakefeed(
+        "deploy", "conf", "--no-pipeline", "--master", "spark://host:7077", environment=feed.environment
+    )
     assert "spark.jars file:///" in on_cluster.stdout
     assert feed.stack.access_key not in on_cluster.stdout
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.tables import tables
-from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.operation import Upkeep
 from lakefeed.errors import ConfigError
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.maintenance import planner as due

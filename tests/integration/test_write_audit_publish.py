@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lakefeed.cli.publish import publish as command
+from lakefeed.cli.tables import publish as command
 from lakefeed.errors import AuditFailed
 from lakefeed.pipeline import Pipeline
 from tests.support.deaths import dying
@@ -52,7 +52,7 @@ def test_an_audit_that_fails_keeps_rows_from_readers_and_discarding_reads_them_a
     send(feed, 3)
     with pytest.raises(AuditFailed, match="id is not unique: 1 value with several rows") as failed:
         pipeline.run(spark=lake, once=True)
-    assert "lakefeed publish --discard" in str(failed.value.hint)
+    assert "lakefeed tables publish --discard" in str(failed.value.hint)
     assert seen(feed) == [1, 2, 3]
     proof = pipeline.verify(deep=True)
     assert proof.faults == ()

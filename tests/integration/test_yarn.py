@@ -27,7 +27,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
 def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_yarn(feed: Feed, cluster: Yarn) -> None:
     feed.create_topic(partitions=4)
     environment = {**feed.environment, **cluster.environment}
-    sent = lakefeed("produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment)
+    sent = lakefeed(
+        "topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment
+    )
     assert sent.returncode == 0, sent.stderr
 
     local = lakefeed("run", taxi_file(feed, "a"), "--once", environment=environment)

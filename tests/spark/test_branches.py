@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.operation import Upkeep
 from lakefeed.errors import AuditFailed, BranchDiverged, CheckpointMismatch, ConfigError
 from lakefeed.ledger.publication import AUDIT, StoredAudit, TableAudit, branch_state
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, PositionReset

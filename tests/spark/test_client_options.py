@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.java_gateway import get_field
 
-from lakefeed.config.kafka_options import (
+from lakefeed.config.kafka_client import (
     CONSUMER,
     CONSUMER_DEFAULTS,
     PREFIX,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.config.failures import Accept
+from lakefeed.config.decoding import Accept
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode.registry import SchemaRegistry

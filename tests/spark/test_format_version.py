@@ -13,7 +13,7 @@ import pytest
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.operation import Upkeep
 from lakefeed.errors import ConfigError
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.table_stats import read_health

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.config.connections import Connections
-from lakefeed.config.upkeep import Step, Upkeep
+from lakefeed.config.operation import Step, Upkeep
 from lakefeed.errors import TableBusy
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit

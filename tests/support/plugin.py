@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.config.added_blocks import added_models
 from lakefeed.config.loading.explain import all_settings
-from lakefeed.config.models import pipeline_model
+from lakefeed.config.models import added_models, pipeline_model
 
 CACHES: tuple[Callable[[], object], ...] = (
     added_models.cache_clear,

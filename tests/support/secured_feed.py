@@ -47,7 +47,7 @@ def land(servers: Secured, change: Change, *, environment: dict[str, str] | None
         return done.stdout
 
     run("topics", "create", topic, "--partitions", "2")
-    run("produce", topic, "--generate", "taxi", "--rows", str(ROWS))
+    run("topics", "produce", topic, "--generate", "taxi", "--rows", str(ROWS))
     run("check", file, "--connect")
     # Executors of their own, which get authority, certificate and key from the driver.
     master = "local-cluster[1,2,1024]"

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed import plugins
-from lakefeed.cli.main import all_commands, main, root
+from lakefeed.cli.main import main, root
 from lakefeed.config.blocks import SinkChoice
 from lakefeed.errors import ConfigError
 from lakefeed.plugins import COMMANDS_GROUP, KEYS_OF_EXTRAS, OF_EXTRAS, SETTINGS_GROUP, SINKS_OF_EXTRAS
@@ -19,7 +19,7 @@ def found(*entries: tuple[str, str]) -> list[EntryPoint]:
 
 
 def test_each_command_of_an_extra_is_brought_by_it() -> None:
-    assert {name for names in OF_EXTRAS.values() for name in names} <= set(all_commands())
+    assert {name for names in OF_EXTRAS.values() for name in names} <= set(plugins.installed_commands())
 
 
 def test_each_key_of_an_extra_is_brought_by_it() -> None:
@@ -49,9 +49,9 @@ def test_a_package_that_cannot_be_imported_is_named_and_stops_no_other_command(m
 
 
 def test_no_package_replaces_a_command_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = all_commands()["run"]
+    run = root.added()["run"]
     monkeypatch.setattr(plugins, "installed", lambda group: found(("x", f"{__name__}:COMMANDS")))
-    assert all_commands()["run"] is run
+    assert root.added()["run"] is run
 
 
 COMMANDS = {"run": plugins.CliCommand("nowhere:run", "Another run.", "run")}

@@ -111,7 +111,7 @@ BEFORE_THE_COMMIT = (
     ),
     python(
         "source: aborted transactions",
-        "config/kafka_options",
+        "config/kafka_client",
         '"kafka.isolation.level": "read_committed",',
         "",
         "tests/integration/test_verify.py::test_offsets_without_a_record_are_distinguished_from_lost_ones",

@@ -55,7 +55,7 @@ class Trips:
         return (self.folder / self.input).absolute().as_uri()
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Read them as ``lakefeed produce`` does: 17 columns, and no key."""
+        """Read them as ``lakefeed topics produce`` does: 17 columns, and no key."""
         if self.input == "generated":
             return taxi_rows(spark, self.rows).drop(KEY)
         return read_rows(spark, self.uri, format=self.input, schema=taxi_schema())

@@ -186,7 +186,7 @@ def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], 
 
     The cases take turns, each in a warm JVM of its own, into new tables; a first round does not count. The figure is
     rows for each second of the client's CPU time. Each run's rows, their sums and the offsets of each partition are
-    compared with the topic's; if they differ the status is 1. ``lakefeed plan --target-rate`` reads the newest result.
+    compared with the topic's; if they differ the status is 1. ``lakefeed deploy size`` reads the newest result.
     """
     work, chosen = Work(name="throughput", **sizes), cases or (*USUAL_WAYS, LIMIT)
     topic = jobs.fill_topic(bench, work, csv)

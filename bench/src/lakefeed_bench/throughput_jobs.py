@@ -19,7 +19,7 @@ from typing import Any
 from lakefeed.clients.spark import jars, jvm
 from lakefeed.clients.spark.session import session
 from lakefeed.clients.spark.statements import run
-from lakefeed.config.kafka_options import CONSUMER_DEFAULTS, PREFIX
+from lakefeed.config.kafka_client import CONSUMER_DEFAULTS, PREFIX
 from lakefeed.errors import JobFailed
 from lakefeed.lazy import SparkSession
 from lakefeed_bench import jobs

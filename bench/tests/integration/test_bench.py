@@ -131,7 +131,7 @@ def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_
     # The result is where the sizing finds it.
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     sized = lakefeed(
-        *("plan", str(tmp_path / "pipeline.yaml"), "--target-rate", "1M/s", "--output", "json"),
+        *("deploy", "size", str(tmp_path / "pipeline.yaml"), "--target-rate", "1M/s", "--output", "json"),
         environment={"LAKEFEED_HOME": str(tmp_path)},
     )
     assert sized.returncode == 0, sized.stdout + sized.stderr

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 import lakefeed
-from lakefeed.cli.options import log_file_option, master_option, output_option, pipeline_argument, set_option
-from lakefeed.cli.output import echo, echo_first, emit
+from lakefeed.cli.options import (
+    dry_run_option,
+    log_file_option,
+    master_option,
+    output_option,
+    pipeline_argument,
+    set_option,
+    topic_option,
+)
+from lakefeed.cli.output import emit, first_lines
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.offsets.ranges import OffsetRange
@@ -37,8 +46,8 @@ MOST_RANGES_SHOWN = 20
     metavar="TOPIC:PARTITION:START:END",
     help="Only what is missing of these offsets.",
 )
-@click.option("--topic", help="Which topic's table, where each topic has one.")
-@click.option("--dry-run", is_flag=True, help="Say what is missing, and land nothing.")
+@topic_option
+@dry_run_option
 @set_option
 @master_option
 @log_file_option
@@ -84,7 +93,7 @@ def backfill(
 
         with stop_on_signals(view.note) as stop:
             done = declared.backfill(request, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
-    emit(done.as_dict(), lambda: _print(name, done))
+    emit(done.as_dict(), _lines(name, done))
 
 
 def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
@@ -99,21 +108,21 @@ def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
     return BackfillRequest(ranges=chosen, since=moment(start))
 
 
-def _print(feed: str, done: BackfillSummary) -> None:
+def _lines(feed: str, done: BackfillSummary) -> Iterator[str]:
     if done.settled:
-        echo(f"{done.settled:,} dead letters of a backfill that was cut off are written now")
+        yield f"{done.settled:,} dead letters of a backfill that was cut off are written now"
     if not done.planned.offsets:
-        echo(f"{feed}: nothing is missing that the topics still have")
+        yield f"{feed}: nothing is missing that the topics still have"
     elif done.dry_run:
-        echo(f"{feed}: {done.planned.offsets:,} offsets are missing, to be landed in {done.commits:,} commits")
-        echo_first(done.planned.ranges, most=MOST_RANGES_SHOWN)
+        yield f"{feed}: {done.planned.offsets:,} offsets are missing, to be landed in {done.commits:,} commits"
+        yield from first_lines(done.planned.ranges, most=MOST_RANGES_SHOWN)
     else:
-        echo(
+        yield (
             f"{feed}: {done.commits:,} commits, {done.records:,} records of {done.planned.offsets:,} offsets, "
             f"{done.rows:,} rows, {done.dead_letters:,} dead letters, {done.skipped:,} skipped in {done.seconds:.1f} s"
             + ("; stopped before the end, the next backfill resumes" if done.stopped else "")
         )
     if done.planned.gone:
         gone = sum(lost.records for lost in done.planned.gone)
-        echo(f"{gone:,} offsets are in neither the table nor the topics any more:")
-        echo_first(done.planned.gone, most=MOST_RANGES_SHOWN)
+        yield f"{gone:,} offsets are in neither the table nor the topics any more:"
+        yield from first_lines(done.planned.gone, most=MOST_RANGES_SHOWN)

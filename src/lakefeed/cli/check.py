@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from lakefeed.cli.options import output_option
+from lakefeed.cli.options import output_option, pipeline_argument, set_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_environment
 from lakefeed.config.problem import Problem, errors_of, exit_status
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path), default="pipeline.yaml")
-@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Override one setting; repeatable.")
+@pipeline_argument
+@set_option
 @click.option("--connect", is_flag=True, help="Also ask broker, registry, S3 store and catalog.")
 @click.option("--static", is_flag=True, help="Read the file alone: import, run and ask nothing, no environment.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of pipeline files instead.")
 @output_option
-def check(file: Path, overrides: tuple[str, ...], connect: bool, static: bool, schema: bool) -> None:
-    """Find every mistake in a pipeline file. A transform is looked at by a Spark of its own; no record is read.
+def check(pipeline: Path, overrides: tuple[str, ...], connect: bool, static: bool, schema: bool) -> None:
+    """Find every mistake in PIPELINE. A transform is looked at by a Spark of its own; no record is read.
 
     A pipeline file is code: its Python functions are imported. --static imports, runs and asks nothing, and reads no
     environment variable: for files of people that you do not trust.
@@ -45,11 +45,11 @@ def check(file: Path, overrides: tuple[str, ...], connect: bool, static: bool, s
         return
     if static and connect:
         raise click.UsageError("--static asks nothing, and --connect asks what the file points at: give one.")
-    problems = _problems(file, overrides, static=static, connect=connect)
+    problems = _problems(pipeline, overrides, static=static, connect=connect)
     count = len(errors_of(problems))
     asked = ", and what it points at is there" if connect else ""
     verdict = f"{count} error{'s' if count > 1 else ''}" if count else f"no mistakes{asked}"
-    text = "\n".join([*map(str, problems), f"{file}: {verdict}"])
+    text = "\n".join([*map(str, problems), f"{pipeline}: {verdict}"])
     emit([problem.as_dict() for problem in problems], text)
     raise Exit(exit_status(problems))
 

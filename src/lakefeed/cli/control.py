@@ -1,4 +1,4 @@
-"""``lakefeed pause``, ``resume``, ``stop`` and ``change``: a running feed, and one that does not run."""
+"""``lakefeed feed``: pauses, resumes, stops or changes a running feed, and one that does not run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FeedTarget:
         if self.running is None:
             raise ResourceMissing(
                 f"no driver of feed '{self.name}' runs on this machine",
-                hint="name its dashboard by --url; lakefeed status says where it runs",
+                hint="name its dashboard by --url; lakefeed status PIPELINE says where it runs",
             )
         return self.running
 
@@ -88,7 +88,12 @@ def of_target(command: Callable[..., None]) -> Callable[..., None]:
     return _target_options(call)
 
 
-@click.command()
+@click.group()
+def feed() -> None:
+    """Pause, resume, stop or change a feed, by its NAME or its PIPELINE."""
+
+
+@feed.command()
 @of_target
 @reason_option
 @wait_option
@@ -108,7 +113,7 @@ def pause(found: FeedTarget, *, reason: str, wait: bool) -> None:
     _ask(found, "pause", wait=wait, then="paused after its current batch", reason=reason)
 
 
-@click.command()
+@feed.command()
 @of_target
 @reason_option
 @wait_option
@@ -129,7 +134,7 @@ def resume(found: FeedTarget, *, reason: str, wait: bool) -> None:
     _ask(found, "resume", wait=wait, then="resumes", reason=reason)
 
 
-@click.command()
+@feed.command()
 @of_target
 @reason_option
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; status 1 if it ends with an error.")
@@ -144,7 +149,7 @@ def stop(found: FeedTarget, *, reason: str, wait: bool) -> None:
     _emit(found, "stop", {"event": event.as_dict(), "carried_out": wait}, text)
 
 
-@click.command()
+@feed.command()
 @of_target
 @click.option("--trigger", help="Time between two batches, such as '10 seconds'.")
 @click.option("--max-records-per-batch", type=click.IntRange(1), help="Upper bound of the next batches.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -23,11 +24,10 @@ from lakefeed.cli.options import (
     set_option,
     yes_option,
 )
-from lakefeed.cli.output import echo, emit
+from lakefeed.cli.output import emit
 from lakefeed.clients.spark.session import log_path
 from lakefeed.errors import ResourceMissing
-from lakefeed.messages.printable import printable
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted, printable
 
 if TYPE_CHECKING:
     from lakefeed.sinks.dead_letters.store import DeadLetterFilter
@@ -69,23 +69,23 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any)
             counts = {"feed": part.config.name, "count": len(letters), "reasons": reasons}
             documents.append({reader.kind: reader.name, **counts, "dead_letters": letters[:limit]})
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         for document in documents:
-            _print_letters(document)
+            yield from _letters_lines(document)
         if not documents:
-            echo("no dead letters in any of the tables")
+            yield "no dead letters in any of the tables"
 
-    emit({"tables": documents} if many else documents[0], text)
+    emit({"tables": documents} if many else documents[0], text())
 
 
 @dead_letters.command()
-@click.argument("pipeline", type=FILE)
 @click.argument("position")
+@pipeline_argument
 @click.option("--value-file", type=FILE, help="Write the value's bytes there.")
 @click.option("--topic", help="Instead of TOPIC: in the position.")
 @set_option
 @output_option
-def show(pipeline: Path, position: str, value_file: Path | None, topic: str | None, overrides: tuple[str, ...]) -> None:
+def show(position: str, pipeline: Path, value_file: Path | None, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
     from lakefeed.sinks.dead_letters.store import DeadLetterFilter, find_one
 
@@ -99,15 +99,15 @@ def show(pipeline: Path, position: str, value_file: Path | None, topic: str | No
     if value_file is not None:
         value_file.write_bytes(letter["value"] or b"")
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         for name in ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at"):
-            echo(f"{name:<10} {printable(str(letter[name]))}")
-        echo(f"{'key':<10} {_bytes_text(letter['key'])}")
+            yield f"{name:<10} {printable(str(letter[name]))}"
+        yield f"{'key':<10} {_bytes_text(letter['key'])}"
         for header in letter["headers"] or ():
-            echo(f"{'header':<10} {printable(_cut(header['key']))} = {_bytes_text(header['value'])}")
-        echo(f"{'value':<10} {_bytes_text(letter['value'])}")
+            yield f"{'header':<10} {printable(_cut(header['key']))} = {_bytes_text(header['value'])}"
+        yield f"{'value':<10} {_bytes_text(letter['value'])}"
 
-    emit(_jsonable(letter), text)
+    emit(_jsonable(letter), text())
 
 
 @dead_letters.command()
@@ -130,18 +130,18 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay")) if parts else None
     done = [(part.config.name, part.replay(_filter(part, chosen), spark=spark)) for part in parts]
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         for feed, result in done:
             of = f"{feed}: " if many else ""
             skipped = f"{result.skipped:,} skipped by policy"
-            echo(f"{of}{result.rows:,} rows landed, {skipped}, {result.still_dead:,} still dead")
+            yield f"{of}{result.rows:,} rows landed, {skipped}, {result.still_dead:,} still dead"
             if earlier := result.finished_earlier:
-                echo(f"{of}{earlier:,} had been landed by a replay that was cut off; their letters are gone")
+                yield f"{of}{earlier:,} had been landed by a replay that was cut off; their letters are gone"
         if not done:
-            echo("no dead letters in any of the tables")
+            yield "no dead letters in any of the tables"
 
     documents = [{"feed": feed, **asdict(result)} for feed, result in done]
-    emit({"tables": documents} if many else documents[0], text)
+    emit({"tables": documents} if many else documents[0], text())
 
 
 @dead_letters.command()
@@ -187,19 +187,19 @@ def _filter(part: lakefeed.Pipeline, chosen: dict[str, Any]) -> DeadLetterFilter
     return DeadLetterFilter(feed=part.config.name, **chosen)
 
 
-def _print_letters(document: dict[str, Any]) -> None:
+def _letters_lines(document: dict[str, Any]) -> Iterator[str]:
     from lakefeed.sinks.dead_letters.store import position_of
 
     (kind, name), *_ = document.items()
-    echo(f"{kind} {name}: {counted(document['count'], 'dead letter')} of feed {document['feed']}")
+    yield f"{kind} {name}: {counted(document['count'], 'dead letter')} of feed {document['feed']}"
     for alike in document["reasons"]:
-        echo(f"{alike['count']:>10,}  {printable(alike['reason'])}")
+        yield f"{alike['count']:>10,}  {printable(alike['reason'])}"
     if shown := document["dead_letters"]:
-        echo()
+        yield ""
     for letter in shown:
-        echo(f"{position_of(letter)}  {_time_text(letter['timestamp'])}  {printable(letter['reason'])}")
+        yield f"{position_of(letter)}  {_time_text(letter['timestamp'])}  {printable(letter['reason'])}"
     if document["count"] > len(shown):
-        echo(f"… and {document['count'] - len(shown):,} more; --limit shows them, --reason chooses")
+        yield f"… and {document['count'] - len(shown):,} more; --limit shows them, --reason chooses"
 
 
 def _time_text(time: datetime | str | None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
 import click
 
 from lakefeed.cli.options import output_option
-from lakefeed.cli.output import echo, echo_columns, emit
+from lakefeed.cli.output import column_lines, emit, is_json, styled
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
 from lakefeed.operations.pages import Page, all_pages, find_page, indexed_pages, page_folder
@@ -30,22 +31,25 @@ def docs(topic: str | None, in_browser: bool) -> None:
     if in_browser:
         _open(folder, page)
     elif page is None:
-        emit([_document(each) for each in pages], lambda: _print_list(pages))
+        emit([_document(each) for each in pages], _list_lines(pages))
     else:
         text = (folder / page.path).read_text("utf-8")
-        emit({**_document(page), "text": text}, lambda: _print_page(text))
+        if is_json():
+            emit({**_document(page), "text": text}, "")
+        else:
+            _print_page(text)
 
 
 def _document(page: Page) -> dict[str, object]:
     return {"topic": page.topic, "parts": list(page.parts), "purpose": page.purpose}
 
 
-def _print_list(pages: list[Page]) -> None:
+def _list_lines(pages: list[Page]) -> Iterator[str]:
     for parts, group in groupby(pages, key=lambda page: page.parts):
-        echo(": ".join(parts), bold=True)
-        echo_columns([(page.topic, page.purpose) for page in group], left=2)
-        echo()
-    echo(f"{page_command('TOPIC')} prints a page; --open shows it in a browser")
+        yield styled(": ".join(parts), bold=True)
+        yield from column_lines([(page.topic, page.purpose) for page in group], left=2)
+        yield ""
+    yield f"{page_command('TOPIC')} prints a page; --open shows it in a browser"
 
 
 def _print_page(text: str) -> None:

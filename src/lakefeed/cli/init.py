@@ -7,28 +7,34 @@ from urllib.parse import urlsplit
 
 import click
 
-from lakefeed.cli.options import FOLDER, bootstrap_servers_of, output_option
+from lakefeed.cli.options import (
+    FILE,
+    FOLDER,
+    PIPELINE_FILE,
+    bootstrap_option,
+    bootstrap_servers_of,
+    output_option,
+    registry_option,
+)
 from lakefeed.cli.output import emit
 from lakefeed.clients.environment import default_environment
-from lakefeed.config.storage import is_local, local_folder
+from lakefeed.config.addresses import is_local, local_folder
 from lakefeed.errors import ConfigError
 
 
 @click.command()
-@click.option("--topic", required=True, help="Topic to land.")
-@click.option(
-    "--bootstrap-servers", metavar="HOST:PORT", help="Kafka. Default: KAFKA_BOOTSTRAP_SERVERS, or the local stack."
-)
-@click.option("--registry", metavar="URL", help="Schema Registry. Default: SCHEMA_REGISTRY_URL, or the local stack.")
-@click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="Default: lake.landing.<name>.")
+@click.option("--topic", required=True, metavar="NAME", help="The topic to land.")
+@bootstrap_option
+@registry_option
+@click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="The table.  [default: lake.landing.<name>]")
 @click.option(
     "--warehouse",
     type=FOLDER,
     metavar="FOLDER",
     help="Keep the tables in this folder of this machine, without a store.  [default: LAKEFEED_WAREHOUSE, …]",
 )
-@click.option("--pipeline-name", metavar="NAME", help="Default: made of the topic's name.")
-@click.option("--file", type=click.Path(path_type=Path), default=Path("pipeline.yaml"), show_default=True)
+@click.option("--pipeline-name", metavar="NAME", help="The feed's name.  [default: made of the topic's name]")
+@click.option("--file", type=FILE, default=Path(PIPELINE_FILE), show_default=True, help="The file to write.")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 @output_option
 def init(

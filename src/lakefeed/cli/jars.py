@@ -8,6 +8,7 @@ from collections import Counter
 import click
 from click.exceptions import Exit
 
+from lakefeed.cli.group import CommandGroup
 from lakefeed.cli.options import output_option
 from lakefeed.cli.output import emit
 from lakefeed.clients.spark import jars as locked
@@ -17,7 +18,7 @@ group_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def jars() -> None:
     """Fetch and verify the locked jars.
 

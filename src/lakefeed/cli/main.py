@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import io
 import itertools
 import json
 import os
 import sys
-from typing import Any, get_args
+from typing import get_args
 
 import click
 
 from lakefeed import __version__
+from lakefeed.cli.group import CommandGroup
 from lakefeed.cli.output import fail, is_json_output
 from lakefeed.clients.spark.signals import exit_status, is_starting
 from lakefeed.errors import FileDenied, LakefeedError, WorldError
-from lakefeed.plugins import CliCommand, Section, installed_commands, missing_command
+from lakefeed.plugins import CliCommand, Section, installed_commands
 
 
 def _core(target: str, text: str, section: Section) -> CliCommand:
@@ -34,53 +34,37 @@ COMMANDS: dict[str, CliCommand] = {
     "run": _core("run:run", "Land topics in tables, as a pipeline file says.", "run"),
     "read": _core("read:read", "Read chosen records once: to look at, into files or a table.", "run"),
     "backfill": _core("backfill:backfill", "Land old records that the feed will never read.", "run"),
-    "status": _core("status:status", "Show whether feeds run, since when, by which driver.", "watch"),
-    "lag": _core("lag:lag", "Show how far a feed or a consumer group is behind.", "watch"),
+    "status": _core("status:status", "Show whether feeds run, and how far they or a group are behind.", "watch"),
     "metrics": _core("metrics:metrics", "List the metrics; write a Grafana dashboard and alerts.", "watch"),
     "verify": _core("verify:verify", "Prove that each record has landed once.", "look"),
     "schema": _core("schema:schema", "Compare the registry's schema with the table's.", "look"),
-    "topics": _core("topics:topics", "Create topics, decode their records, profile them.", "look"),
-    "pause": _core("control:pause", "Pause a feed after its current batch.", "repair"),
-    "resume": _core("control:resume", "Resume a paused feed where it stands.", "repair"),
-    "stop": _core("control:stop", "Stop a running feed after its current batch.", "repair"),
-    "change": _core("control:change", "Change trigger and size of batches of a running feed.", "repair"),
+    "feed": _core("control:feed", "Pause, resume, stop or change a running feed.", "repair"),
     "offsets": _core("offsets:offsets", "Show where a feed stands, and move it.", "repair"),
     "dead-letters": _core(
         "dead_letters:dead_letters", "Look at, replay or drop records that could not become rows.", "repair"
     ),
-    "tables": _core("tables:tables", "Show how tables are; compact, expire, remove orphans.", "tables"),
-    "publish": _core("publish:publish", "Audit the branch of a table, and publish or drop it.", "tables"),
+    "tables": _core("tables:tables", "Show how tables are; compact, expire, clean up, publish.", "tables"),
     "jars": _core("jars:jars", "Fetch and verify the locked jars.", "servers"),
-    "doctor": _core("doctor:doctor", "Examine Java, Python, Spark, jars, memory, disk, ports, clock.", "servers"),
     "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),
 }
 
 # On a signal they complete their current work, with status 0.
-_ENDING_WELL = (("run",), ("backfill",), ("produce",), ("tables", "maintain"))
+_ENDING_WELL = (("run",), ("backfill",), ("topics", "produce"), ("tables", "maintain"))
 
 
-class LazyGroup(click.Group):
-    """Imports a command's module only when that command is used."""
+class Lakefeed(CommandGroup):
+    """The commands of the core, and those of installed packages behind them, in sections."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(all_commands())
+    def added(self) -> dict[str, CliCommand]:
+        """Return the commands by name; a package replaces none of the core's."""
+        others = installed_commands().items()
+        return {**COMMANDS, **{name: each for name, each in others if " " not in name and name not in COMMANDS}}
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = COMMANDS.get(cmd_name) or installed_commands().get(cmd_name)
-        return None if found is None else found.load()
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        name = args[0] if args else ""
-        if name not in COMMANDS and not name.startswith("-") and name not in (known := all_commands()):
-            if (missing := missing_command(name)) is not None:
-                raise missing
-            near = difflib.get_close_matches(name, known, n=1)
-            meant = f" Did you mean '{near[0]}'?" if near else ""
-            raise click.UsageError(f"No such command '{name}'.{meant}", ctx)
-        return super().resolve_command(ctx, args)
+    def whole_name(self, name: str) -> str:
+        return name
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = all_commands()
+        commands = self.added()
         for section in get_args(Section):
             rows = [(name, command.help) for name, command in commands.items() if command.section == section]
             if rows:
@@ -88,12 +72,7 @@ class LazyGroup(click.Group):
                     formatter.write_dl(rows)
 
 
-def all_commands() -> dict[str, CliCommand]:
-    """Return the commands of the core, and those of installed packages behind them."""
-    return {**COMMANDS, **{name: each for name, each in installed_commands().items() if name not in COMMANDS}}
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Lakefeed, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, package_name="lakefeed")
 def root() -> None:
     """Lands Kafka topics in lakehouse tables on S3-compatible storage, with Spark.

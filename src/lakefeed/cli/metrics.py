@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from lakefeed.cli.output import echo
-from lakefeed.messages.printable import aligned
+from lakefeed.cli.options import FILE, output_option
+from lakefeed.cli.output import column_lines, echo, emit
 
 TO = click.option(
     "--to",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="The file to write; it is replaced.  [default: stdout]",
 )
 
@@ -23,19 +22,18 @@ def metrics() -> None:
 
 
 @metrics.command()
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def table(output: str) -> None:
+@output_option
+def table() -> None:
     """List each metric with its type, labels and meaning."""
     from lakefeed.monitor.metrics.table import METRICS
 
-    if output == "json":
-        keys = ("name", "kind", "labels", "unit", "help")
-        rows = [(metric.name, metric.kind, ["feed", *metric.labels], metric.unit, metric.help) for metric in METRICS]
-        echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
-        return
-    lines = [(metric.name, metric.kind, ", ".join(("feed", *metric.labels)), metric.help) for metric in METRICS]
-    for line in aligned([("metric", "type", "labels", "meaning"), *lines], left=4):
-        echo(line)
+    keys = ("name", "kind", "labels", "unit", "help")
+    rows = [(metric.name, metric.kind, ["feed", *metric.labels], metric.unit, metric.help) for metric in METRICS]
+    lines = [(name, kind, ", ".join(labels), meaning) for name, kind, labels, _, meaning in rows]
+    emit(
+        [dict(zip(keys, row, strict=True)) for row in rows],
+        column_lines([("metric", "type", "labels", "meaning"), *lines], left=4, indent=0),
+    )
 
 
 @metrics.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +10,18 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
+from lakefeed.cli.group import CommandGroup
 from lakefeed.cli.options import (
+    dry_run_option,
     master_option,
+    one_part_of,
     output_option,
     parts_of,
     pipeline_argument,
     topic_option,
     yes_option,
 )
-from lakefeed.cli.output import echo, echo_columns, emit, figure, span
+from lakefeed.cli.output import column_lines, echo, emit, figure, say, span, styled
 from lakefeed.clients.spark.session import log_path
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from lakefeed.operations.status import FeedStatus
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def offsets() -> None:
     """Show where a feed stands, and move it: checkpoint, ledger and monitoring group together."""
 
@@ -47,12 +51,12 @@ def show(pipeline: Path, topic: str | None) -> None:
     found = [part.status(log_file=log_file) for part in parts_of(declared, topic)]
     documents = [feed.as_dict() for feed in found]
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         for feed in found:
-            _print_status(feed)
+            yield from _status_lines(feed)
 
     many = declared.config.has_many_tables and topic is None
-    emit({"tables": documents} if many else documents[0], text)
+    emit({"tables": documents} if many else documents[0], text())
     raise Exit(1 if any(feed.refusal for feed in found) else 0)
 
 
@@ -73,7 +77,7 @@ def show(pipeline: Path, topic: str | None) -> None:
     help="What becomes of the rows of records that are read again: deleted in the same commit, or kept beside the new.",
 )
 @click.option("--accept-loss", is_flag=True, help="Leave records unread where the feed moves forward.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@dry_run_option
 @yes_option
 @master_option
 @output_option
@@ -87,39 +91,34 @@ def rewind(
     """
     declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
     if declared.config.has_many_tables:
-        if topic is None:
-            raise click.UsageError("each topic has a table of its own: --topic says which one is moved")
-        declared = declared.of_topic(topic)
+        declared = one_part_of(declared, topic)
     agreed = declared.plan_rewind(to, topic=topic, **choice)
     has_checkpoint = bool(declared.config.checkpoint)
     if dry_run:
-        emit({**agreed.as_dict(), "done": False}, lambda: _print_plan(agreed, has_checkpoint=has_checkpoint))
+        emit({**agreed.as_dict(), "done": False}, _plan_lines(agreed, has_checkpoint=has_checkpoint))
         return
     if not yes:
-        _print_plan(agreed, has_checkpoint=has_checkpoint, err=True)
+        say(_plan_lines(agreed, has_checkpoint=has_checkpoint))
         click.confirm("Move the feed?", abort=True, err=True)
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-rewind"))
     if message := declared.rewind(agreed, spark=spark):
         echo(message, err=True)
 
-    def text() -> None:
-        _print_plan(agreed, has_checkpoint=has_checkpoint)
-        echo("done; the next start resumes there")
+    def text() -> Iterator[str]:
+        yield from _plan_lines(agreed, has_checkpoint=has_checkpoint)
+        yield "done; the next start resumes there"
 
-    emit({**agreed.as_dict(), "done": True}, text)
+    emit({**agreed.as_dict(), "done": True}, text())
 
 
-def _print_status(feed: FeedStatus) -> None:
-    echo(f"{feed.feed} in {feed.sink}: ", nl=False)
-    if feed.refusal is None:
-        echo(f"a start {feed.start}", fg="green", bold=True)
-    else:
-        echo("a start would be refused", fg="red", bold=True)
+def _status_lines(feed: FeedStatus) -> Iterator[str]:
+    verdict, color = (f"a start {feed.start}", "green") if feed.refusal is None else ("a start would be refused", "red")
+    yield styled(f"{feed.feed} in {feed.sink}: ") + styled(verdict, fg=color, bold=True)
     if feed.checkpoint.batch_id is not None:
         done = "done" if feed.checkpoint.committed else "planned"
-        echo(f"  the checkpoint has batch {feed.checkpoint.batch_id} {done}")
+        yield f"  the checkpoint has batch {feed.checkpoint.batch_id} {done}"
     if feed.publication is not None:
-        echo(f"  branch {feed.publication.sentence}")
+        yield f"  branch {feed.publication.sentence}"
     lines = [("partition", "checkpoint", "table", "group", "in the topic", "lag", "the table has")]
     for part in feed.partitions:
         name = f"{part.topic}-{part.partition}"
@@ -129,24 +128,24 @@ def _print_status(feed: FeedStatus) -> None:
         there, lag = span(part.topic_start, part.topic_end), figure(part.lag)
         has = "-" if part.covered is None else " ".join(span(*ends) for ends in part.covered) or "nothing"
         lines.append((name, checkpoint, table, group, there, lag, has))
-    echo_columns(lines, left=1)
+    yield from column_lines(lines, left=1)
     if feed.refusal is not None:
-        echo(f"\n{feed.refusal}")
+        yield f"\n{feed.refusal}"
 
 
-def _print_plan(agreed: RewindPlan, *, has_checkpoint: bool, err: bool = False) -> None:
+def _plan_lines(agreed: RewindPlan, *, has_checkpoint: bool) -> Iterator[str]:
     if not agreed.moves:
         then = "the checkpoint is recreated" if has_checkpoint else "it has no checkpoint to recreate"
-        echo(f"{agreed.feed} stays where {agreed.table} is; {then}", err=err)
+        yield f"{agreed.feed} stays where {agreed.table} is; {then}"
     else:
-        echo(f"{agreed.feed} in {agreed.table}:", err=err)
+        yield f"{agreed.feed} in {agreed.table}:"
         lines = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]
         for move in agreed.moves:
             start = "?" if move.start is None else f"{move.start}"
             counts = (f"{move.again:,}", f"{move.given_up:,}", figure(move.rows), f"{move.letters:,}")
             lines.append((f"{move.topic}-{move.partition}", start, f"{move.to}", *counts))
-        echo_columns(lines, left=1, err=err)
+        yield from column_lines(lines, left=1)
     if agreed.rows:
-        echo(f"{agreed.rows:,} rows {'are deleted' if agreed.delete_rows else 'stay beside the new ones'}", err=err)
+        yield f"{agreed.rows:,} rows {'are deleted' if agreed.delete_rows else 'stay beside the new ones'}"
     if agreed.letters:
-        echo(f"{agreed.letters:,} dead letters are deleted", err=err)
+        yield f"{agreed.letters:,} dead letters are deleted"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 import lakefeed
 from lakefeed.clients.environment import default_environment
@@ -27,13 +28,27 @@ WITHOUT_REGISTRY: dict[str, dict[str, str]] = {"json": {"schema": "sample"}, "st
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
-pipeline_argument = click.argument("pipeline", type=FILE, default="pipeline.yaml")
-set_option = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
-topic_option = click.option("--topic", help="Where each topic has a table of its own: this one only.")
+PIPELINE_FILE = "pipeline.yaml"
+"""The file that a command reads where none is named."""
+
+pipeline_argument = click.argument("pipeline", type=FILE, default=PIPELINE_FILE)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a setting of the pipeline file: --set trigger='5 seconds'.",
+)
+topic_option = click.option("--topic", metavar="NAME", help="Where each topic has a table of its own: this one only.")
+decode_option = click.option(
+    "--decode",
+    metavar="FORMAT",
+    help="For a TOPIC: avro, protobuf, json_schema, json, string, raw, or a block.",
+)
 master_option = click.option("--master", help="Spark master.  [default: local[*]]")
-log_file_option = click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
+log_file_option = click.option("--log-file", type=FILE, help="Where the JVM's log goes.  [default: logs/ in the cache]")
 home_option = click.option(
-    "--home", type=FOLDER, help="Directory of the stack. Default: LAKEFEED_HOME, or ~/.local/share/lakefeed."
+    "--home", type=FOLDER, help="Directory of the stack.  [default: LAKEFEED_HOME, or ~/.local/share/lakefeed]"
 )
 url_option = click.option(
     "--url",
@@ -43,6 +58,7 @@ url_option = click.option(
     help="A dashboard, instead of this machine's drivers; the variable LAKEFEED_TOKEN has its token.",
 )
 token_file_option = click.option("--token-file", type=FILE, help="File with the token of --url.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 output_option = click.option(
     "--output",
@@ -120,9 +136,17 @@ def decode_block_of(text: str, registry: str | None) -> dict[str, Any]:
     return {**kept, **block}
 
 
+def refuse_options_of_topics(decode: str | None, registry: str | None, bootstrap_servers: str | None) -> None:
+    """Refuse options that a pipeline has in its file."""
+    options = {"--decode": decode, "--registry": registry, "--bootstrap-servers": bootstrap_servers}
+    for option, given in options.items():
+        if given is not None:
+            raise ConfigError(f"{option} is for a topic; the pipeline has it in its file", hint="--set KEY=VALUE")
+
+
 def kafka_options(settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return Kafka client settings with the login that the environment names."""
-    from lakefeed.config.kafka_login import KafkaLogin, client_options
+    from lakefeed.config.kafka_client import KafkaLogin, client_options
 
     return client_options(KafkaLogin.from_environment(default_environment()), settings or {})
 
@@ -175,6 +199,16 @@ def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"{url} is no address of a dashboard", where="--url", hint="such as https://host:8443")
     return [FeedServer(url, token) for url in dict.fromkeys(urls)]
+
+
+def is_pipeline_file(name: str) -> bool:
+    """Check that an argument which may also name a topic, a table or a feed names a file."""
+    return name.endswith((".yaml", ".yml", ".json")) or Path(name).is_file()
+
+
+def is_default(argument: str) -> bool:
+    """Check that the command line leaves an argument of the command that runs out."""
+    return click.get_current_context().get_parameter_source(argument) is ParameterSource.DEFAULT
 
 
 def parts_of(declared: lakefeed.Pipeline, topic: str | None) -> list[lakefeed.Pipeline]:

@@ -1,40 +1,88 @@
-"""Print for people (text), for programs (one JSON document), and errors without stack traces."""
+"""Print what commands report: as text for people, or as JSON for programs; and errors without stack traces."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import shutil
 import sys
+import textwrap
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
-from lakefeed.errors import LakefeedError
+from lakefeed.errors import LakefeedError, WorldError
 from lakefeed.messages.pages import names_page
 from lakefeed.messages.printable import aligned, printable, printable_json
 from lakefeed.messages.redaction import redacted
 
+INDENT = 12
+"""Columns of the names in ``field_lines``."""
 
-def echo(text: str = "", *, err: bool = False, nl: bool = True, **style: Any) -> None:
-    """Print text, without control characters that came from records, schemas or servers."""
-    click.secho(printable(text, keep="\n\t"), err=err, nl=nl, **style)
+Text = str | Iterable[str]
+"""What people read: a text, or its lines, which are made only when they are printed."""
 
-
-def echo_columns(rows: Sequence[tuple[str, ...]], *, left: int, indent: int = 2, err: bool = False) -> None:
-    """Print rows in columns, of which the first ``left`` hold words and the others figures."""
-    for line in aligned(rows, left=left):
-        echo(" " * indent + line, err=err)
+wrapped = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 
 
-def echo_first(items: Sequence[object], *, most: int) -> None:
-    """Print the first items, a line each, and how many are left out."""
-    for item in items[:most]:
-        echo(f"  {item}")
-    if len(items) > most:
-        echo(f"  … and {len(items) - most:,} more; --output json lists them all")
+class Output(ABC):
+    """The place that a command reports to; it prints nothing by itself."""
+
+    @abstractmethod
+    def report(self, document: Any, text: Text) -> None:
+        """Print what the command has found or done; once."""
+
+    @abstractmethod
+    def item(self, document: Any, text: Text) -> None:
+        """Print one of many reports, as they come."""
+
+    @abstractmethod
+    def error(self, error: LakefeedError) -> None:
+        """Print why the command has failed."""
+
+
+class ConsoleOutput(Output):
+    """Lines for people. Errors go to stderr, with the page that helps."""
+
+    def report(self, document: Any, text: Text) -> None:
+        for line in [text] if isinstance(text, str) else text:
+            echo(line)
+
+    def item(self, document: Any, text: Text) -> None:
+        self.report(document, text)
+
+    def error(self, error: LakefeedError) -> None:
+        echo(styled("error: ", fg="red", bold=True) + str(error), err=True)
+        if not names_page(str(error)):
+            echo(f"  page:  {error.page}", err=True)
+
+
+class JsonOutput(Output):
+    """One JSON document, or one a line; an error is a document, too."""
+
+    def report(self, document: Any, text: Text) -> None:
+        self._print(document, indent=2)
+
+    def item(self, document: Any, text: Text) -> None:
+        self._print(document, indent=None)
+
+    def error(self, error: LakefeedError) -> None:
+        self._print(error.as_dict(), indent=2)
+
+    def _print(self, document: Any, *, indent: int | None) -> None:
+        click.echo(printable_json(json.dumps(document, indent=indent, default=str, ensure_ascii=False)))
+        sys.stdout.flush()
+
+
+def output() -> Output:
+    """Return the place that the command that runs reports to: its option ``--output`` says which."""
+    return JsonOutput() if is_json() else ConsoleOutput()
 
 
 def is_json() -> bool:
@@ -42,33 +90,78 @@ def is_json() -> bool:
     return bool(click.get_current_context().meta.get("output") == "json")
 
 
-def emit(document: Any, text: str | Callable[[], None]) -> None:
-    """Print the document as JSON, or else the text, which may be a function that prints."""
-    if is_json():
-        click.echo(printable_json(json.dumps(document, indent=2, default=str, ensure_ascii=False)))
-    elif isinstance(text, str):
-        echo(text)
-    else:
-        text()
-
-
 def is_json_output(argv: list[str]) -> bool:
     """Check that the command line asks for JSON: errors then are JSON too."""
     return "--output=json" in argv or any(pair == ("--output", "json") for pair in itertools.pairwise(argv))
 
 
+def emit(document: Any, text: Text) -> None:
+    """Report what the command that runs has found or done."""
+    output().report(document, text)
+
+
 def fail(error: LakefeedError, *, as_json: bool) -> int:
-    """Print an error, as the JSON document on stdout or as text on stderr; return its exit status."""
-    if as_json:
-        click.echo(printable_json(json.dumps(error.as_dict(), indent=2, ensure_ascii=False)))
-    else:
-        click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-        echo(str(error), err=True)
-        if not names_page(str(error)):
-            echo(f"  page:  {error.page}", err=True)
+    """Report an error; return its exit status."""
+    (JsonOutput() if as_json else ConsoleOutput()).error(error)
     if os.environ.get("LAKEFEED_DEBUG"):
         sys.stderr.write(redacted("".join(traceback.format_exception(error))))
     return error.exit_status
+
+
+class Styled(str):
+    """A text with colours; what is added to it loses its own control characters."""
+
+    __slots__ = ()
+
+    def __add__(self, other: str) -> Styled:
+        return Styled(str(self) + (other if isinstance(other, Styled) else _plain(other)))
+
+
+def styled(text: str, **style: Any) -> Styled:
+    """Return a text in colours, where the output is a terminal."""
+    return Styled(click.style(_plain(text), **style))
+
+
+def _plain(text: str) -> str:
+    """Remove control characters that came from records, schemas or servers."""
+    return printable(text, keep="\n\t")
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a line at once: a note, or a part of what lasts. What a command reports goes to ``emit``."""
+    click.echo(text if isinstance(text, Styled) else _plain(text), err=err, nl=nl)
+
+
+def say(lines: Iterable[str]) -> None:
+    """Print lines on stderr: what a question is about, or what stands beside rows on stdout."""
+    for line in lines:
+        echo(line, err=True)
+
+
+def column_lines(rows: Sequence[tuple[str, ...]], *, left: int, indent: int = 2) -> Iterator[str]:
+    """Yield rows in columns, of which the first ``left`` hold words and the others figures."""
+    return (" " * indent + line for line in aligned(rows, left=left))
+
+
+def field_lines(name: str, text: str, *, colour: str | None = None) -> Iterator[str]:
+    """Yield a name, and beside it a text of as many lines as the terminal requires."""
+    first, *others = wrapped(text, terminal_width(60, 140, less=INDENT)) or [""]
+    yield styled(name.ljust(INDENT)) + styled(first, fg=colour)
+    for line in others:
+        yield " " * INDENT + line
+
+
+def first_lines(items: Sequence[object], *, most: int) -> Iterator[str]:
+    """Yield the first items, a line each, and how many are left out."""
+    for item in items[:most]:
+        yield f"  {item}"
+    if len(items) > most:
+        yield f"  … and {len(items) - most:,} more; --output json lists them all"
+
+
+def terminal_width(least: int, most: int, *, less: int) -> int:
+    """Return the columns of the terminal, up to a limit, less an indent."""
+    return max(least, min(most, shutil.get_terminal_size().columns) - less)
 
 
 def size_text(count: float) -> str:
@@ -90,3 +183,48 @@ def figure(number: int | None) -> str:
 def span(start: int | None, end: int | None) -> str:
     """Format an offset range, END not included; unknown ends give a dash."""
     return "-" if start is None else f"[{start}, {end})"
+
+
+watch_option = click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
+every_option = click.option(
+    "--every", type=click.FloatRange(0.2), default=2.0, show_default=True, metavar="SECONDS", help="With --watch."
+)
+
+Shown = tuple[Any, Sequence[str], int]
+"""The document, the lines for people, and the exit status."""
+
+
+def show(look: Callable[[], Shown], *, watch: bool, every: float) -> int:
+    """Show once, or repeatedly; return the last exit status.
+
+    With ``--watch`` an error of the world is shown, and the next look may succeed. JSON is then a document a line.
+    """
+    if not watch:
+        document, lines, status = look()
+        emit(document, lines)
+        return status
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text as RichText
+
+    console = Console(highlight=False)
+    status = 0
+    live = Live(console=console, auto_refresh=False) if console.is_terminal and not is_json() else None
+    if live is not None:
+        live.start()
+    try:
+        while True:
+            try:
+                document, lines, status = look()
+            except WorldError as error:
+                document, lines, status = error.as_dict(), str(error).splitlines(), error.exit_status
+            if live is not None:
+                live.update(RichText("\n".join(printable(line) for line in lines)), refresh=True)
+            else:
+                output().item(document, lines)
+            time.sleep(every)
+    except KeyboardInterrupt:
+        return status
+    finally:
+        if live is not None:
+            live.stop()

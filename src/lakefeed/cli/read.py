@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,21 @@ import click
 
 import lakefeed
 from lakefeed.cli.options import (
+    PIPELINE_FILE,
     bootstrap_option,
     bootstrap_servers_of,
     decode_block_of,
+    decode_option,
+    is_pipeline_file,
     log_file_option,
     master_option,
     output_option,
+    refuse_options_of_topics,
+    registry_option,
+    set_option,
+    topic_option,
 )
-from lakefeed.cli.output import echo, echo_columns, emit, is_json
+from lakefeed.cli.output import column_lines, echo, emit, is_json, say
 from lakefeed.clients.environment import default_environment
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.errors import ConfigError
@@ -42,7 +48,7 @@ REASONS = 5
 
 
 @click.command()
-@click.argument("source", metavar="PIPELINE|TOPIC")
+@click.argument("source", metavar="[PIPELINE|TOPIC]", default=PIPELINE_FILE)
 @click.option(
     "--range", "ranges", multiple=True, metavar="TOPIC:PARTITION:START:END", help="Offsets, END not included."
 )
@@ -65,13 +71,11 @@ REASONS = 5
     "--on-error", type=click.Choice(["fail", "skip"]), help="Records that cannot be read: stop, or count them."
 )
 @click.option("--on-null", type=click.Choice(["fail", "skip", "keep"]), help="Null values (tombstones).")
-@click.option(
-    "--decode", metavar="FORMAT", help="For a TOPIC: avro, protobuf, json_schema, json, string, raw, or a block."
-)
-@click.option("--registry", metavar="URL", help="For a TOPIC: Schema Registry.  [default: SCHEMA_REGISTRY_URL, …]")
+@decode_option
+@registry_option
 @bootstrap_option
-@click.option("--topic", help="For a PIPELINE whose topics each have a table: which.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="For a PIPELINE: override a setting.")
+@topic_option
+@set_option
 @master_option
 @log_file_option
 @output_option
@@ -95,12 +99,12 @@ def read(**options: Any) -> None:
     target = order.target(spark)
     done = reading.to(target, selection, spark=spark, latest=order.latest_per_key)
     if not isinstance(target, ConsoleResult):
-        emit(done.as_dict(), lambda: _print_summary(done))
+        emit(done.as_dict(), _summary_lines(done))
     elif is_json():
         emit({**done.as_dict(), "shown": [json.loads(row or "{}") for (row,) in target.rows]}, "")
     else:
         _print_rows(target, order.row_format)
-        _print_summary(done, err=True)
+        say(_summary_lines(done))
 
 
 class _Order(SimpleNamespace):
@@ -118,23 +122,16 @@ class _Order(SimpleNamespace):
 
     def reading(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
         """Return the read, and a function that starts the session for it."""
-        path = Path(self.source)
-        reading, start = self._of_pipeline(path) if path.suffix in (".yaml", ".yml") else self._of_topic()
+        reading, start = self._of_pipeline() if is_pipeline_file(self.source) else self._of_topic()
         if self.on_error is not None:
             reading = reading.on_error(self.on_error)
         if self.on_null is not None:
             reading = replace(reading, policy=replace(reading.policy, on_null=self.on_null))
         return reading, start
 
-    def _of_pipeline(self, path: Path) -> tuple[BatchRead, Callable[[], SparkSession]]:
-        for option, given in {
-            "--decode": self.decode,
-            "--registry": self.registry,
-            "--bootstrap-servers": self.bootstrap_servers,
-        }.items():
-            if given is not None:
-                raise ConfigError(f"{option} is for a topic; the pipeline has it in its file", hint="--set KEY=VALUE")
-        declared = lakefeed.Pipeline.from_file(path, overrides=self.overrides, to_run=False)
+    def _of_pipeline(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
+        refuse_options_of_topics(self.decode, self.registry, self.bootstrap_servers)
+        declared = lakefeed.Pipeline.from_file(self.source, overrides=self.overrides, to_run=False)
         declared = declared.of_topic(self.topic) if self.topic is not None else declared
         log_file = self.log_file or log_path(f"{declared.config.name}-read")
         return declared.batch_read(), partial(declared.session, master=self.master, log_file=log_file)
@@ -149,7 +146,7 @@ class _Order(SimpleNamespace):
         if self.overrides or self.topic is not None:
             raise ConfigError("--set and --topic are for a pipeline file", where=self.source)
         servers = bootstrap_servers_of(self.bootstrap_servers)
-        from lakefeed.config.kafka_login import KafkaLogin
+        from lakefeed.config.kafka_client import KafkaLogin
 
         login = KafkaLogin.from_environment(default_environment())
         source = validated(KafkaSource, "TOPIC", bootstrap_servers=servers, topics=[self.source], login=login)
@@ -191,7 +188,8 @@ def _print_rows(shown: ConsoleResult, row_format: str | None) -> None:
         sys.stdout.flush()
     else:
         rows = [tuple(_cell(cell) for cell in row) for row in shown.rows]
-        echo_columns([tuple(shown.columns), *rows], left=len(shown.columns), indent=0)
+        for line in column_lines([tuple(shown.columns), *rows], left=len(shown.columns), indent=0):
+            echo(line)
 
 
 def _cell(text: str | None) -> str:
@@ -200,22 +198,20 @@ def _cell(text: str | None) -> str:
     return line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…"
 
 
-def _print_summary(done: ReadSummary, *, err: bool = False) -> None:
-    say = partial(echo, err=err)
-    for note in done.notes:
-        say(note)
+def _summary_lines(done: ReadSummary) -> Iterator[str]:
+    yield from done.notes
     if not done.whole:
-        say(f"the first {done.rows:,} rows, of {done.offsets:,} offsets; --limit 0 shows all, --to writes them")
+        yield f"the first {done.rows:,} rows, of {done.offsets:,} offsets; --limit 0 shows all, --to writes them"
         return
     partitions = len({part.key for part in done.ranges})
     rows = "" if done.rows is None else f", {done.rows:,} rows"
-    say(
+    yield (
         f"{done.target}: {done.records:,} records of {done.offsets:,} offsets in {partitions} partitions{rows}"
         f" in {done.seconds:.1f} s"
     )
     if done.skipped:
-        say(f"{done.skipped:,} left out because the pipeline says so")
+        yield f"{done.skipped:,} left out because the pipeline says so"
     if done.unreadable:
-        say(f"{done.unreadable:,} could not be read, or broke a rule:")
+        yield f"{done.unreadable:,} could not be read, or broke a rule:"
     for reason in done.reasons[:REASONS]:
-        say(f"{reason.count:>10,}  {reason.reason} (one: {reason.sample})")
+        yield f"{reason.count:>10,}  {reason.reason} (one: {reason.sample})"

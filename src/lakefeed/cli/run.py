@@ -13,13 +13,13 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
-from lakefeed.cli.options import master_option, output_option, pipeline_argument
-from lakefeed.cli.output import echo, emit, is_json
+from lakefeed.cli.options import log_file_option, master_option, output_option, pipeline_argument, set_option
+from lakefeed.cli.output import emit, is_json, styled
 from lakefeed.clients.spark.cluster import is_submitted
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, signal_received, stop_on_signals
 from lakefeed.errors import ConfigError, DriverReplaced
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
     from lakefeed.feed.bounded import BatchSummary
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @pipeline_argument
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting: --set trigger='5 seconds'."
-)
+@set_option
 @click.option("--once", is_flag=True, help="Land all records that are there now, then end.")
 @click.option(
     "--accept-loss",
@@ -42,9 +40,7 @@ if TYPE_CHECKING:
 @click.option("--since", metavar="TIME", help="With --batch: from this time on, in ISO 8601.")
 @click.option("--until", metavar="TIME", help="With --batch: up to this time.")
 @master_option
-@click.option(
-    "--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.  [default: logs/ in the cache]"
-)
+@log_file_option
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -108,10 +104,10 @@ def run(
 ) -> None:
     """Run a pipeline: topics in, table out.
 
-    A paused feed (lakefeed pause) says so and waits; with --once it ends with status 1.
+    A paused feed (lakefeed feed pause) says so and waits; with --once it ends with status 1.
 
     SIGTERM, SIGHUP and Ctrl-C finish the current batch and end with status 0, or that of --exit-on-signal; a second
-    Ctrl-C ends at once, with 130. The command lakefeed stop ends the run with status 0 always.
+    Ctrl-C ends at once, with 130. The command lakefeed feed stop ends the run with status 0 always.
 
     --batch has one batch, which they cut off: nothing has landed then, and the status is 143, 129 or 130. Where each
     topic has a table of its own, the status is 1 if one of them has failed at the end.
@@ -175,7 +171,7 @@ def run(
                 resume=resume,
                 monitor=monitor,
             )
-    emit(summary.as_dict(), lambda: _print(name, summary))
+    emit(summary.as_dict(), _lines(name, summary))
     if any(table.failure for table in summary.tables) or summary.paused:
         raise Exit(1)
     raise Exit(exit_on_signal if signal_received() else 0)
@@ -212,8 +208,8 @@ def _exit(status: int) -> None:
     raise Exit(status)
 
 
-def _print(name: str, summary: lakefeed.RunSummary) -> None:
-    echo(
+def _lines(name: str, summary: lakefeed.RunSummary) -> Iterator[str]:
+    yield (
         f"{name}: {counted(summary.batches, 'batch', 'batches')}, {counted(summary.records, 'record')}, "
         f"{counted(summary.rows, 'row')} in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s)"
         + (f", S3 requests: {summary.requests_text}" if any(summary.s3_requests.values()) else "")
@@ -226,11 +222,11 @@ def _print(name: str, summary: lakefeed.RunSummary) -> None:
     )
     failed = [table for table in summary.tables if table.failure]
     if summary.tables:
-        echo(f"{len(summary.tables):,} tables, {len(failed):,} of them failed")
+        yield f"{len(summary.tables):,} tables, {len(failed):,} of them failed"
     for sink, why in summary.paused.items():
-        echo(f"  the sink '{sink}' waits: {why}", fg="red")
+        yield styled(f"  the sink '{sink}' waits: {why}", fg="red")
     for table in failed:
-        echo(f"  {table.topic}: {table.failure}", fg="red")
+        yield styled(f"  {table.topic}: {table.failure}", fg="red")
 
 
 def _batch_text(name: str, landed: BatchSummary) -> str:

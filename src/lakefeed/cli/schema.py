@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ import click
 
 import lakefeed
 from lakefeed.cli.options import (
-    FILE,
+    is_default,
     one_part_of,
     options_of,
     output_option,
@@ -21,7 +21,7 @@ from lakefeed.cli.options import (
     set_option,
     topic_option,
 )
-from lakefeed.cli.output import echo, echo_columns, emit
+from lakefeed.cli.output import column_lines, emit
 from lakefeed.clients.environment import default_connections
 from lakefeed.errors import ConfigError, SchemaIncompatible
 
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
     from lakefeed.config.models import PipelineConfig
 
-usual_options = options_of(topic_option, set_option, output_option)
-of_pipeline = options_of(pipeline_argument, usual_options)
+of_pipeline = options_of(pipeline_argument, topic_option, set_option, output_option)
 
 
 @click.group()
@@ -51,16 +50,16 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
     columns = side_by_side(versions[-1], table)
     steps = ["the first", *(_step(one.text, two.text) for one, two in itertools.pairwise(versions))]
 
-    def text() -> None:
-        echo(f"subject {subject}")
+    def text() -> Iterator[str]:
+        yield f"subject {subject}"
         for version, step in zip(versions, steps, strict=True):
-            echo(f"  version {version.version}  id {version.schema_id}  {step}")
-        echo(f"table {name}{'' if table else ': not there yet'}")
+            yield f"  version {version.version}  id {version.schema_id}  {step}"
+        yield f"table {name}{'' if table else ': not there yet'}"
         rows = [("column", "registry", "table")]
         for column in columns:
             ours, theirs = column.registry or "-", column.table or "-"
             rows.append((column.path, ours, theirs if ours == theirs else f"{theirs}  <"))
-        echo_columns(rows, left=3)
+        yield from column_lines(rows, left=3)
 
     document = {
         "subject": subject,
@@ -72,7 +71,7 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
         "exists": table is not None,
         "columns": [asdict(column) for column in columns],
     }
-    emit(document, text)
+    emit(document, text())
 
 
 @schema.command()
@@ -86,17 +85,17 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
     found = outlook(config, latest, existing_table(config, connections=connections))
     table = config.sink.chosen.snapshot_table
 
-    def text() -> None:
-        echo(f"subject {latest.subject}, version {latest.version}, id {latest.schema_id}")
-        echo(f"table {table}")
+    def text() -> Iterator[str]:
+        yield f"subject {latest.subject}, version {latest.version}, id {latest.schema_id}"
+        yield f"table {table}"
         for change in found.changes:
-            echo(f"  {change}")
+            yield f"  {change}"
         for statement in found.ddl or ():
-            echo(f"{statement};")
+            yield f"{statement};"
         if found.ddl == () and not found.changes:
-            echo("  takes it as it is")
+            yield "  takes it as it is"
         if found.note:
-            echo(f"note: {found.note}")
+            yield f"note: {found.note}"
 
     document = {
         "subject": latest.subject,
@@ -107,41 +106,40 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
         "ddl": None if found.ddl is None else list(found.ddl),
         "note": found.note,
     }
-    emit(document, text)
+    emit(document, text())
 
 
 @schema.command()
-@click.argument("pipeline", type=FILE, required=False)
-@click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="The table, instead of a pipeline's.")
-@usual_options
-def history(pipeline: Path | None, table: str | None, topic: str | None, overrides: tuple[str, ...]) -> None:
+@of_pipeline
+@click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="This table, instead of a pipeline's.")
+def history(pipeline: Path, table: str | None, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Show what became of a table's columns, when, and by which schema id. Without Spark."""
     from lakefeed.operations.compare_schemas import table_state
 
-    if pipeline is not None and table is None:
+    if table is None:
         config, connections = _load(pipeline, overrides, topic)
         if (table := config.sink.chosen.snapshot_table) is None:
             where = f"sink.{config.sink.kind} of {pipeline}"
             raise ConfigError("only Iceberg tables remember their schema's history", where=where)
-    elif table is not None and pipeline is None:
+    elif is_default("pipeline"):
         connections = default_connections()
     else:
-        raise click.UsageError("Give either a pipeline file or --table.")
+        raise click.UsageError("--table is instead of a pipeline file")
     state = table_state(table, connections=connections)
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         if state.history.dropped:
-            echo(f"({state.history.dropped} older entries are gone)")
+            yield f"({state.history.dropped} older entries are gone)"
         for entry in state.history.entries:
             by = f"schema id {entry.schema_id}" if entry.schema_id is not None else "no schema id"
-            echo(f"{entry.at:%Y-%m-%d %H:%M:%S} UTC  {by}")
+            yield f"{entry.at:%Y-%m-%d %H:%M:%S} UTC  {by}"
             for change in entry.changes:
-                echo(f"  {change}")
+                yield f"  {change}"
         if not state.history.entries:
-            echo(f"{state.name} has the columns that it was created with")
+            yield f"{state.name} has the columns that it was created with"
 
     entries = [entry.as_dict() for entry in state.history.entries]
-    emit({"table": state.name, "dropped": state.history.dropped, "entries": entries}, text)
+    emit({"table": state.name, "dropped": state.history.dropped, "entries": entries}, text())
 
 
 @schema.command()
@@ -154,16 +152,16 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
     config, _ = _load(pipeline, overrides, topic)
     found = infer_schema(newest_values(config.kafka, records=records), name=config.name)
 
-    def text() -> None:
-        echo(f"guessed from {found.records:,} records")
-        echo(f"\ndecode:\n  json:\n    schema_ddl: {json.dumps(found.ddl, ensure_ascii=False)}")
-        echo(f"\n{json.dumps(found.avro, indent=2, ensure_ascii=False)}")
+    def text() -> Iterator[str]:
+        yield f"guessed from {found.records:,} records"
+        yield f"\ndecode:\n  json:\n    schema_ddl: {json.dumps(found.ddl, ensure_ascii=False)}"
+        yield f"\n{json.dumps(found.avro, indent=2, ensure_ascii=False)}"
         if found.conflicts:
-            echo("\nspeaks against it:")
+            yield "\nspeaks against it:"
         for conflict in found.conflicts:
-            echo(f"  {conflict}")
+            yield f"  {conflict}"
 
-    emit(asdict(found), text)
+    emit(asdict(found), text())
 
 
 def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[PipelineConfig, Connections]:

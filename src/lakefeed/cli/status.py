@@ -1,4 +1,4 @@
-"""``lakefeed status``: whether feeds run, since when, by which driver, and how they do."""
+"""``lakefeed status``: whether feeds run, by which driver, how they do, and how far they or a group are behind."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from click.exceptions import Exit
 
 import lakefeed
 from lakefeed.cli.options import (
-    FILE,
+    bootstrap_option,
+    bootstrap_servers_of,
+    is_default,
     output_option,
     parts_of,
+    pipeline_argument,
     servers_of,
     token_file_option,
-    topic_option,
     url_option,
 )
-from lakefeed.cli.output import figure
-from lakefeed.cli.watch import Shown, every_option, show, watch_option
+from lakefeed.cli.output import Shown, every_option, figure, show, watch_option
 from lakefeed.errors import ResourceMissing, Unreachable
 from lakefeed.json_model import iso
-from lakefeed.messages.printable import aligned
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import aligned, counted
 from lakefeed.messages.text import duration, one_line
 
 if TYPE_CHECKING:
@@ -46,60 +46,122 @@ TITLES: tuple[str, ...] = (
 
 
 @click.command()
-@click.argument("pipeline", type=FILE, required=False)
-@click.option("--all", "everything", is_flag=True, help="All drivers on this machine.  [default: without PIPELINE]")
+@pipeline_argument
+@click.option("--all", "everything", is_flag=True, help="All drivers on this machine, instead of PIPELINE.")
 @url_option
 @token_file_option
-@topic_option
+@click.option("--group", metavar="NAME", help="How far a consumer group, of any client, is behind.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="This topic only, or its table where each topic has one; repeatable.",
+)
+@bootstrap_option
 @click.option("--partitions", is_flag=True, help="Show each partition.")
 @watch_option
 @every_option
 @output_option
 def status(
-    pipeline: Path | None,
+    pipeline: Path,
     everything: bool,
     urls: tuple[str, ...],
     token_file: Path | None,
-    topic: str | None,
+    group: str | None,
+    topics: tuple[str, ...],
+    bootstrap_servers: str | None,
     partitions: bool,
     watch: bool,
     every: float,
 ) -> None:
-    """Show whether PIPELINE runs, since when, by which driver, its position, rate, lag, last commit and last error.
+    """Show whether PIPELINE runs, by which driver, its position, rate, lag, last commit and last error.
 
     Works while the feed runs and while it does not, from any machine that reaches its table and its topics; a driver on
-    this machine is asked as well. Without PIPELINE: the drivers on this machine, or those of a dashboard by --url.
+    this machine is asked as well. The lag is the number of records that the feed is behind its topics, and the age of
+    the oldest of them, which is read for it. With --all: the drivers on this machine; with --url those of a dashboard.
+
+    With --group: the lag of a consumer group behind its topics. PIPELINE says how to reach the broker, or
+    --bootstrap-servers.
 
     Exit status: 0 if all feeds run, or probably do; 1 if not.
     """
-    if pipeline is None:
-        if topic is not None:
-            raise click.UsageError("--topic belongs to a pipeline file")
+    if bootstrap_servers is not None and (group is None or not is_default("pipeline")):
+        raise click.UsageError("--bootstrap-servers is for --group without a pipeline file")
+    if everything or urls:
+        if group is not None or topics or not is_default("pipeline"):
+            raise click.UsageError("--all and --url are instead of a pipeline file, --group and --topic")
         servers = servers_of(urls, token_file)
         raise Exit(show(lambda: _look_at_all(servers), watch=watch, every=every))
-    if everything or urls:
-        raise click.UsageError("--all and --url are instead of a pipeline file")
-    from lakefeed.operations.control import pause_of_next_start
-    from lakefeed.operations.live_status import identity_of, live_status
+    if group is not None:
+        look = _look_at_group(group, pipeline, bootstrap_servers, topics)
+    else:
+        look = _look_at_feed(lakefeed.Pipeline.from_file(pipeline, to_run=False), topics, partitions=partitions)
+    raise Exit(show(look, watch=watch, every=every))
 
-    declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
+
+def _look_at_group(
+    group: str, pipeline: Path, bootstrap_servers: str | None, topics: Sequence[str]
+) -> Callable[[], Shown]:
+    from lakefeed.config.base import validated
+    from lakefeed.config.sources import KafkaSource
+    from lakefeed.operations.lag import group_lag
+
+    if not group.strip():
+        # Kafka's client ends the process at a group without a name.
+        raise click.UsageError("--group has no name")
+    if not is_default("pipeline") or (bootstrap_servers is None and pipeline.is_file()):
+        source = lakefeed.Pipeline.from_file(pipeline, to_run=False).config.kafka
+    else:
+        servers = bootstrap_servers_of(bootstrap_servers)
+        source = validated(KafkaSource, "--bootstrap-servers", bootstrap_servers=servers, topics_pattern=".*")
 
     def look() -> Shown:
-        identity = identity_of(declared.config)
+        found = group_lag(source, group, topics=topics or None)
+        return found.as_dict(), lag_lines(found), 0
+
+    return look
+
+
+def _look_at_feed(declared: lakefeed.Pipeline, topics: Sequence[str], *, partitions: bool) -> Callable[[], Shown]:
+    from lakefeed.operations.control import pause_of_next_start
+    from lakefeed.operations.lag import require_read
+    from lakefeed.operations.live_status import identity_of, live_status
+
+    many = declared.config.has_many_tables
+    identity = identity_of(declared.config)
+    if topics:
+        require_read(declared.config.kafka, topics, feed=declared.config.name)
+
+    def look() -> Shown:
+        parts = (
+            [part for topic in topics for part in parts_of(declared, topic)] if many and topics else declared.parts()
+        )
         found = [
             live_status(part.config, connections=part.connections, folder=part.feed.folder, identity=identity)
-            for part in parts_of(declared, topic)
+            for part in dict.fromkeys(parts)
         ]
         if any(feed.progress is None for feed in found):
             kept = pause_of_next_start(declared.config, declared.connections)
             found = [feed if feed.progress is not None else replace(feed, paused=kept) for feed in found]
+        if topics and not many:
+            found = [replace(feed, lag=_lag_of(feed.lag, topics, declared)) for feed in found]
         documents = [feed.as_dict() for feed in found]
-        many = declared.config.has_many_tables and topic is None
         lines = [line for feed in found for line in status_lines(feed, partitions=partitions)]
-        document = {"feeds": documents} if many else documents[0]
+        document = {"feeds": documents} if many and len(topics) != 1 else documents[0]
         return document, lines, 0 if all(feed.is_well for feed in found) else 1
 
-    raise Exit(show(look, watch=watch, every=every))
+    return look
+
+
+def _lag_of(lag: Lag | None, topics: Sequence[str], declared: lakefeed.Pipeline) -> Lag | None:
+    """Return the lag of some topics of a feed."""
+    if lag is None:
+        return None
+    known = {partition.topic for partition in lag.partitions}
+    if missing := [topic for topic in topics if topic not in known]:
+        raise ResourceMissing(f"there is no topic {missing[0]}", where=declared.config.kafka.bootstrap_servers)
+    return lag.model_copy(update={"partitions": tuple(part for part in lag.partitions if part.topic in topics)})
 
 
 def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
@@ -131,15 +193,29 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
     rows += _driver_rows(feed)
     lines = [f"{feed.feed} into {feed.sink}", *(f"  {line}" for line in aligned(rows, left=2))]
     if partitions and feed.lag is not None:
-        from lakefeed.cli.lag import partition_lines
-
         lines += partition_lines(feed.lag)
     return [one_line(line, most=2000) if not line.startswith(" ") else line for line in lines]
 
 
+def lag_lines(found: Lag) -> list[str]:
+    """Return the lag of a group, and a table of its partitions."""
+    return [f"{found.name}: lag {_lag_text(found)}", *partition_lines(found)]
+
+
+def partition_lines(found: Lag) -> list[str]:
+    """Return a table of partitions."""
+    rows = [("partition", "committed", "end", "lag", "oldest")]
+    for part in found.partitions:
+        age = "-" if part.seconds is None else duration(part.seconds) if part.lag else "0 s"
+        committed = "-" if part.committed is None else str(part.committed)
+        end = "-" if part.end is None else str(part.end)
+        rows.append((f"{part.topic}-{part.partition}", committed, end, figure(part.lag), age))
+    return [f"  {line}" for line in aligned(rows, left=1)]
+
+
 def _lag_text(lag: Lag) -> str:
     if not lag.is_known:
-        return f"{figure(lag.records)}; the feed has committed nothing yet"
+        return f"{figure(lag.records)}; nothing is committed yet"
     age = "" if not lag.records or lag.seconds is None else f", the oldest {duration(lag.seconds)} old"
     return f"{'unknown' if lag.records is None else figure(lag.records)}{age}"
 

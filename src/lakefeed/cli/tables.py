@@ -1,9 +1,9 @@
-"""``lakefeed tables``: how Iceberg tables are, and their upkeep."""
+"""``lakefeed tables``: how Iceberg tables are, their upkeep, and the publication of a branch."""
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,31 @@ from click.exceptions import Exit
 from pydantic import ValidationError
 
 import lakefeed
-from lakefeed.cli.options import master_option, options_of, output_option, parts_of, topic_option
-from lakefeed.cli.output import echo, emit, is_json, size_text
+from lakefeed.cli.options import (
+    PIPELINE_FILE,
+    dry_run_option,
+    is_pipeline_file,
+    log_file_option,
+    master_option,
+    options_of,
+    output_option,
+    parts_of,
+    pipeline_argument,
+    set_option,
+    topic_option,
+    yes_option,
+)
+from lakefeed.cli.output import emit, output, size_text, styled
 from lakefeed.clients.environment import default_connections
-from lakefeed.clients.spark.errors import translate
+from lakefeed.clients.spark.errors import translate, translating
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
-from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+from lakefeed.errors import AuditFailed, ConfigError, LakefeedError, ResourceMissing
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
-    from lakefeed.config.upkeep import Upkeep
+    from lakefeed.config.operation import Upkeep
+    from lakefeed.ledger.publication import Publication
     from lakefeed.maintenance.maintain import Report
     from lakefeed.maintenance.planner import MaintenancePlan
     from lakefeed.maintenance.table_stats import Health
@@ -31,7 +45,7 @@ if TYPE_CHECKING:
 COLUMN = 16
 
 chosen = options_of(
-    click.argument("target", metavar="TABLE|PIPELINE"),
+    click.argument("target", metavar="[PIPELINE|TABLE]", default=PIPELINE_FILE),
     topic_option,
     # These win over the pipeline's ``upkeep`` block.
     click.option("--only", metavar="STEPS", help="These of compact,manifests,expire,orphans."),
@@ -44,7 +58,7 @@ chosen = options_of(
 
 @click.group()
 def tables() -> None:
-    """How Iceberg tables are, and their upkeep."""
+    """How Iceberg tables are, their upkeep, and the publication of a branch."""
 
 
 @tables.command()
@@ -65,16 +79,16 @@ def describe(target: str, topic: str | None, **options: Any) -> None:
         read = read_health(table, connections=connections, target_bytes=target_bytes)
         found.append((read, plan(read, settings, now=time.time())))
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         for read, planned in found:
-            _print_health(read, planned, target)
+            yield from _health_lines(read, planned, target)
 
-    emit({"tables": [_document(read, planned) for read, planned in found]}, text)
+    emit({"tables": [_document(read, planned) for read, planned in found]}, text())
 
 
 @tables.command()
 @chosen
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@dry_run_option
 @click.option(
     "--max-minutes", type=click.FloatRange(0, 10_080, min_open=True), help="Begin no new piece of work after that."
 )
@@ -123,7 +137,7 @@ def maintain(
                     connections=connections,
                     settings=settings,
                     stop=stop,
-                    report=lambda _table, outcome: _print_outcome(outcome),
+                    report=lambda _table, outcome: _report_outcome(outcome),
                     say=view.note,
                 )
                 return
@@ -142,12 +156,71 @@ def maintain(
                 if stop.is_set():
                     break
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         for report in reports:
-            _print_report(report)
+            yield from _report_lines(report)
 
-    emit({"tables": [report.as_dict() for report in reports], "failed": failed}, text)
+    emit({"tables": [report.as_dict() for report in reports], "failed": failed}, text())
     raise Exit(1 if failed or any(report.gave_up for report in reports) else 0)
+
+
+@tables.command()
+@pipeline_argument
+@topic_option
+@dry_run_option
+@click.option(
+    "--discard", is_flag=True, help="Publish nothing: drop the rows that are not published, and read them again."
+)
+@set_option
+@yes_option
+@master_option
+@log_file_option
+@output_option
+def publish(
+    pipeline: Path,
+    topic: str | None,
+    dry_run: bool,
+    discard: bool,
+    overrides: tuple[str, ...],
+    yes: bool,
+    master: str | None,
+    log_file: Path | None,
+) -> None:
+    """Audit the branch that PIPELINE lands in, and publish it if the table is as publish.expect says.
+
+    Moves the table that readers see to the snapshot that was audited, and only forward: if another writer has committed
+    to it, it is refused. May run beside the feed. Called again, it changes nothing.
+
+    With --discard the branch goes back to the table that readers see: a feed that runs is stopped, and its next start
+    reads the records of the dropped rows again.
+
+    Exit status: 1 if the audit of a table has failed.
+    """
+    from lakefeed.operations.publish import discard_branch, publish_branch
+
+    if discard and dry_run:
+        raise click.UsageError("--discard and --dry-run exclude each other")
+    declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
+    parts = parts_of(declared, topic)
+    names = ", ".join(part.config.sink.ledger_table for part in parts)
+    if discard and not yes:
+        click.confirm(f"Drop the rows of {names} that are not published, and stop the feed?", abort=True, err=True)
+    spark = declared.session(master=master, log_file=log_file or log_path(f"{declared.config.name}-publish"))
+    with translating():
+        if discard:
+            for part in parts:
+                discard_branch(part.feed, spark)
+            emit({"discarded": True}, f"{names}: lakefeed run reads the records again")
+            return
+        done = [publish_branch(part.feed, spark, dry_run=dry_run) for part in parts]
+    emit({"tables": [each.as_dict() for each in done]}, _published_lines(done))
+    if any(each.state == "failed" for each in done):
+        raise Exit(AuditFailed.exit_status)
+
+
+def _published_lines(done: list[Publication]) -> Iterator[str]:
+    for each in done:
+        yield styled(each.sentence, fg="red" if each.state == "failed" else None)
 
 
 def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[list[str], Connections, Upkeep]:
@@ -157,10 +230,10 @@ def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[li
     topics has tables of its own.
     """
     from lakefeed.clients.iceberg.reader import open_table
-    from lakefeed.config.upkeep import Upkeep
+    from lakefeed.config.operation import Upkeep
     from lakefeed.feed.maintenance import tables_of
 
-    if target.endswith((".yaml", ".yml", ".json")) or Path(target).is_file():
+    if is_pipeline_file(target):
         declared = lakefeed.Pipeline.from_file(target, to_run=False)
         parts = parts_of(declared, topic)
         names = tables_of(*(part.config for part in parts))
@@ -228,71 +301,72 @@ def _command(target: str, step: str) -> str:
     return f"lakefeed tables maintain {target} --only {step}"
 
 
-def _print_health(read: Health, planned: MaintenancePlan, target: str) -> None:
+def _health_lines(read: Health, planned: MaintenancePlan, target: str) -> Iterator[str]:
     from lakefeed.maintenance.planner import LastUpkeep
     from lakefeed.maintenance.table_stats import SIZES_MB
 
-    echo(read.table, bold=True)
+    def line(name: str, text: str) -> str:
+        return f"  {name.ljust(COLUMN)}{text}"
 
-    def line(name: str, text: str) -> None:
-        echo(f"  {name.ljust(COLUMN)}{text}")
-
+    yield styled(read.table, bold=True)
     share = f", {read.small_files / read.files:.0%} below 3/4 of {read.target_bytes >> 20:,} MB" if read.files else ""
-    line("files", f"{read.files:,} of {size_text(read.bytes)}, {read.records:,} rows{share}")
+    yield line("files", f"{read.files:,} of {size_text(read.bytes)}, {read.records:,} rows{share}")
     if read.files:
         bounds = [*(f"<{bound} MB" for bound in SIZES_MB), f">={SIZES_MB[-1]} MB"]
         counts = zip(bounds, read.sizes, strict=True)
-        line("sizes", "  ".join(f"{bound}: {count:,}" for bound, count in counts if count))
-    line("partitions", f"{len(read.partitions):,}")
+        yield line("sizes", "  ".join(f"{bound}: {count:,}" for bound, count in counts if count))
+    yield line("partitions", f"{len(read.partitions):,}")
     if read.branches:
-        line("branches", f"{', '.join(read.branches)}, which feeds land in; only expire and orphans run beside them")
+        yield line(
+            "branches", f"{', '.join(read.branches)}, which feeds land in; only expire and orphans run beside them"
+        )
     if read.delete_files:
-        line("delete files", f"{read.delete_files:,}")
-    line("manifests", f"{read.manifests:,} of {size_text(read.manifest_bytes)}, read in {read.planning_seconds:.2f} s")
+        yield line("delete files", f"{read.delete_files:,}")
+    yield line(
+        "manifests", f"{read.manifests:,} of {size_text(read.manifest_bytes)}, read in {read.planning_seconds:.2f} s"
+    )
     since = f", the oldest of {_time_text(read.ancestors[-1].at)}" if read.ancestors else ""
-    line("snapshots", f"{read.snapshots:,}{since}")
-    line("metadata.json", f"{size_text(read.metadata_bytes)}, {read.metadata_files:,} versions kept")
+    yield line("snapshots", f"{read.snapshots:,}{since}")
+    yield line("metadata.json", f"{size_text(read.metadata_bytes)}, {read.metadata_files:,} versions kept")
     if (growth := read.growth) is not None:
-        line(
+        yield line(
             "growth a day",
             f"{growth.rows:,.0f} rows, {size_text(growth.bytes)} in {growth.files:,.0f} files, {growth.commits:,.0f} "
             f"commits (from {growth.days:.3g} days)",
         )
     last = LastUpkeep.of(read.properties)
-    line("last upkeep", "never" if last.at is None else _time_text(last.at))
+    yield line("last upkeep", "never" if last.at is None else _time_text(last.at))
     for step in planned.due:
-        line("due", f"{step.why}\n{' ' * (COLUMN + 2)}{_command(target, step.step)}")
+        yield line("due", f"{step.why}\n{' ' * (COLUMN + 2)}{_command(target, step.step)}")
     if not planned.due:
-        line("due", "nothing")
+        yield line("due", "nothing")
 
 
-def _print_report(report: Report) -> None:
-    echo(report.table, bold=True)
+def _report_lines(report: Report) -> Iterator[str]:
+    yield styled(report.table, bold=True)
     if report.dry_run:
         for step in report.due:
-            echo(f"  {step.step.ljust(10)} {step.why}")
+            yield f"  {step.step.ljust(10)} {step.why}"
         if any(step.step == "orphans" for step in report.due):
-            echo(f"  {'':10} {report.did.orphans:,} orphans of {size_text(report.did.orphan_bytes)}")
+            yield f"  {'':10} {report.did.orphans:,} orphans of {size_text(report.did.orphan_bytes)}"
         if not report.due:
-            echo("  nothing is due")
+            yield "  nothing is due"
         return
-    echo(f"  {report.sentence}")
+    yield f"  {report.sentence}"
     names = ("files", "bytes", "delete_files", "manifests", "snapshots", "metadata_bytes", "planning_seconds")
     changes = {name: (report.before[name], report.after[name]) for name in names} if report.after is not None else {}
     if report.scan_seconds is not None:
         changes["scan_seconds"] = report.scan_seconds
     for name, (before, after) in changes.items():
-        echo(f"  {name.ljust(COLUMN + 2)}{before:>14,} -> {after:>14,}")
+        yield f"  {name.ljust(COLUMN + 2)}{before:>14,} -> {after:>14,}"
 
 
-def _print_outcome(outcome: Report | LakefeedError) -> None:
-    """Print one look of a job that runs forever: a line for people, or one JSON document a line."""
-    if is_json():
-        echo(json.dumps(outcome.as_dict(), default=str))
-    elif isinstance(outcome, LakefeedError):
-        echo(f"failed, and continues: {outcome}", err=True)
+def _report_outcome(outcome: Report | LakefeedError) -> None:
+    """Report one look of a job that runs forever."""
+    if isinstance(outcome, LakefeedError):
+        output().item(outcome.as_dict(), f"failed, and continues: {outcome}")
     else:
-        echo(f"{outcome.table}: {outcome.sentence}")
+        output().item(outcome.as_dict(), f"{outcome.table}: {outcome.sentence}")
 
 
 def _time_text(at: float) -> str:

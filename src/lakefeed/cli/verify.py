@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,8 @@ from click.exceptions import Exit
 
 import lakefeed
 from lakefeed.cli.options import output_option, parts_of, pipeline_argument, topic_option
-from lakefeed.cli.output import echo, echo_columns, echo_first, emit, figure, span
-from lakefeed.messages.readable import counted
+from lakefeed.cli.output import column_lines, emit, figure, first_lines, span, styled
+from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
     from lakefeed.operations.verify.verify import Verification
@@ -36,65 +37,64 @@ def verify(pipeline: Path, deep: bool, topic: str | None) -> None:
     all_done = [part.verify(deep=deep) for part in parts_of(declared, topic)]
     has_faults = any(done.faults for done in all_done)
     if topic is not None or not declared.config.has_many_tables:
-        emit(all_done[0].as_dict(), lambda: _print(all_done[0]))
+        emit(all_done[0].as_dict(), _lines(all_done[0]))
     else:
         document = {"verified": not has_faults, "tables": [done.as_dict() for done in all_done]}
-        emit(document, lambda: _print_all(all_done))
+        emit(document, _all_lines(all_done))
     raise Exit(1 if has_faults else 0)
 
 
-def _print_all(all_done: list[Verification]) -> None:
+def _all_lines(all_done: list[Verification]) -> Iterator[str]:
     """Print the sound ones in a line each, then all details of the others."""
     for done in all_done:
         if not done.faults:
-            _print_verdict(done)
+            yield from _verdict_lines(done)
             if done.commits:
-                echo(f"  {done.commits:,} commits, {done.records:,} records, {done.rows:,} rows")
+                yield f"  {done.commits:,} commits, {done.records:,} records, {done.rows:,} rows"
     for done in all_done:
         if done.faults:
-            _print(done)
+            yield from _lines(done)
 
 
-def _print_verdict(done: Verification) -> None:
+def _verdict_lines(done: Verification) -> Iterator[str]:
     color, verdict = "green", "each record once"
     if done.faults:
         color, verdict = "red", f"{len(done.faults):,} fault{'s' if len(done.faults) > 1 else ''}"
     elif not done.commits:
         color, verdict = "yellow", "no commits yet"
-    echo(f"{done.feed} in {done.table}: ", nl=False)
-    echo(verdict, fg=color, bold=True)
+    yield styled(f"{done.feed} in {done.table}: ") + styled(verdict, fg=color, bold=True)
 
 
-def _print(done: Verification) -> None:
-    _print_verdict(done)
+def _lines(done: Verification) -> Iterator[str]:
+    yield from _verdict_lines(done)
     if done.commits:
-        echo()
-        _print_sums(done)
-        echo()
+        yield ""
+        yield from _sum_lines(done)
+        yield ""
         lines = [("partition", "landed", "in the topic", "lag")]
         for part in done.partitions:
             name, landed = f"{part.topic}-{part.partition}", span(part.start, part.end)
             lines.append((name, landed, span(part.topic_start, part.topic_end), figure(part.lag)))
-        echo_columns(lines, left=1)
+        yield from column_lines(lines, left=1)
     for title, found in (("faults", done.faults), ("notes", done.notes)):
         if found:
-            echo(f"\n{title}")
-        echo_first([f"{finding.kind:<16} {finding.what}" for finding in found], most=MOST_FINDINGS_SHOWN)
+            yield f"\n{title}"
+        yield from first_lines([f"{finding.kind:<16} {finding.what}" for finding in found], most=MOST_FINDINGS_SHOWN)
 
 
-def _print_sums(done: Verification) -> None:
+def _sum_lines(done: Verification) -> Iterator[str]:
     since = "all that there were" if done.whole else "older ones have expired"
     backfills = f", and {done.backfills:,} of backfills" if done.backfills else ""
-    echo(f"  commits  {done.commits:,}, batches {done.first_batch} to {done.last_batch}{backfills}: {since}")
+    yield f"  commits  {done.commits:,}, batches {done.first_batch} to {done.last_batch}{backfills}: {since}"
     without = done.offsets - done.records
     hold = f", {without:,} hold no record (transaction markers, aborted or compacted records)" if without else ""
     again = f", {done.offsets_again:,} read again after a rewind" if done.offsets_again else ""
-    echo(f"  offsets  {done.offsets:,}{again}{hold}")
+    yield f"  offsets  {done.offsets:,}{again}{hold}"
     rest = done.records - done.dead_letters - done.skipped
     letters = counted(done.dead_letters, "dead letter")
-    echo(f"  records  {done.records:,} = {rest:,} good + {letters} + {done.skipped:,} skipped")
+    yield f"  records  {done.records:,} = {rest:,} good + {letters} + {done.skipped:,} skipped"
     if (upserts := done.upserts) is not None:
-        echo(
+        yield (
             f"  changes  {upserts.changes:,} = {upserts.inserted:,} inserted + {upserts.updated:,} updated + "
             f"{upserts.deleted:,} deleted + {upserts.superseded:,} superseded + {upserts.void:,} without effect"
         )
@@ -107,6 +107,6 @@ def _print_sums(done: Verification) -> None:
     parts = [f"{count:,} {origin}" for origin, count in rows.items() if count]
     sums = f" in the table: {', '.join(parts)}" if len(parts) > 1 else ""
     compared = ", compared by their own offsets" if done.deep else ""
-    echo(f"  rows     {done.rows:,}{sums}{compared}")
+    yield f"  rows     {done.rows:,}{sums}{compared}"
     if done.files:
-        echo(f"  files    {done.files:,} of the newest snapshots are in the store, with their size")
+        yield f"  files    {done.files:,} of the newest snapshots are in the store, with their size"

@@ -6,7 +6,9 @@ that never ends would fill the memory.
 
 from __future__ import annotations
 
+import base64
 import http.client
+import json
 import socket
 import ssl
 import threading
@@ -14,11 +16,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 
-from lakefeed.clients.sockets import connect
+from pydantic import SecretStr
+
 from lakefeed.config.trust import client_context, explain
-from lakefeed.errors import Unreachable
+from lakefeed.errors import AccessDenied, ConfigError, Unreachable
 
 MOST_BYTES = 1 << 20
 TIMEOUT_SECONDS = 5.0
@@ -134,3 +137,107 @@ def _shut_down(sock: socket.socket) -> None:
     plain: Any = socket.socket.shutdown  # Not TLS's own: it would change the object under its reader.
     with suppress(OSError):
         plain(sock, socket.SHUT_RDWR)
+
+
+_LEAST_SECONDS = 1.0
+"""So long each address of a host is tried at least, while there is time."""
+
+_Address = tuple[Any, ...]
+
+
+def connect(host: str, port: int, *, seconds: float) -> socket.socket:
+    """Connect to the first address of a host that answers; the socket waits ``seconds`` for each answer from then on.
+
+    The name, and all its addresses, have so many seconds together. Raises TimeoutError or OSError, and ValueError for
+    a host that is no name.
+    """
+    until = time.monotonic() + seconds
+    addresses = _addresses(host, port, seconds=seconds)
+    reason: OSError = TimeoutError(f"{host} does not answer within {seconds:g} s")
+    for number, (family, kind, protocol, _, address) in enumerate(addresses):
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(min(left, max(_LEAST_SECONDS, left / (len(addresses) - number))))
+            sock.connect(address)
+            sock.settimeout(seconds)
+        except OSError as error:
+            sock.close()
+            reason = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise reason
+
+
+def _addresses(host: str, port: int, *, seconds: float) -> list[_Address]:
+    """Look up a name in a thread of its own, which is left behind when the time is over."""
+    found: list[_Address] = []
+    failed: list[Exception] = []
+
+    def look_up() -> None:
+        try:
+            found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, ValueError) as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=look_up, name="lakefeed-look-up", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(f"the name {host} was not looked up within {seconds:g} s")
+    if failed:
+        raise failed[0]
+    return found
+
+
+_SERVER = "the OAuth2 server"
+
+
+def fetch_token(
+    url: str, *, client_id: str | None, client_secret: SecretStr, scope: str | None, in_body: bool, setting: str
+) -> str:
+    """Fetch a token.
+
+    Args:
+        url: where it is given out.
+        client_id: None for a server that knows its clients by the secret alone.
+        client_secret: the client's.
+        scope: what it is for.
+        in_body: send the credentials in the form, as Iceberg's clients do, instead of in a header.
+        setting: what an error names.
+
+    Raises:
+        AccessDenied: the server refuses the credentials.
+        ConfigError: the address gives out no tokens.
+        Unreachable: it does not answer.
+    """
+    secret = client_secret.get_secret_value()
+    headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+    form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
+    if in_body:
+        form |= (
+            {"client_id": client_id, "client_secret": secret} if client_id is not None else {"client_secret": secret}
+        )
+    else:
+        login = f"{quote_plus(client_id or '')}:{quote_plus(secret)}".encode()
+        headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
+    status, body = ask(url, server=_SERVER, headers=headers, body=urlencode(form).encode())
+    if status == 429 or (status >= 500 and status != 501):
+        raise Unreachable(f"{_SERVER} answers with HTTP status {status}", where=url)
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    token = document.get("access_token") if isinstance(document, dict) else None
+    if status == 200 and isinstance(token, str):
+        return token
+    if status in (400, 401, 403):
+        hint = f"check {setting}"
+        raise AccessDenied(f"the OAuth2 server refuses the credential (HTTP status {status})", where=url, hint=hint)
+    hint = "give the address that gives out tokens"
+    raise ConfigError(f"no token is given out at this address (HTTP status {status})", where=url, hint=hint)

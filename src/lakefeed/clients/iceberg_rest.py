@@ -11,8 +11,7 @@ from urllib.parse import quote, urljoin
 
 from pydantic import SecretStr
 
-from lakefeed.clients.http import ask
-from lakefeed.clients.oauth import fetch_token
+from lakefeed.clients.http import ask, fetch_token
 from lakefeed.config.connections import Catalog
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable
 

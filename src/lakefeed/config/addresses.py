@@ -1,13 +1,14 @@
-"""The places that a pipeline's rows go to, and the logins that cross a network to get there."""
+"""The places that a pipeline names, in a store, on this machine or on servers, and the logins that cross a network."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
-
-from lakefeed.config.connections import is_loopback
 
 Use = Literal["rows", "dead letters", "source"]
 
@@ -56,6 +57,16 @@ class PlainTextLogin:
     hint: str
 
 
+def is_loopback(host: str | None) -> bool:
+    """Return whether requests to the host stay on this machine."""
+    if host is None or host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def over_http(key: str, urls: Iterable[str]) -> Iterator[PlainTextLogin]:
     """Yield the login to each address of another machine that begins with http://."""
     for url in urls:
@@ -81,3 +92,72 @@ def spell_path(path: str) -> str:
     """Return one spelling of a path: S3A and file systems take several slashes for one."""
     scheme, _, rest = path.partition("://") if "://" in path else ("file", "", path.removeprefix("file:"))
     return f"{'s3a' if scheme == 's3' else scheme}://{'/'.join(part for part in rest.split('/') if part)}"
+
+
+FORMS = "s3a://bucket/path; or on this machine /path, file:///path"
+_STORE = re.compile(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)")
+# Hadoop reads some as a pattern, URLs give the others a meaning.
+_SIGNS = re.compile(r"[?#*{}\[\]\\%\x00-\x1f\x7f]")
+
+
+def is_local(path: str | None) -> bool:
+    """Check that a place is on this machine."""
+    return path is not None and path.startswith(("/", "~/", "file:"))
+
+
+def local_path(path: str) -> str:
+    """Return a folder of this machine as ``file:///path``, without a slash at its end; ``~`` is the user's home."""
+    rest = path.removeprefix("file:")
+    if path.startswith("file:") and rest.startswith("//"):
+        # What stands between two and three slashes is a host.
+        rest = rest.removeprefix("//")
+    if rest.startswith("~/"):
+        try:
+            rest = str(Path(rest).expanduser())
+        except RuntimeError:
+            raise ValueError("this user has no home that '~' could stand for") from None
+    parts = [part for part in rest.split("/") if part not in ("", ".")]
+    if not rest.startswith("/") or not parts:
+        raise ValueError("a folder of this machine is written from the root on: /path or file:///path")
+    if ".." in parts:
+        raise ValueError("write the folder without '..'")
+    if (sign := _SIGNS.search(rest)) is not None:
+        raise ValueError(f"the name of the folder has the character {sign[0]!r}, which Spark and Iceberg misread")
+    return f"file:///{'/'.join(parts)}"
+
+
+def storage_path(path: str) -> str:
+    """Return a place as ``s3a://bucket/key`` or ``file:///path``, without a slash at its end."""
+    if is_local(path):
+        return local_path(path)
+    match = _STORE.fullmatch(path)
+    if not match or ".." in match[2].split("/"):
+        raise ValueError(f"write it as {FORMS}")
+    return f"s3a://{match[1]}/{match[2].rstrip('/')}"
+
+
+def local_folder(path: str) -> Path:
+    """Return the folder of a place that ``is_local``."""
+    return Path(local_path(path).removeprefix("file://"))
+
+
+class DatasetName(NamedTuple):
+    """A dataset's name: that of the system it is in, and its own there."""
+
+    namespace: str
+    name: str
+
+
+def topic_name(servers: str, topic: str) -> DatasetName:
+    """Name a topic; the first broker stands for the cluster, as in OpenLineage's own integrations."""
+    first = servers.split(",")[0].strip().rpartition("://")[2]
+    return DatasetName(f"kafka://{first}", topic)
+
+
+def path_name(path: str) -> DatasetName:
+    """Name a path in a store or a file system."""
+    parts = urlsplit(path)
+    scheme = "s3" if parts.scheme == "s3a" else parts.scheme
+    if not parts.netloc:
+        return DatasetName(scheme or "file", parts.path or "/")
+    return DatasetName(f"{scheme}://{parts.netloc}", parts.path.strip("/"))

@@ -1,20 +1,29 @@
-"""Base classes of the configuration's models, and the problems that validators report."""
+"""Base classes of the configuration's models, the problems that validators report, and the descriptions of fields."""
 
 from __future__ import annotations
 
+import ast
 import difflib
+import inspect
 import re
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self, TypeVar
+from functools import cache
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import core_schema
 
 from lakefeed.errors import ConfigError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 Built = TypeVar("Built", bound="Model")
+Registered = TypeVar("Registered", bound="Model")
 
 
 class Model(BaseModel):
@@ -188,6 +197,26 @@ class OneOf(Model):
         return self._given()[0]
 
 
+def model_of_package(
+    entry: EntryPoint, base: type[Registered], what: str, *, key: str | None = None
+) -> type[Registered]:
+    """Return the model that a package registers for a block or a sink; a problem of it is at ``key``.
+
+    Raises:
+        ConfigProblems: the package cannot be imported, or has no subclass of ``base`` there.
+    """
+    try:
+        found = entry.load()
+    except Exception as error:
+        reason = f"the package of the {what} '{entry.name}' cannot be imported: {error}"
+        hint = f"reinstall the package of {entry.value}, or one of its dependencies"
+        raise ConfigProblems(ConfigProblem(reason, key=key, hint=hint)) from None
+    if not (isinstance(found, type) and issubclass(found, base)):
+        reason = f"the entry point of the {what} '{entry.name}' is not a subclass of {base.__module__}.{base.__name__}"
+        raise ConfigProblems(ConfigProblem(reason, key=key, hint=f"correct the package of {entry.value}"))
+    return found
+
+
 def validated(model: type[Built], where: str, **settings: Any) -> Built:
     """Build a model from arguments."""
     try:
@@ -198,3 +227,43 @@ def validated(model: type[Built], where: str, **settings: Any) -> Built:
             for each in error.errors(include_input=False, include_url=False)
         )
         raise ConfigError(mistakes, where=where) from None
+
+
+def descriptions(model: type[BaseModel]) -> dict[str, str]:
+    """Return the description of each field that has one, by its key in a file: its own, else the docstring below it."""
+    found: dict[str, str] = {}
+    for kind in reversed(model.__mro__):
+        if issubclass(kind, BaseModel) and kind is not BaseModel:
+            for name, text in _docstrings(kind).items():
+                found.pop(name, None)
+                found.update({name: text} if text else {})
+    texts = {name: field.description or found.get(name) for name, field in model.model_fields.items()}
+    return {model.model_fields[name].alias or name: text for name, text in texts.items() if text}
+
+
+def summary(model: type[BaseModel]) -> str:
+    """Return the first paragraph of a model's docstring on one line."""
+    return (model.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring below each field that a class declares; empty where there is none."""
+    body = _classes(model.__module__).get(model.__qualname__, [])
+    found = {}
+    for statement, below in zip_longest(body, body[1:]):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            value = below.value if isinstance(below, ast.Expr) else None
+            text = value.value if isinstance(value, ast.Constant) else None
+            found[statement.target.id] = inspect.cleandoc(text) if isinstance(text, str) else ""
+    return found
+
+
+@cache
+def _classes(module: str) -> dict[str, list[ast.stmt]]:
+    """Return the statements of each class of a module."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError, KeyError):
+        # Without its source, as in a frozen application.
+        return {}
+    return {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -21,21 +21,17 @@ from pydantic import (
 
 from lakefeed import plugins
 from lakefeed.config import sinks, sources
+from lakefeed.config.addresses import storage_path
 from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems, spelled
 from lakefeed.config.capabilities import Operation, Refusal
 from lakefeed.config.connections import S3, Catalog, Connections
-from lakefeed.config.decoding import Decode, RawDecode
-from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
+from lakefeed.config.decoding import DeadLetters, Decode, Expectation, RawDecode, SchemaChange
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
-from lakefeed.config.kubernetes import Deploy
-from lakefeed.config.metrics import Metrics
+from lakefeed.config.operation import Metrics, SparkUi, Upkeep
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
-from lakefeed.config.spark_ui import SparkUi
-from lakefeed.config.storage import storage_path
 from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.trust import Tls
-from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.values import (
     AVAILABLE_NOW,
     INTERVAL,
@@ -279,7 +275,6 @@ class PipelineBlocks(Model):
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""
-    deploy: Deploy | None = Field(None, description="How lakefeed deploy manifest deploys the feed. A run ignores it.")
     spark: dict[str, Scalar] = Field(default_factory=dict)
     """Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and plugins are added
     to lakefeed's own."""

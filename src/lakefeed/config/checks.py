@@ -6,8 +6,11 @@ import ast
 import difflib
 import importlib.util
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from lakefeed.config.addresses import PlainTextLogin, over_http
 from lakefeed.config.blocks import PipelineBlocks
 from lakefeed.config.connections import Connections, Registry
 from lakefeed.config.decoding import Encoded
-from lakefeed.config.kafka_login import MSK_JAR, over_plain_sasl
+from lakefeed.config.kafka_client import MSK_JAR, over_plain_sasl
 from lakefeed.config.keyed import DELETED, name_taken
 from lakefeed.config.problem import Problem
 from lakefeed.config.sql import columns_of_ddl, types_of_ddl
@@ -283,3 +286,31 @@ def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
             what = f"Spark requires {MSK_JAR} for this login, and the block spark names no jars"
             hint = f"spark: {{spark.jars.packages: '{MSK_JAR}:…'}}, unless the cluster has it"
             yield Problem(what=what, key=f"{place}.login.msk_iam", hint=hint, severity="warning")
+
+
+FREE = re.compile(
+    r"spark\.(hadoop|executorEnv|sql\.catalog|kubernetes|yarn|metrics|ui\.filters|\w+\.param)\b.*|.*\.param\..*"
+)
+"""Below these the user, or a package of another's, chooses the names."""
+
+_NEAR = 0.93
+
+
+@cache
+def known() -> tuple[str, ...]:
+    """Return the names that Spark registers, as ``tools/spark_settings.py`` has found them."""
+    return tuple(files("lakefeed.config").joinpath("spark_settings.txt").read_text("utf-8").split())
+
+
+def misspelt_settings(config: PipelineBlocks) -> Iterator[Problem]:
+    """Warn of each setting that Spark does not register and that is a letter or two from one that it does.
+
+    A name that is near to none may be another package's.
+    """
+    for key in config.spark:
+        if key in known() or FREE.fullmatch(key):
+            continue
+        alike = [each for each in known() if each.count(".") == key.count(".") and abs(len(each) - len(key)) <= 2]
+        if near := difflib.get_close_matches(key, alike, n=1, cutoff=_NEAR):
+            what = f"Spark has no setting '{key}', and would ignore it"
+            yield Problem(what=what, key=f"spark.{key}", hint=f"did you mean {near[0]}?", severity="warning")

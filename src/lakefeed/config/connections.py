@@ -6,7 +6,6 @@ that other clients use too. Secrets have no default and print as ``**********``.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import re
@@ -18,9 +17,9 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
+from lakefeed.config.addresses import is_local, local_folder, local_path
 from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, checked, raise_problems, validated
 from lakefeed.config.secrets import Text, hidden, plain, shown, texts_of
-from lakefeed.config.storage import is_local, local_folder, local_path
 from lakefeed.errors import ConfigError
 from lakefeed.messages.redaction import remember
 
@@ -46,16 +45,6 @@ def refuse_credentials(url: str, *, instead: str) -> None:
     if (found := credentials_in(url)) is not None:
         why = "messages, logs and Spark's UI show URLs"
         raise ValueError(f"credentials do not belong in a URL, since {why}: take out {found}, and use {instead}")
-
-
-def is_loopback(host: str | None) -> bool:
-    """Return whether requests to the host stay on this machine."""
-    if host is None or host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def web_address(what: str, *, instead: str, several: bool = False) -> AfterValidator:

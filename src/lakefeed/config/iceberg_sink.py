@@ -86,7 +86,7 @@ class IcebergSinkConfig(SinkConfig):
     """Land in this branch of the table, which readers do not see until it is published: `lakefeed docs
     write-audit-publish`."""
     publish: Publish | None = None
-    """With branch: when it is published, and the audit before. Default: by `lakefeed publish` alone, without an
+    """With branch: when it is published, and the audit before. Default: by `lakefeed tables publish` alone, without an
     audit."""
 
     _names_made: frozenset[str] = PrivateAttr(frozenset())

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from importlib.metadata import EntryPoint
+from itertools import groupby
 from typing import Any, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, ValidationInfo, create_model, model_validator
+from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, ValidationInfo, create_model, model_validator
 
+from lakefeed import plugins
 from lakefeed.config import upserts
-from lakefeed.config.added_blocks import added_models
 from lakefeed.config.addresses import servers_of
-from lakefeed.config.base import ConfigProblem, raise_problems
-from lakefeed.config.blocks import PipelineBlocks
-from lakefeed.config.descriptions import summary
+from lakefeed.config.base import ConfigProblem, ConfigProblems, model_of_package, raise_problems, summary
+from lakefeed.config.blocks import Block, PipelineBlocks
 from lakefeed.config.places import shared_places
 from lakefeed.config.publish import EACH_BATCH
 from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
@@ -256,3 +257,49 @@ _RULES: tuple[Callable[[PipelineBlocks], Iterator[ConfigProblem]], ...] = (
     _checkpoint,
     _spark_ui,
 )
+
+
+_OWN_KEYS = frozenset(field.alias or name for name, field in PipelineBlocks.model_fields.items())
+
+
+@cache
+def added_models() -> dict[str, type[Block]]:
+    """Return the model of each added block by its key.
+
+    A package that cannot be imported has a model that refuses the block and names the package, so that files without
+    the block are read as ever. A key of lakefeed itself cannot be added.
+    """
+    entries = [entry for entry in plugins.installed(plugins.SETTINGS_GROUP) if entry.name not in _OWN_KEYS]
+    return {key: _model_of(list(found)) for key, found in groupby(entries, key=lambda entry: entry.name)}
+
+
+def keys_for_runs() -> tuple[str, ...]:
+    """Return the keys of blocks that only a run needs, whether their packages are installed or not."""
+    models = added_models()
+    ours = [key for keys in plugins.KEYS_OF_EXTRAS.values() for key in keys if key not in models]
+    return (*(key for key, model in models.items() if model.only_for_runs), *ours)
+
+
+def _model_of(entries: list[EntryPoint]) -> type[Block]:
+    entry, *others = entries
+    if others:
+        what = f"several packages add the block '{entry.name}': {', '.join(each.value for each in entries)}"
+        return _refusing(ConfigProblem(what, hint="uninstall all but one of them"))
+    try:
+        return model_of_package(entry, Block, "block")
+    except ConfigProblems as refused:
+        return _refusing(*refused.problems)
+
+
+def _refusing(*problems: ConfigProblem) -> type[Block]:
+    class Unusable(Block):
+        """A block whose package cannot be used."""
+
+        model_config = ConfigDict(extra="allow")
+
+        @model_validator(mode="before")
+        @classmethod
+        def _refuse(cls, block: Any) -> Any:
+            raise ConfigProblems(*problems)
+
+    return Unusable

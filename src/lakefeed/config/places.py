@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lakefeed.config.addresses import Place, servers_of, spell_path
+from lakefeed.config.addresses import Place, is_local, servers_of, spell_path
 from lakefeed.config.base import ConfigProblem
 from lakefeed.config.blocks import PipelineBlocks
 from lakefeed.config.connections import Connections
-from lakefeed.config.storage import is_local
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import TOPIC_MARK
 

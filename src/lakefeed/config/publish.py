@@ -68,7 +68,7 @@ class Publish(Model):
 
     when: Annotated[str, checked(_require_when)] = EACH_BATCH
     """After each batch; at most every so often, as in 10 minutes, after a batch and at the end of a run; or by command
-    alone: `lakefeed publish`."""
+    alone: `lakefeed tables publish`."""
     on_failure: Literal["stop", "continue"] = "stop"
     """When the audit fails, the rows stay in the branch; the feed stops, or continues to land there."""
     expect: TableExpectations = Field(default_factory=TableExpectations)

@@ -14,10 +14,9 @@ from pydantic import Field, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from lakefeed.config.base import OneOf
+from lakefeed.config.base import OneOf, descriptions, summary
 from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
-from lakefeed.config.descriptions import descriptions, summary
-from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
+from lakefeed.config.kafka_client import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
 from lakefeed.config.loading import shape
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.sources import KafkaSource

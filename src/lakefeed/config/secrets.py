@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, SecretStr, ValidatorFunctionWrapHandler, WrapValidator
@@ -83,6 +84,19 @@ def plain(value: object) -> str:
 def keeps_secrets(annotation: Any) -> bool:
     """Return whether values of this type may be secrets: not where they are stored for all readers."""
     return _KEPT in getattr(annotation, "__metadata__", ())
+
+
+@dataclass(frozen=True)
+class SecretsGoElsewhere:
+    """Marks the type of values with free keys that are public; ``hint`` says where a secret goes, ``{}`` is its key."""
+
+    hint: str
+
+
+def place_of_secrets(annotation: Any, key: str) -> str | None:
+    """Return the hint of ``SecretsGoElsewhere``, if the type has one."""
+    marks = (each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, SecretsGoElsewhere))
+    return next((mark.hint.replace("{}", key) for mark in marks), None)
 
 
 def at_launch(key: str) -> bool:

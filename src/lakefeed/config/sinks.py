@@ -7,13 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lakefeed.config.addresses import Place, PlainTextLogin, spell_path
-from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, spelled
+from lakefeed.config.addresses import FORMS, DatasetName, Place, PlainTextLogin, path_name, spell_path, storage_path
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, model_of_package, spelled
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
-from lakefeed.config.dataset_names import DatasetName, path_name
 from lakefeed.config.keyed import KeyedSink
 from lakefeed.config.secrets import Scalar, Text
-from lakefeed.config.storage import FORMS, storage_path
 from lakefeed.config.transform import FUNCTION, OutputMode
 from lakefeed.config.values import Count, Identifier, catalog_of
 from lakefeed.messages.pages import page_command
@@ -333,15 +331,4 @@ class FilesSinkConfig(PathSinkConfig):
 def installed_settings(name: str) -> type[SinkConfig] | None:
     """Return the settings of an installed sink; None if no package has one of this name."""
     entry = installed_sinks().get(name)
-    if entry is None:
-        return None
-    try:
-        found = entry.load()
-    except Exception as error:
-        what = f"the package of the sink '{name}' cannot be imported: {error}"
-        hint = "reinstall the package, or one of its dependencies"
-        raise ConfigProblems(ConfigProblem(what, key=name, hint=hint)) from None
-    if not (isinstance(found, type) and issubclass(found, SinkConfig)):
-        what = f"the entry point of the sink '{name}' is not a subclass of lakefeed.config.sinks.SinkConfig"
-        raise ConfigProblems(ConfigProblem(what, key=name, hint=f"correct the package of {entry.value}"))
-    return found
+    return None if entry is None else model_of_package(entry, SinkConfig, "sink", key=name)

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
 from lakefeed.clients.spark.errors import quietly, stopped_at
-from lakefeed.config.failures import ErrorBudget
+from lakefeed.config.decoding import ErrorBudget
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import (
     CheckpointMismatch,
@@ -38,7 +38,7 @@ from lakefeed.ledger.outcomes import (
 )
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, Replay, SnapshotProperties
 from lakefeed.ledger.stateful_batches import without_batches
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 from lakefeed.messages.text import one_line
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD

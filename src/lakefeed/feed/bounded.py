@@ -17,7 +17,7 @@ from lakefeed.feed.recovery import ends
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.stateful_batches import with_batch
-from lakefeed.messages.readable import ReadableResult, counted
+from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.sources.kafka import SourceTopics
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from lakefeed.clients.spark.errors import cause_in_data, translate
 from lakefeed.errors import JobFailed, LakefeedError, RowsRefused
-from lakefeed.messages.record_values import without_values
+from lakefeed.messages.printable import without_values
 from lakefeed.offsets.ranges import OffsetRange
 
 Fails = Callable[[Sequence[OffsetRange]], object]

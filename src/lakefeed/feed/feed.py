@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from lakefeed.config.connections import Connections
-from lakefeed.config.failures import DeadLetters
+from lakefeed.config.decoding import DeadLetters
 from lakefeed.config.models import CHECKPOINT_HINT, PipelineConfig
 from lakefeed.config.sources import KinesisSource
 from lakefeed.config.topic_tables import as_new_topic, config_of

@@ -14,7 +14,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.operation import Upkeep
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
 from lakefeed.feed.control import ActionRequest

@@ -21,7 +21,7 @@ from lakefeed.feed.progress import FinishedBatch, batch_of, new_reports
 from lakefeed.feed.s3_requests import FeedRequests, S3Requests
 from lakefeed.lazy import DataFrame, StreamingQuery, spark_errors
 from lakefeed.ledger.outcomes import ZERO, Counts
-from lakefeed.messages.readable import ReadableResult, counted
+from lakefeed.messages.printable import ReadableResult, counted
 
 POLL_SECONDS = 0.25
 POLL_TURNS = 20

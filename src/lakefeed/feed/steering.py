@@ -85,7 +85,7 @@ class Steering:
         if self._ends_by_itself:
             raise FeedPaused(
                 f"feed '{self._config.name}' is {pause.text}",
-                hint="lakefeed resume pipeline.yaml; or this run with --resume",
+                hint="lakefeed feed resume pipeline.yaml; or this run with --resume",
             )
         self._options.monitor.opens(sink=sink)
         self._hold(pause)

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lakefeed.clients.local_files import write_whole
+from lakefeed.clients.environment import write_whole
 from lakefeed.clients.spark import jvm
+from lakefeed.config.addresses import is_local, local_folder
 from lakefeed.config.connections import S3
-from lakefeed.config.storage import is_local, local_folder
 from lakefeed.errors import AccessDenied, CheckpointMismatch, MissingExtra, Unreachable
 from lakefeed.lazy import SparkSession, py4j
 from lakefeed.offsets.ranges import Partition, spark_offsets

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lakefeed.clients.environment import default_home
-from lakefeed.clients.local_files import write_own_file
+from lakefeed.clients.environment import default_home, write_own_file
 from lakefeed.config.models import PipelineConfig
 from lakefeed.json_model import JsonModel, Time, iso
 from lakefeed.ledger.checkpoint import Owner

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.ledger.snapshots import ancestors, branch_of, commits_of
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

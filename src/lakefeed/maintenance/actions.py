@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from lakefeed.clients.iceberg.write_lock import turns_at
 from lakefeed.clients.spark.jvm import java
-from lakefeed.config.upkeep import Compact
+from lakefeed.config.operation import Compact
 from lakefeed.lazy import SparkSession, py4j, spark_errors
 from lakefeed.ledger.iceberg import QUIET
 from lakefeed.maintenance.planner import Expiry

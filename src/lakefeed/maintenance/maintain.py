@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 from lakefeed.clients.spark.jvm import java
 from lakefeed.clients.spark.session import activate
 from lakefeed.config.connections import Connections
-from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.operation import Upkeep
 from lakefeed.errors import ConfigError, TableBusy
 from lakefeed.lazy import SparkSession
 from lakefeed.maintenance.actions import MB, Done, MaintenanceActions, WriteConflict

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lakefeed.config.upkeep import Compact, Expire, Step, Upkeep
+from lakefeed.config.operation import Compact, Expire, Step, Upkeep
 from lakefeed.config.values import seconds_of
 from lakefeed.maintenance.table_stats import Ancestor, Health, Partition
 

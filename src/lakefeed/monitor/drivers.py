@@ -20,8 +20,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from lakefeed.clients.environment import boot_id, default_home, pid_namespace, process_start
-from lakefeed.clients.local_files import read_own_file, write_own_file
+from lakefeed.clients.environment import (
+    boot_id,
+    default_home,
+    pid_namespace,
+    process_start,
+    read_own_file,
+    write_own_file,
+)
 from lakefeed.json_model import JsonModel
 from lakefeed.messages.text import LONGEST_IN_LOG, one_line
 from lakefeed.monitor.model import Driver, Failure

@@ -173,7 +173,8 @@ def running_feed_named(name: str) -> RunningFeed:
         known = near(name, [driver.feed for driver in running])
         raise ResourceMissing(
             f"no driver of a feed '{name}' runs on this machine",
-            hint=known or "name its pipeline file, or its dashboard by --url; lakefeed status lists the drivers here",
+            hint=known
+            or "name its pipeline file, or a dashboard by --url; lakefeed status --all lists the drivers here",
         )
     if len(found) > 1:
         raise ConfigError(f"{len(found)} feeds here are named '{name}'", hint="name the pipeline file instead")

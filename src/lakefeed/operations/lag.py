@@ -20,8 +20,7 @@ from lakefeed.clients.kafka.scan import record_times
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.sources import KafkaSource
-from lakefeed.config.starting import StartingOffsets
+from lakefeed.config.sources import KafkaSource, StartingOffsets
 from lakefeed.errors import ResourceMissing
 from lakefeed.feed.recovery import ends
 from lakefeed.json_model import JsonModel, Seconds
@@ -145,7 +144,7 @@ def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None =
         raise ResourceMissing(f"there is no topic {missing[0]}", where=source.bootstrap_servers, hint=hint)
     if not position:
         near = difflib.get_close_matches(group, group_names(source), n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "lakefeed lag pipeline.yaml shows a feed's"
+        hint = f"did you mean {' or '.join(near)}?" if near else "lakefeed status pipeline.yaml shows a feed's"
         where = source.bootstrap_servers
         raise ResourceMissing(f"the consumer group {group} has committed no offsets", where=where, hint=hint)
     read = {name: topic for name, topic in descriptions.items() if any(name == key[0] for key in position)}

@@ -12,8 +12,7 @@ from lakefeed.clients.kafka.scan import count_records
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.errors import translating
-from lakefeed.config.decoding import Decode
-from lakefeed.config.failures import Accept
+from lakefeed.config.decoding import Accept, Decode
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import JobFailed
 from lakefeed.feed.batch_writer import BatchWriter

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from lakefeed.config.failures import Accept
+from lakefeed.config.decoding import Accept
 from lakefeed.errors import ConfigError
 
 ID_HEADERS = {

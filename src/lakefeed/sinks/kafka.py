@@ -24,7 +24,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
 from lakefeed.clients.spark.statements import expression
-from lakefeed.config.kafka_options import CONSUMER, PREFIX, PRODUCER, PRODUCER_DEFAULTS
+from lakefeed.config.kafka_client import CONSUMER, PREFIX, PRODUCER, PRODUCER_DEFAULTS
 from lakefeed.config.kafka_sink import KafkaSinkConfig, Value
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.problem import Problem

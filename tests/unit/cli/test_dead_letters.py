@@ -64,7 +64,7 @@ class Run:
         self.file.write_text(PIPELINE)
 
     def __call__(self, command: str, *options: str) -> Result:
-        return CliRunner().invoke(root, ["dead-letters", command, str(self.file), *options], catch_exceptions=False)
+        return CliRunner().invoke(root, ["dead-letters", command, *options, str(self.file)], catch_exceptions=False)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed import __version__
-from lakefeed.cli.main import all_commands, main, root
+from lakefeed.cli.main import main, root
 from tests.support.cli import COMMAND, lakefeed
 
 
@@ -28,7 +28,7 @@ def test_a_word_like_no_command_gets_no_suggestion() -> None:
     assert "Did you mean" not in done.output
 
 
-@pytest.mark.parametrize("name", list(all_commands()))
+@pytest.mark.parametrize("name", list(root.added()))
 def test_each_command_has_help(name: str) -> None:
     done = CliRunner().invoke(root, [name, "--help"])
     assert done.exit_code == 0
@@ -124,9 +124,9 @@ def test_help_of_no_command_imports_heavy_modules() -> None:
     script = f"""
 import sys
 from click.testing import CliRunner
-from lakefeed.cli.main import all_commands, main, root
+from lakefeed.cli.main import main, root
 
-for name in all_commands():
+for name in root.added():
     for option in ("--help", "--misspelt"):
         assert "Usage:" in CliRunner().invoke(root, [name, option]).output
     if heavy := [module for module in {HEAVY} if module in sys.modules]:

@@ -1,4 +1,4 @@
-"""``lakefeed status`` and ``lakefeed lag``: usage, --watch, and their lines, without servers."""
+"""``lakefeed status``: usage, --watch, and their lines, without servers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
+from lakefeed.cli.output import Shown, show
 from lakefeed.cli.status import status_lines
-from lakefeed.cli.watch import Shown, show
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.json_model import iso
@@ -44,11 +44,12 @@ HOSTILE = "\x1b]0;pwned\x07\x1b[2J\u202egnp.exe"
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["lag"],
-        ["lag", "--group", ""],
-        ["lag", "file.yaml", "--bootstrap-servers", "a:1"],
-        ["status", "--topic", "t"],
-        ["lag", "--every", "0"],
+        ["status", "--group", ""],
+        ["status", "--bootstrap-servers", "a:1"],
+        ["status", "file.yaml", "--group", "g", "--bootstrap-servers", "a:1"],
+        ["status", "--all", "--topic", "t"],
+        ["status", "--all", "--group", "g"],
+        ["status", "--every", "0"],
     ],
 )
 def test_wrong_usage_is_refused_before_anything_is_asked(arguments: list[str]) -> None:
@@ -62,7 +63,7 @@ def test_the_lag_of_a_topic_that_the_feed_does_not_read_is_refused(tmp_path: Pat
         "decode: {avro: {registry: http://127.0.0.1:1}}\nsink: {iceberg: {table: lake.a.b}}\ncheckpoint: s3a://bucket/path\n"
         "catalogs: {lake: {type: rest, uri: http://127.0.0.1:1, warehouse: s3://b/w}}\n"
     )
-    shown = CliRunner().invoke(root, ["lag", str(file), "--topic", "order"])
+    shown = CliRunner().invoke(root, ["status", str(file), "--topic", "order"])
     assert isinstance(shown.exception, ResourceMissing)
     assert (shown.exception.what, shown.exception.hint) == (
         "the feed 'f' does not read the topic order",
@@ -178,9 +179,9 @@ def test_the_pause_that_the_next_start_finds_is_shown() -> None:
     assert found.as_dict()["paused"] == {"reason": "repair", "by": "anna", "at": iso(0.0)}
 
 
-def test_without_a_file_the_drivers_of_this_machine_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drivers_of_this_machine_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
-    nothing = CliRunner().invoke(root, ["status"])
+    nothing = CliRunner().invoke(root, ["status", "--all"])
     assert (nothing.exit_code, nothing.output) == (0, "no driver is known on this machine\n")
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="", fence=None)
@@ -189,13 +190,13 @@ def test_without_a_file_the_drivers_of_this_machine_are_shown(tmp_path: Path, mo
         serve(OwnFeed(monitor), port=0) as endpoint,
         announced(this_driver(), feed="taxi", identity="taxi", since=1.0, url=endpoint.url, token=endpoint.token),
     ):
-        shown = CliRunner().invoke(root, ["status", "--output", "json"])
+        shown = CliRunner().invoke(root, ["status", "--all", "--output", "json"])
         [driver] = json.loads(shown.output)["drivers"]
         assert (shown.exit_code, driver["state"], driver["progress"]["last_batch"]["batch"]) == (0, "running", 41)
         assert str(endpoint.token) not in shown.output
-        assert "41" in CliRunner().invoke(root, ["status"]).output
+        assert "41" in CliRunner().invoke(root, ["status", "--all"]).output
         monitor.ended(ValueError())
-        assert CliRunner().invoke(root, ["status"]).exit_code == 1
+        assert CliRunner().invoke(root, ["status", "--all"]).exit_code == 1
 
 
 def test_the_feeds_of_a_dashboard_are_shown_to_those_who_have_its_token(
@@ -237,18 +238,18 @@ def test_a_feed_that_has_failed_is_shown_with_its_error_until_it_runs_again(
     remember(["canary-word"])
     with pytest.raises(Unreachable), announced(this_driver(), feed="taxi", identity="taxi", since=1.0):
         raise Unreachable("no broker answers canary-word \x1b[2J", where="b:9092")
-    for command, name in (("status", "drivers"), ("top", "feeds")):
-        shown = CliRunner().invoke(root, [command, "--output", "json"])
+    for command, name in ((["status", "--all"], "drivers"), (["top"], "feeds")):
+        shown = CliRunner().invoke(root, [*command, "--output", "json"])
         [found] = json.loads(shown.output)[name]
         assert (shown.exit_code, found["state"]) == (1, "failed")
         assert "no broker answers" in str(found["last_error"])
         assert "canary-word" not in shown.output
-        text = CliRunner().invoke(root, [command]).output
+        text = CliRunner().invoke(root, command).output
         assert "no broker answers" in text
         assert all(line.isprintable() for line in text.splitlines())
     with announced(this_driver(), feed="taxi", identity="taxi", since=2.0):
         pass
-    assert CliRunner().invoke(root, ["status"]).exit_code == 0
+    assert CliRunner().invoke(root, ["status", "--all"]).exit_code == 0
 
 
 @pytest.mark.parametrize("arguments", [["--all"], ["--url", "http://127.0.0.1:1"]])
@@ -262,7 +263,7 @@ def test_a_driver_of_another_machine_is_not_shown_as_killed(tmp_path: Path, monk
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     there = this_driver().model_copy(update={"host": "there", "started": "another"})
     with announced(there, feed="taxi", identity="taxi", since=1.0):
-        shown = CliRunner().invoke(root, ["status"])
+        shown = CliRunner().invoke(root, ["status", "--all"])
     assert (shown.exit_code, shown.output) == (0, "no driver is known on this machine\n")
 
 

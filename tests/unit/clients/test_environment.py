@@ -1,7 +1,8 @@
-"""The environment that clients take endpoints from."""
+"""This machine: variables, folders, processes, files."""
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from lakefeed.clients.environment import (
     process_start,
     running_stack_environment,
     stack_environment_file,
+    write_whole,
 )
 
 ENDPOINTS = {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:4"}
@@ -75,3 +77,17 @@ def test_an_unreadable_file_is_no_stack(home: Path, text: str | None) -> None:
     if text is not None:
         stack_environment_file(home).write_text(text)
     assert default_environment() == dict(os.environ)
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_full_disk_is_named_and_leaves_nothing(
+    tmp_path: Path, overwrite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device") as failed:
+        write_whole(tmp_path / "lakefeed.json", "{}", overwrite=overwrite)
+    assert failed.value.filename == str(tmp_path / "lakefeed.json")
+    assert list(tmp_path.iterdir()) == []

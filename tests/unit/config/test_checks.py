@@ -1,12 +1,14 @@
-"""Columns that settings name, DDL and SQL, checked without Spark."""
+"""Checks beyond the models: columns, functions, logins, Spark's settings."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from lakefeed.config.checks import known
 from lakefeed.config.sql import columns_of_ddl, unreadable
 from tests.support.pipeline_text import GOOD, REGISTRY, Reader
 
@@ -171,3 +173,43 @@ def test_a_field_with_the_name_of_a_column_beside_it(reading: Reader, fields: st
     text = GOOD.replace(AVRO, JSON.replace("id BIGINT", f"id BIGINT, {fields}"))
     found = [each for each in reading(text)[1] if each.key == "decode"]
     assert [each.what.split()[2] for each in found] == ([] if name is None else [name])
+
+
+OTHERS = (
+    *("spark.sql.catalog.lake.client.factory", "spark.hadoop.fs.s3a.conection.maximum", "spark.databricks.delta.x"),
+    *("spark.executorEnv.HOMEE", "spark.kubernetes.driver.label.ap", "spark.openlineage.transport.type"),
+    *(
+        "spark.mine",
+        "spark.gluten.enabled",
+        "spark.rapids.sql.enabled",
+        "spark.ui.filters.x",
+        "spark.eventLog.gcMetrics",
+    ),
+)
+
+
+def warnings(reading: Reader, *settings: str) -> dict[str, str]:
+    listed = ", ".join(f"{each}: x" for each in settings)
+    config, found = reading(f"{GOOD}spark: {{{listed}}}\n")
+    assert config is not None
+    return {each.key.removeprefix("spark."): str(each.hint) for each in found if "has no setting" in each.what}
+
+
+def test_a_misspelt_setting_is_a_warning_with_the_right_name(reading: Reader) -> None:
+    found = warnings(reading, "spark.sql.shufle.partitions")
+    assert found == {"spark.sql.shufle.partitions": "did you mean spark.sql.shuffle.partitions?"}
+
+
+def test_each_letter_counts(reading: Reader) -> None:
+    name = "spark.sql.adaptive.enabled"
+    lost = {name[:at] + name[at + 1 :] for at in range(len("spark."), len(name)) if name[at] != "."}
+    swapped = {name[:at] + name[at + 1] + name[at] + name[at + 2 :] for at in range(7, 16)}
+    misspelt = sorted({*lost, *swapped, name + "s", "spark.sql.Adaptive.enabled"} - {name})
+    assert set(warnings(reading, *misspelt)) == set(misspelt)
+
+
+@pytest.mark.parametrize(
+    "settings", [OTHERS, [each for each in known() if each.startswith("spark.sql.a")]], ids=["others", "Spark's"]
+)
+def test_what_spark_knows_and_what_is_anothers_passes(reading: Reader, settings: Sequence[str]) -> None:
+    assert warnings(reading, *settings) == {}

@@ -1,18 +1,24 @@
-"""One rule says what is a secret; URLs hold none; and logins that cross a network as plain text get a warning."""
+"""Secrets are distinguished from public settings, and never shown."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from pydantic import SecretStr
 
 from lakefeed.cli.output import fail
-from lakefeed.config.connections import Catalog, credentials_in, is_loopback
-from lakefeed.config.secrets import SecretText, hidden, is_secret, keys_of, pattern, shown, texts_of
+from lakefeed.config.addresses import is_loopback
+from lakefeed.config.connections import Catalog, credentials_in
+from lakefeed.config.loading import shape
+from lakefeed.config.loading.load import read
+from lakefeed.config.models import pipeline_model
+from lakefeed.config.secrets import SecretText, hidden, is_secret, keeps_secrets, keys_of, pattern, shown, texts_of
 from lakefeed.errors import ConfigError
 from lakefeed_deploy.conf import conf
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
@@ -103,11 +109,11 @@ def test_conf_prints_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(module, "_class_path", lambda connections, *, local: {})
     path = tmp_path / "p.yaml"
     path.write_text(GOOD + FREE["spark"] + FREE["catalogs"])
-    for style in ("properties", "arguments", "json"):
-        result = CliRunner().invoke(conf, [str(path), "--format", style], env=ENVIRONMENT)
+    for style in (["--format", "properties"], ["--format", "arguments"], ["--output", "json"]):
+        result = CliRunner().invoke(conf, [str(path), *style], env=ENVIRONMENT)
         assert result.exit_code == 0, result.output
         assert SECRET not in result.output
-        assert "spark.hadoop.fs.azure.account.x: its value is a secret" in result.output
+        assert style[-1] == "json" or "spark.hadoop.fs.azure.account.x: its value is a secret" in result.output
 
 
 def test_no_error_repeats_a_secret(
@@ -193,3 +199,46 @@ def test_a_login_in_clear_is_a_warning(reading: Reader, key: str) -> None:
 def test_loopback() -> None:
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1", "a.localhost")))
     assert not any(map(is_loopback, ("localhost.example.org", "10.0.0.1", "h", "::2")))
+
+
+CANARY = "canary-3f81c2"
+SECRETS = sorted(
+    place
+    for place, field in shape.walk(pipeline_model())
+    if shape.is_secret(field.annotation) or keeps_secrets(shape.free_form(field.annotation))
+)
+
+
+def test_the_walk_finds_them() -> None:
+    dotted = {".".join(place) for place in SECRETS}
+    assert {"s3.secret_key", "catalogs.<name>.token", "catalogs.<name>.properties", "spark"} <= dotted
+    assert {"decode.key.avro.registry.password", "sinks.<name>.jdbc.password", "source.kafka.options"} <= dotted
+    assert {"transform.tables.<name>.options", "tables.topics.<name>.transform.steps.<name>.options"} <= dotted
+    assert len(dotted) > 40
+
+
+@pytest.mark.parametrize("place", SECRETS, ids=".".join)
+def test_what_is_planted_is_known_and_never_shown(place: tuple[str, ...], tmp_path: Path) -> None:
+    """In a file that lacks all else, so that each rule of the block has something to say."""
+    free = shape.free_form(shape.at(pipeline_model(), place)) is not None
+    values: Any = {"a.b": "${CANARY}", "c": ["${CANARY}"]} if free else "${CANARY}"
+    for part in reversed(place):
+        values = {"a" if part == "<name>" else part: values}
+    path = tmp_path / "p.yaml"
+    path.write_text(json.dumps(values))
+    reading = read(path, environment={**ENVIRONMENT, "CANARY": CANARY})
+    assert CANARY in reading.document.secrets
+    assert reading.problems
+    message = [*map(str, reading.problems), json.dumps([each.as_dict() for each in reading.problems])]
+    assert CANARY not in "".join(message)
+    assert reading.mistakes is not None
+    assert CANARY not in repr(reading.mistakes.config)
+
+
+def test_the_search_would_find_it(tmp_path: Path) -> None:
+    """Where a setting is no secret, the canary is in the model, and what it is made of."""
+    path = tmp_path / "p.yaml"
+    path.write_text(GOOD.replace("lake.nyc.trips", "lake.nyc.${CANARY}"))
+    reading = read(path, environment={**ENVIRONMENT, "CANARY": "seen"})
+    assert "lake.nyc.seen" in repr(reading.config)
+    assert reading.document.secrets == set()

@@ -1,4 +1,4 @@
-"""The block ``tls``: what is read, what is refused, and what clients are given."""
+"""Certificates of servers, and of databases."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -18,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from lakefeed.clients.http import ask
 from lakefeed.clients.http_server import HttpAnswer, serve_http
-from lakefeed.config import trust
+from lakefeed.clients.postgresql import CatalogDatabase
+from lakefeed.config import tls, trust
 from lakefeed.config.tls import libpq_options, pgjdbc_properties
 from lakefeed.config.trust import Certificates, Tls
 from lakefeed.errors import ConfigError, LakefeedError, Unreachable
@@ -95,9 +97,9 @@ def test_files_that_cannot_be_used_are_named(authority: Authority, own: Signed, 
         "the key is not that of the certificate": Tls(certificate=own.certificate, key=stranger.key),
         "has no private key": Tls(certificate=own.certificate, key=own.certificate),
     }
-    for message, tls in cases.items():
+    for message, block in cases.items():
         with pytest.raises(ConfigError, match=message) as refused:
-            Certificates.read(tls)
+            Certificates.read(block)
         assert refused.value.where is not None
         assert refused.value.where.startswith("tls.")
 
@@ -172,3 +174,46 @@ def test_a_server_that_refuses_a_clients_certificate_is_named(
     assert re.search("asks for a certificate|has cut the TLS connection off|does not answer", refused.value.what)
     if not isinstance(refused.value, Unreachable):
         assert "tls.certificate and tls.key" in str(refused.value.hint)
+
+
+def options_of(url: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(url.removeprefix("jdbc:")).query, keep_blank_values=True))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "required"),
+    [
+        ("", False),
+        *((f"sslmode={mode}", False) for mode in ("disable", "allow", "prefer")),
+        *((f"sslmode={mode}", True) for mode in ("require", "verify-ca", "verify-full")),
+        ("ssl", True),
+        ("ssl=true", True),
+        ("ssl=false", False),
+        ("ssl=true&sslmode=prefer", False),
+    ],
+)
+def test_a_url_requires_tls_or_allows_plain_text(parameters: str, required: bool) -> None:
+    assert tls.is_required(options_of(f"jdbc:postgresql://h/d?{parameters}")) is required
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options"),
+    [
+        ("ssl=true", {"sslmode": "verify-full"}),
+        ("ssl", {"sslmode": "verify-full"}),
+        ("ssl=false", {}),
+        ("ssl=true&sslmode=require", {"sslmode": "require"}),
+        ("sslmode=verify-ca&sslrootcert=/ca.pem", {"sslmode": "verify-ca", "sslrootcert": "/ca.pem"}),
+        ("connectTimeout=3", {}),
+    ],
+)
+def test_postgresql_is_asked_as_its_java_driver_does(parameters: str, options: dict[str, str]) -> None:
+    url = f"jdbc:postgresql://h/d?{parameters}"
+    assert tls.libpq_options(options_of(url), where="h") == options
+    assert CatalogDatabase.of(url).options == options
+
+
+@pytest.mark.parametrize("parameter", ["sslfactory=a.B", "sslhostnameverifier=a.B", "sslkey=/client.pk8"])
+def test_what_libpq_cannot_do_is_refused(parameter: str) -> None:
+    with pytest.raises(tls.JavaOnly, match="only Java knows"):
+        CatalogDatabase.of(f"jdbc:postgresql://h/d?sslmode=verify-full&{parameter}")

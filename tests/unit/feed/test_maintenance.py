@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.operation import Upkeep
 from lakefeed.errors import TableBusy
 from lakefeed.feed import maintenance as schedule
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed

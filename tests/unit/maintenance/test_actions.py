@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.operation import Upkeep
 from lakefeed.feed.maintenance import next_time
 from lakefeed.maintenance.actions import as_text, is_conflict
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lakefeed.config.upkeep import Expire, Upkeep
+from lakefeed.config.operation import Expire, Upkeep
 from lakefeed.maintenance.planner import LAST, LastUpkeep, expiry, plan
 from lakefeed.maintenance.table_stats import Ancestor, Health, Partition, PartitionKey
 

@@ -1,16 +1,21 @@
-"""What records say does no harm to a terminal, and stays the same value in JSON."""
+"""Texts of others on a terminal: printable, readable, short."""
 
 from __future__ import annotations
 
 import io
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.cli import dead_letters, read
-from lakefeed.cli.output import echo
-from lakefeed.messages.printable import printable, printable_json, unescaped
+from lakefeed.cli.output import echo, styled
+from lakefeed.clients.spark.errors import translate
+from lakefeed.feed.failing_records import kind_of_failure
+from lakefeed.feed.run import RunSummary
+from lakefeed.feed.s3_requests import S3Requests
+from lakefeed.messages.printable import counted, printable, printable_json, unescaped, without_values
 from lakefeed.monitor.terminal.progress_view import ProgressView
 
 # Clears the screen, sets the window's title, deletes a character, a C1 introducer, turns the line round, a lone
@@ -68,6 +73,109 @@ def test_echo_keeps_lines_and_colours_of_its_own(capsys: object) -> None:
 
     @click.command()
     def say() -> None:
-        echo("one\n\x1b[2Jtwo", fg="red")
+        echo(styled("one\n\x1b[2Jtwo", fg="red") + "\x1b")
 
-    assert CliRunner().invoke(say, color=True).output == "\x1b[31mone\n\\x1b[2Jtwo\x1b[0m\n"
+    assert CliRunner().invoke(say, color=True).output == "\x1b[31mone\n\\x1b[2Jtwo\x1b[0m\\x1b\n"
+
+
+def summary(**more: object) -> RunSummary:
+    given = {"batches": 1, "records": 1200, "rows": 1200, "seconds": 2.0, "s3_requests": {}, "requests": S3Requests()}
+    return RunSummary(**{**given, **more})  # type: ignore[arg-type]
+
+
+def test_a_summary_is_one_short_line() -> None:
+    assert repr(summary()) == "<RunSummary: 1 batch, 1,200 records, 1,200 rows in 2.0 s>"
+
+
+def test_a_notebook_shows_text_as_text() -> None:
+    shown = summary(paused={"<script>alert(1)</script>": "a\x1b[31m & b"})._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "\x1b" not in shown
+    assert "1,200 (600/s)" in shown
+
+
+def test_one_is_singular() -> None:
+    assert [counted(count, "batch", "batches") for count in (0, 1, 2000)] == ["0 batches", "1 batch", "2,000 batches"]
+    assert counted(1, "row") == "1 row"
+
+
+CANARY = 'J. Doe\'s "card"\n4111'
+
+CAST = (
+    f'[CAST_INVALID_INPUT] The value \'{CANARY}\' of the type "STRING" cannot be cast to "INT" because it is '
+    "malformed. Correct the value as per the syntax, or change its target type. Use `try_cast` to tolerate "
+    "malformed input and return NULL instead. SQLSTATE: 22018\n"
+    "== SQL (line 1, position 8) ==\nSELECT CAST(amount AS INT) AS amount FROM trips\n       ^^^^^^^^^^^^^^^^^^^\n"
+)
+STACK = "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.invalidInputInCastToNumberError(Q.scala:144)\n"
+WRAPPED = (
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 0 in "
+    f"stage 1.0 failed 1 times: org.apache.spark.SparkNumberFormatException: {CAST}{STACK} SQLSTATE: XXKST"
+)
+SHOWN = (
+    '[CAST_INVALID_INPUT] a value of the type "STRING" cannot be cast to "INT"; in CAST(amount AS INT); SQLSTATE 22018'
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CAST,
+        WRAPPED,
+        f"{WRAPPED}\n\nJVM stacktrace:\norg.apache.spark.SparkException: Job aborted\n{STACK}"
+        f"Caused by: org.apache.spark.SparkNumberFormatException: {CAST}{STACK}",
+    ],
+)
+def test_a_cast_shows_class_types_and_expression_without_the_value(text: str) -> None:
+    error = translate(RuntimeError(text))
+    assert error.where == SHOWN
+    assert "Doe" not in str(error)
+    assert "4111" not in str(error)
+    assert kind_of_failure(error.where) == SHOWN
+
+
+def test_a_cast_on_writing_shows_the_column() -> None:
+    text = (
+        '[CAST_OVERFLOW_IN_TABLE_INSERT] Fail to assign a value of "BIGINT" type to the "INT" type column or variable '
+        "`amount` due to an overflow. SQLSTATE: 22003"
+    )
+    assert without_values(text) == "[CAST_OVERFLOW_IN_TABLE_INSERT] column `amount`; SQLSTATE 22003"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        # Spark's and Java's own.
+        (
+            f'java.lang.NumberFormatException: For input string: "{CANARY}"',
+            "java.lang.NumberFormatException: For input string: …",
+        ),
+        (
+            f"java.time.format.DateTimeParseException: Text '{CANARY}' could not be parsed at index 0",
+            "java.time.format.DateTimeParseException: Text … could not be parsed at index 0",
+        ),
+        (f"[USER_RAISED_EXCEPTION] {CANARY} SQLSTATE: P0001", "[USER_RAISED_EXCEPTION] SQLSTATE P0001"),
+        (
+            f"[NUMERIC_VALUE_OUT_OF_RANGE.X] The {CANARY} cannot be represented. SQLSTATE: 22003",
+            "[NUMERIC_VALUE_OUT_OF_RANGE.X] SQLSTATE 22003",
+        ),
+        (
+            f"[DUPLICATED_MAP_KEY] Duplicate map key {CANARY} was found. SQLSTATE: 23505",
+            "[DUPLICATED_MAP_KEY] SQLSTATE 23505",
+        ),
+        (
+            "java.lang.IllegalArgumentException: Cannot write value as decimal(4,2), too large: -100.00",
+            "java.lang.IllegalArgumentException: Cannot write value as decimal(4,2), too large: …",
+        ),
+        # Names and types are no values.
+        (
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `amuont` cannot be resolved. SQLSTATE: 42703",
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `amuont` cannot be resolved. SQLSTATE: 42703",
+        ),
+        ("java.io.IOException: No space left on device", "java.io.IOException: No space left on device"),
+    ],
+)
+def test_messages_of_spark(text: str, shown: str) -> None:
+    assert without_values(text) == shown
+    assert translate(RuntimeError(text)).where == shown

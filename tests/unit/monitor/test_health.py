@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.config.metrics import Metrics
+from lakefeed.config.operation import Metrics
 from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange

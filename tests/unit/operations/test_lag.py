@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.cli.lag import lag_lines
+from lakefeed.cli.status import lag_lines
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.sources import KafkaSource
-from lakefeed.config.starting import StartingOffsets
+from lakefeed.config.sources import KafkaSource, StartingOffsets
 from lakefeed.errors import ResourceMissing
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.lag import FeedOffsets, Lag, feed_lag, group_lag, lag_of, require_read
@@ -69,7 +68,7 @@ def test_a_topic_that_has_gone_leaves_the_lag_unknown() -> None:
     assert (lag.end, lag.lag) == (None, None)
     whole = Lag(name="f", kind="feed", partitions=(lag,))
     assert whole.records is None
-    assert lag_lines([whole])[0] == "f: lag -"
+    assert lag_lines(whole)[0] == "f: lag unknown"
 
 
 def test_a_position_in_another_topic_of_the_name_is_no_lag_of_zero() -> None:
@@ -110,7 +109,7 @@ def test_a_group_is_not_behind_in_an_empty_partition() -> None:
 
 def test_without_partitions_a_lag_is_unknown() -> None:
     lag = Lag(name="f", kind="feed", partitions=())
-    assert (lag.records, lag.seconds, lag_lines([lag])[0]) == (None, None, "f: lag -")
+    assert (lag.records, lag.seconds, lag_lines(lag)[0]) == (None, None, "f: lag unknown")
 
 
 def test_the_position_is_read_before_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +143,7 @@ def test_a_topic_that_the_feed_does_not_read_is_named() -> None:
 
 def test_lines_name_partitions_and_ages() -> None:
     lags = lag_of({("t", 0): 40}, topic((0, 50)), start=None, source=SOURCE, times=Times(), now=165.0)
-    assert lag_lines([Lag(name="f", kind="group", partitions=lags)]) == [
+    assert lag_lines(Lag(name="f", kind="group", partitions=lags)) == [
         "f: lag 10, the oldest 2 min 05 s old",
         "  partition  committed  end  lag      oldest",
         "  t-0               40   50   10  2 min 05 s",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lakefeed.cli.main import all_commands
+from lakefeed.cli.main import root
 
 DOCS = Path(__file__).parents[3] / "docs"
 BLOCK = re.compile(r"^## `([^`]+)`$")
@@ -45,4 +45,4 @@ def test_settings_are_those_of_the_reference() -> None:
 def test_commands_exist() -> None:
     named = {each for cell in here() for each in re.findall(r"`lakefeed ([a-z-]+)", cell)}
     assert named
-    assert named <= set(all_commands())
+    assert named <= set(root.added())

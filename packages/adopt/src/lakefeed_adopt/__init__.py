@@ -8,10 +8,8 @@ from lakefeed.plugins import CliCommand
 
 COMMANDS: Mapping[str, CliCommand] = {
     "adopt": CliCommand("lakefeed_adopt.cli:adopt", "Take a table over from another tool, without a gap.", "repair"),
-    "export-offsets": CliCommand(
-        "lakefeed_adopt.cli_export:export_offsets",
-        "Hand a feed's position to a consumer group or Spark job.",
-        "repair",
+    "offsets export": CliCommand(
+        "lakefeed_adopt.cli_export:export", "Hand a feed's position to a consumer group or Spark job.", "repair"
     ),
 }
 

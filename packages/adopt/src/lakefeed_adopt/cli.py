@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 import lakefeed
-from lakefeed.cli.options import master_option, output_option, pipeline_argument, yes_option
-from lakefeed.cli.output import echo, echo_columns, echo_first, emit, figure, span
+from lakefeed.cli.options import (
+    dry_run_option,
+    master_option,
+    one_part_of,
+    output_option,
+    pipeline_argument,
+    yes_option,
+)
+from lakefeed.cli.output import column_lines, emit, figure, first_lines, say, span
 from lakefeed.clients.spark.session import log_path
 
 if TYPE_CHECKING:
@@ -42,7 +50,7 @@ MOST_NOTES_SHOWN = 20
 )
 @click.option("--new-table", is_flag=True, help="Begin a new table: the other tool's rows stay where they are.")
 @click.option("--stopped", is_flag=True, help="The other tool is stopped, although it has just written.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@dry_run_option
 @yes_option
 @master_option
 @output_option
@@ -71,9 +79,7 @@ def adopt(
 
     declared = lakefeed.Pipeline.from_file(pipeline)
     if declared.config.has_many_tables:
-        if topic is None:
-            raise click.UsageError("each topic has a table of its own: --topic says which one is adopted")
-        declared = declared.of_topic(topic)
+        declared = one_part_of(declared, topic)
     agreed = plan_adoption(
         declared.feed,
         Origin.parse(origin),
@@ -83,37 +89,33 @@ def adopt(
         new_table=new_table,
     )
     if dry_run:
-        emit({**agreed.as_dict(), "done": agreed.is_done}, lambda: _print_plan(agreed))
+        emit({**agreed.as_dict(), "done": agreed.is_done}, _plan_lines(agreed))
         return
     if not yes and not agreed.is_done:
-        _print_plan(agreed, err=True)
+        say(_plan_lines(agreed))
         click.confirm("Take the table over?", abort=True, err=True)
     if not agreed.is_done:
         spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-adopt"))
         with translating():
             execute_adoption(declared.feed, agreed, spark)
 
-    def text() -> None:
-        _print_plan(agreed)
+    def text() -> Iterator[str]:
+        yield from _plan_lines(agreed)
         if not agreed.is_done:
             more = "" if agreed.is_new_table else ", and the other tool must not write to the table again"
-            echo(f"done; lakefeed run resumes there{more}")
+            yield f"done; lakefeed run resumes there{more}"
 
-    emit({**agreed.as_dict(), "done": True}, text)
+    emit({**agreed.as_dict(), "done": True}, text())
 
 
-def _print_plan(agreed: AdoptionPlan, *, err: bool = False) -> None:
-    echo(f"{agreed.feed} takes {agreed.table} over from {agreed.tool}, {agreed.place}:", err=err)
+def _plan_lines(agreed: AdoptionPlan) -> Iterator[str]:
+    yield f"{agreed.feed} takes {agreed.table} over from {agreed.tool}, {agreed.place}:"
     lines = [("partition", "begins at", "in the topic", "to read", "rows")]
     for part in agreed.partitions:
         begins = f"{part.offset}{' (new)' if part.is_new else ''}"
         there = span(part.topic_start, part.topic_end)
         lines.append((f"{part.topic}-{part.partition}", begins, there, f"{part.unread:,}", figure(part.rows)))
-    echo_columns(lines, left=1, err=err)
+    yield from column_lines(lines, left=1)
     if agreed.is_checked:
-        echo("the rows' own offsets agree with this position", err=err)
-    if err:
-        for note in agreed.notes:
-            echo(f"  {note}", err=True)
-    else:
-        echo_first([f"  {note}" for note in agreed.notes], most=MOST_NOTES_SHOWN)
+        yield "the rows' own offsets agree with this position"
+    yield from first_lines([f"  {note}" for note in agreed.notes], most=MOST_NOTES_SHOWN)

@@ -1,15 +1,16 @@
-"""``lakefeed export-offsets``: hands a feed's position to another tool."""
+"""``lakefeed offsets export``: hands a feed's position to another tool."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 import lakefeed
-from lakefeed.cli.options import output_option, pipeline_argument, yes_option
-from lakefeed.cli.output import echo, echo_columns, emit
+from lakefeed.cli.options import dry_run_option, one_part_of, output_option, pipeline_argument, yes_option
+from lakefeed.cli.output import column_lines, emit, say
 
 if TYPE_CHECKING:
     from lakefeed_adopt.export import ExportPlan
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 )
 @click.option("--topic", help="Only this topic. To be said where each topic has a table of its own.")
 @click.option("--stopped", is_flag=True, help="The feed is stopped, although it has just committed.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@dry_run_option
 @yes_option
 @output_option
-def export_offsets(pipeline: Path, target: str, topic: str | None, stopped: bool, dry_run: bool, yes: bool) -> None:
+def export(pipeline: Path, target: str, topic: str | None, stopped: bool, dry_run: bool, yes: bool) -> None:
     """Hand the position of PIPELINE to another tool, which begins exactly where the feed has ended.
 
     The feed has to be stopped, and must not be started again. Starts no Spark. Called again, it changes nothing.
@@ -39,29 +40,27 @@ def export_offsets(pipeline: Path, target: str, topic: str | None, stopped: bool
 
     declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
     if declared.config.has_many_tables:
-        if topic is None:
-            raise click.UsageError("each topic has a table of its own: --topic says whose position is exported")
-        declared = declared.of_topic(topic)
+        declared = one_part_of(declared, topic)
     agreed = plan_export(declared.feed, ExportTarget.parse(target), is_stopped=stopped)
     if dry_run:
-        emit({**agreed.as_dict(), "done": False}, lambda: _print_plan(agreed))
+        emit({**agreed.as_dict(), "done": False}, _plan_lines(agreed))
         return
     if not yes:
-        _print_plan(agreed, err=True)
+        say(_plan_lines(agreed))
         click.confirm("Export the position?", abort=True, err=True)
     execute_export(declared.feed, agreed)
 
-    def text() -> None:
-        _print_plan(agreed)
-        echo("done; the other tool resumes there, and the feed must not be started again")
+    def text() -> Iterator[str]:
+        yield from _plan_lines(agreed)
+        yield "done; the other tool resumes there, and the feed must not be started again"
 
-    emit({**agreed.as_dict(), "done": True}, text)
+    emit({**agreed.as_dict(), "done": True}, text())
 
 
-def _print_plan(agreed: ExportPlan, *, err: bool = False) -> None:
-    echo(f"the position of {agreed.feed} in {agreed.sink} goes to {agreed.target}:", err=err)
+def _plan_lines(agreed: ExportPlan) -> Iterator[str]:
+    yield f"the position of {agreed.feed} in {agreed.sink} goes to {agreed.target}:"
     lines = [("partition", "begins at", "before")]
     for (topic, partition), at in sorted(agreed.offsets.items()):
         before = agreed.before.get((topic, partition))
         lines.append((f"{topic}-{partition}", f"{at}", "-" if before is None else f"{before}"))
-    echo_columns(lines, left=1, err=err)
+    yield from column_lines(lines, left=1)

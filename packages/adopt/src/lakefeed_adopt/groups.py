@@ -19,7 +19,7 @@ def read_group(source: KafkaSource, group: str) -> OtherPosition:
         raise ResourceMissing(
             f"the consumer group {group} has committed no offsets",
             where=source.bootstrap_servers,
-            hint=f"did you mean {' or '.join(near)}?" if near else "lakefeed lag --group shows a group's offsets",
+            hint=f"did you mean {' or '.join(near)}?" if near else "lakefeed status --group shows a group's offsets",
         )
     return OtherPosition(offsets=offsets, place=f"group {group} at {source.bootstrap_servers}", groups=(group,))
 

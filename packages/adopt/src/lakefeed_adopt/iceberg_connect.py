@@ -22,7 +22,7 @@ from lakefeed.clients.kafka.groups import group_offsets
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 from lakefeed.offsets.ranges import Partition
 from lakefeed_adopt.connect_events import Announcement, read_announcements
 from lakefeed_adopt.groups import require_no_members

@@ -14,7 +14,7 @@ from lakefeed.feed.feed import Feed
 from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.ledger.snapshot_summary import Adoption, Commit
 from lakefeed.ledger.snapshots import ancestors, commits_of
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 from lakefeed.offsets.ranges import OffsetRanges, Partition
 from lakefeed.operations.status import feed_status
 from lakefeed.operations.verify.row_offsets import TOPIC

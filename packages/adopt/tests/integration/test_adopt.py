@@ -203,7 +203,8 @@ def test_a_job_of_spark_resumes_where_a_feed_has_ended(lake: SparkSession, feed:
     send(feed, range(100, 150))
     place = f"s3a://{feed.stack.bucket}/plain/{feed.name}"
     command: list[str | Path] = [
-        "export-offsets",
+        "offsets",
+        "export",
         feed.folder / f"{feed.name}.yaml",
         "--to",
         f"spark-checkpoint:{place}",

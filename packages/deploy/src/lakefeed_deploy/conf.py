@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from lakefeed.cli.options import FILE
-from lakefeed.cli.output import echo
+from lakefeed.cli.options import master_option, output_option, pipeline_argument, set_option
+from lakefeed.cli.output import emit, say
 from lakefeed.clients.environment import default_environment
 from lakefeed.clients.spark.session import settings, with_own
 from lakefeed.config import secrets
@@ -22,25 +22,28 @@ LEFT_OUT = "its value is a secret, since it comes from ${…}: lakefeed run and 
 
 
 @click.command()
-@click.argument("pipeline", type=FILE, required=False)
-@click.option("--master", help="Spark master; anything but local ships the jars.  [default: local[*]]")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a pipeline setting.")
+@pipeline_argument
+@click.option(
+    "--no-pipeline", is_flag=True, help="No file: for the store and catalogs of the environment, or of the local stack."
+)
+@master_option
+@set_option
 @click.option(
     "--format",
     "style",
-    type=click.Choice(["properties", "arguments", "json"]),
+    type=click.Choice(["properties", "arguments"]),
     default="properties",
     show_default=True,
-    help="A spark-defaults.conf, arguments for spark-submit, or JSON.",
+    help="A spark-defaults.conf, or arguments for spark-submit.",
 )
-def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], style: str) -> None:
-    """Print the Spark settings that lakefeed uses, without any secret.
+@output_option
+def conf(pipeline: Path, no_pipeline: bool, master: str | None, overrides: tuple[str, ...], style: str) -> None:
+    """Print the Spark settings that lakefeed uses for PIPELINE, without any secret.
 
-    With a pipeline file, for its store, catalogs and Spark settings; else for those of the environment or of
-    the local stack that is running.
+    With a master that is not local, they ship the jars.
     """
-    notes = [] if style == "json" else [SECRETS]
-    if pipeline is None:
+    notes = [SECRETS]
+    if no_pipeline:
         printed = settings(master=master)
     else:
         from lakefeed.config.loading.load import load
@@ -51,12 +54,13 @@ def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], 
         printed = settings(config.name, connections=connections, master=master, secret_keys=secrets.keys_of(config))
         printed = with_own(printed, {key: str(value) for key, value in shown.items()})
         notes += [f"{key}: {LEFT_OUT}" for key in sorted(config.spark.keys() - shown.keys())]
-    if style == "json":
-        echo(json.dumps(printed, indent=2))
-    elif style == "arguments":
-        echo(" ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in printed.items()))
-    for note in notes:
-        echo(f"# {note}", err=style != "properties")
-    if style == "properties":
-        for key, value in printed.items():
-            echo(f"{key} {value}")
+
+    def text() -> Iterator[str]:
+        if style == "arguments":
+            say(f"# {note}" for note in notes)
+            yield " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in printed.items())
+        else:
+            yield from (f"# {note}" for note in notes)
+            yield from (f"{key} {value}" for key, value in printed.items())
+
+    emit(printed, text())

@@ -153,7 +153,7 @@ def test_the_commands_of_the_page(api: KubernetesApi, tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_text(example)
     here = f"cd {tmp_path}\n"
     assert "sparkapplication" in shell(api, here + block("sh", "manifest pipeline.yaml | kubectl"), user=DEPLOYER)
-    printed = shell(api, here + block("sh", "--output kustomize"), user=DEPLOYER)
+    printed = shell(api, here + block("sh", "--format kustomize"), user=DEPLOYER)
     assert re.search(r"sparkapplication\S+/taxi unchanged", printed), printed
     overlay = tmp_path / "deploy/overlays/production/kustomization.yaml"
     overlay.write_text(overlay.read_text().replace("value: '10'", "value: '20'"))

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from lakefeed.clients.http import exchange
 from lakefeed.config import trust
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
-from lakefeed.messages.record_values import without_values
+from lakefeed.messages.printable import without_values
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 
 TIMEOUT_SECONDS = 10

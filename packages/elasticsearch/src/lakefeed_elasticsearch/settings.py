@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
 
-from lakefeed.config.addresses import Place, PlainTextLogin, over_http
+from lakefeed.config.addresses import DatasetName, Place, PlainTextLogin, over_http
 from lakefeed.config.base import ConfigProblem, checked
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
-from lakefeed.config.dataset_names import DatasetName
 from lakefeed.config.keyed import Deletes, keyed_problems
 from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.values import Count

@@ -22,7 +22,7 @@ from lakefeed.errors import (
     Unreachable,
 )
 from lakefeed.lazy import DataFrame, SparkSession
-from lakefeed.messages.record_values import without_values
+from lakefeed.messages.printable import without_values
 from lakefeed_jdbc.dialect import Dialect, dialect_of
 from lakefeed_jdbc.settings import Address, JdbcSinkConfig
 from lakefeed_jdbc.tls import mariadb_context

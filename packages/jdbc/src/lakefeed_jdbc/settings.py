@@ -9,11 +9,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints
 
-from lakefeed.config.addresses import Place, PlainTextLogin
+from lakefeed.config.addresses import DatasetName, Place, PlainTextLogin
 from lakefeed.config.base import ConfigProblem, checked
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.connections import refuse_credentials
-from lakefeed.config.dataset_names import DatasetName
 from lakefeed.config.keyed import Deletes, keyed_problems
 from lakefeed.config.sinks import SinkConfig
 from lakefeed.errors import ConfigError

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from lakefeed.plugins import CliCommand
 
+if TYPE_CHECKING:
+    from lakefeed_local.topics.topic import Topic as Topic
+
 COMMANDS: Mapping[str, CliCommand] = {
     "quickstart": CliCommand(
-        "lakefeed_local.quickstart_command:quickstart",
-        "Start servers, fill a topic, land and query it.",
-        "begin",
-    ),
-    "demo": CliCommand(
-        "lakefeed_local.demo_command:demo", "Run the main job on the embedded stack, and verify it.", "begin"
+        "lakefeed_local.quickstart_command:quickstart", "Start servers, fill a topic, land and query it.", "begin"
     ),
     "examples": CliCommand(
         "lakefeed_local.examples_command:examples", "List the examples, and copy one to run and to change.", "begin"
     ),
-    "local": CliCommand(
-        "lakefeed_local.local_command:local", "Start and stop Kafka, registry, S3 store and catalog here.", "servers"
+    "topics": CliCommand(
+        "lakefeed_local.topics.command:topics", "Create and fill topics, decode their records, profile them.", "look"
     ),
-    "produce": CliCommand(
-        "lakefeed_local.produce_command:produce", "Write rows from files, or generated ones, into a topic.", "servers"
+    "topics produce": CliCommand(
+        "lakefeed_local.produce_command:produce", "Write rows from files, or generated ones, into a topic.", "look"
+    ),
+    "local": CliCommand(
+        "lakefeed_local.local_command:local", "Start and stop servers here; examine this machine; a demo.", "servers"
+    ),
+    "local demo": CliCommand(
+        "lakefeed_local.demo_command:demo", "Run the main job on the embedded stack, and verify it.", "servers"
     ),
 }
 
 PAGE = "local-stack"
 """The page of the documentation that errors of this package name."""
+
+
+def __getattr__(name: str) -> object:
+    if name != "Topic":
+        raise AttributeError(f"module 'lakefeed_local' has no attribute '{name}'")
+    from lakefeed_local.topics.topic import Topic
+
+    return Topic

@@ -1,4 +1,4 @@
-"""``lakefeed demo``: the main job from end to end, with a report."""
+"""``lakefeed local demo``: the main job from end to end, with a report."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import click
 from click.exceptions import Exit
 
 from lakefeed.cli.options import output_option, own_home_option
-from lakefeed.cli.output import echo, emit
-from lakefeed.cli.shell import path_lines
+from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.environment import default_home
 from lakefeed.errors import MissingExtra
+from lakefeed_local.shell import path_lines
 
 if TYPE_CHECKING:
     from lakefeed_local.demo import DemoReport
@@ -43,14 +43,17 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
     """
     for package, extra in (("pyspark", "spark"), ("pyiceberg", "read"), ("duckdb", "read")):
         if find_spec(package) is None:
-            raise MissingExtra.of(package, extra, "lakefeed demo")
+            raise MissingExtra.of(package, extra, "lakefeed local demo")
     from lakefeed_local.demo import run_demo
     from lakefeed_local.local_command import fresh_stack
 
     home = home or default_home() / "demo"
     with fresh_stack(home, store=store, keep=keep) as endpoints:
         report = run_demo(endpoints, rows=rows, csv=csv, say=lambda text: echo(f"demo: {text}", err=True))
-    emit(asdict(report), lambda: _print(report, home=home, keep=keep))
+    if is_json():
+        emit(asdict(report), "")
+    else:
+        _print(report, home=home, keep=keep)
     raise Exit(0 if report.verified else 1)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill, shorten
 
 import click
 
 from lakefeed.cli.options import FOLDER, output_option
-from lakefeed.cli.output import echo, emit
+from lakefeed.cli.output import emit
 from lakefeed_local.examples import PackagedExample, copy_example, packaged_example, packaged_examples
 
 PAGE = "examples"
@@ -24,7 +25,7 @@ def examples() -> None:
 def list_examples() -> None:
     """List the examples."""
     found = packaged_examples()
-    emit([_document(example) for example in found], lambda: _print_list(found))
+    emit([_document(example) for example in found], _list_lines(found))
 
 
 @examples.command()
@@ -35,9 +36,7 @@ def copy(name: str, to: Path) -> None:
     """Copy example NAME into this folder, below examples/, and say how to run it."""
     example = packaged_example(name)
     copied = copy_example(example, to)
-    emit(
-        {**_document(example), "copied": [str(to / file) for file in copied]}, lambda: _print_copy(example, to, copied)
-    )
+    emit({**_document(example), "copied": [str(to / file) for file in copied]}, _copy_lines(example, to, copied))
 
 
 def _document(example: PackagedExample) -> dict[str, object]:
@@ -53,24 +52,24 @@ def _document(example: PackagedExample) -> dict[str, object]:
     return {"name": example.name, "pipelines": pipelines}
 
 
-def _print_list(found: list[PackagedExample]) -> None:
+def _list_lines(found: list[PackagedExample]) -> Iterator[str]:
     for example in found:
         for number, file in enumerate(example.pipelines):
             sentence = shorten(example.description(file).split(". ")[0], 90, placeholder=" …")
-            echo(f"{example.name if number == 0 else '':<24} {file.name:<28} {sentence}")
-    echo("\nlakefeed examples copy NAME copies one")
+            yield f"{example.name if number == 0 else '':<24} {file.name:<28} {sentence}"
+    yield "\nlakefeed examples copy NAME copies one"
 
 
-def _print_copy(example: PackagedExample, to: Path, copied: list[Path]) -> None:
+def _copy_lines(example: PackagedExample, to: Path, copied: list[Path]) -> Iterator[str]:
     for file in copied:
-        echo(f"  {to / file}")
-    echo('\nServers to run it on, unless there are some: lakefeed local up; eval "$(lakefeed local env)"')
+        yield f"  {to / file}"
+    yield '\nServers to run it on, unless there are some: lakefeed local up; eval "$(lakefeed local env)"'
     if to != Path("."):
-        echo(f"Then, in {to}:")
+        yield f"Then, in {to}:"
     for file in example.pipelines:
-        echo(f"\n{fill(example.description(file), 100)}\n")
+        yield f"\n{fill(example.description(file), 100)}\n"
         for command in example.commands(file):
-            echo(f"  {command}")
-        echo()
+            yield f"  {command}"
+        yield ""
         for name, text in example.notes(file).items():
-            echo(fill(f"{name + ':':<8} {text}", 100, subsequent_indent=" " * 9, break_on_hyphens=False))
+            yield fill(f"{name + ':':<8} {text}", 100, subsequent_indent=" " * 9, break_on_hyphens=False)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
-from lakefeed.clients.environment import stack_environment_file
-from lakefeed.clients.local_files import write_whole
+from lakefeed.clients.environment import stack_environment_file, write_whole
 from lakefeed.clients.s3 import Keys
 from lakefeed.errors import ConfigError, WorldError
 

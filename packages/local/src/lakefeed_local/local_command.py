@@ -8,18 +8,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
+from lakefeed.cli.group import CommandGroup
 from lakefeed.cli.options import F, home_option, output_option
-from lakefeed.cli.output import echo, emit
+from lakefeed.cli.output import echo, emit, styled
 from lakefeed_local.part import PartStatus, Progress, StartStep
 from lakefeed_local.servers import DEFAULT_STORE, STORES
 from lakefeed_local.stack import Endpoints, Stack
 
+if TYPE_CHECKING:
+    from lakefeed_local.doctor import Diagnosis
 
-@click.group()
+COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+@click.group(cls=CommandGroup)
 def local() -> None:
     """The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog.
 
@@ -84,16 +91,16 @@ def status(home: Path | None) -> None:
     parts = stack.status()
     healthy = bool(parts) and all(part.state == "up" for part in parts)
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         for part in parts:
-            _print_status(part)
+            yield from _status_lines(part)
         if not parts:
-            echo(f"there is no local stack in {stack.home.root}")
+            yield f"there is no local stack in {stack.home.root}"
         if not healthy:
-            echo("start it with: lakefeed local up")
+            yield "start it with: lakefeed local up"
 
     document = {"up": healthy, "home": str(stack.home.root), "parts": [asdict(part) for part in parts]}
-    emit(document, text)
+    emit(document, text())
     raise Exit(0 if healthy else 1)
 
 
@@ -106,13 +113,33 @@ def env(home: Path | None) -> None:
     emit(variables, "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 
 
-def _print_status(part: PartStatus) -> None:
+@local.command()
+@output_option
+def doctor() -> None:
+    """Examine this machine: Java, Python, versions, jars, memory, disk, ports, clock, and what the store can do.
+
+    Exit status: 1 if a run cannot work here, 0 otherwise. What a pipeline file points at: lakefeed check --connect.
+    """
+    from lakefeed_local.doctor import examine
+
+    findings = examine()
+    emit({"findings": [asdict(finding) for finding in findings]}, _finding_lines(findings))
+    raise Exit(1 if any(finding.verdict == "error" for finding in findings) else 0)
+
+
+def _finding_lines(findings: list[Diagnosis]) -> Iterator[str]:
+    for finding in findings:
+        yield styled(f"{finding.verdict:<8}", fg=COLOURS[finding.verdict]) + f"{finding.name:<16} {finding.what}"
+        if finding.hint:
+            yield f"{'next:':>24} {finding.hint}"
+
+
+def _status_lines(part: PartStatus) -> Iterator[str]:
     color = {"up": "green", "down": "yellow"}.get(part.state, "red")
-    echo(f"{part.part:10} ", nl=False)
-    echo(f"{part.state:14}", fg=color, nl=False)
-    echo(f" {part.address or '-':22} pid {part.pid or '-':<8} {part.log}")
+    where = f" {part.address or '-':22} pid {part.pid or '-':<8} {part.log}"
+    yield styled(f"{part.part:10} ") + styled(f"{part.state:14}", fg=color) + where
     if part.detail:
-        echo(f"{'':10} {part.detail}")
+        yield f"{'':10} {part.detail}"
 
 
 @contextmanager

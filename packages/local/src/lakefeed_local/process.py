@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lakefeed.clients.environment import process_start
-from lakefeed.clients.local_files import write_whole
+from lakefeed.clients.environment import process_start, write_whole
 from lakefeed.errors import WorldError
 
 _POLL_SECONDS = 0.05

@@ -1,4 +1,4 @@
-"""``lakefeed produce``: rows from files, or generated ones, into a topic."""
+"""``lakefeed topics produce``: rows from files, or generated ones, into a topic."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from lakefeed.cli.options import (
     output_option,
     pairs,
     registry_of,
+    registry_option,
 )
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.spark.session import is_running, log_path, session
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.lazy import DataFrame, SparkSession
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
     from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
@@ -80,7 +81,7 @@ class _CheckedCommand(click.Command):
     show_default=True,
     help="How subjects are named: TOPIC-value, by the record's full name, or by both.",
 )
-@click.option("--registry", metavar="URL", help="Schema Registry.  [default: SCHEMA_REGISTRY_URL, …]")
+@registry_option
 @click.option("--key", metavar="COLUMN", help="Column of the key.  [default: trip_key with --generate taxi]")
 @click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of each record.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]))
@@ -137,7 +138,7 @@ class _Order(SimpleNamespace):
             (self.rate is not None and not self.rate > 0, "--rate is above 0", None),
         ):
             if wrong:
-                raise ConfigError(what, where="lakefeed produce", hint=hint)
+                raise ConfigError(what, where="lakefeed topics produce", hint=hint)
 
     def run(self) -> tuple[Produced, Encoding]:
         """Produce the rows; all that can fail without Spark is done before Spark starts."""

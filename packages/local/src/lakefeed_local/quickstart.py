@@ -10,21 +10,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakefeed.clients.environment import write_whole
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.clients.local_files import write_whole
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
+from lakefeed.config.addresses import local_path
 from lakefeed.config.connections import Catalog, Connections
-from lakefeed.config.storage import local_path
 from lakefeed.errors import ConfigError, JobFailed, WorldError
 from lakefeed.lazy import SparkSession
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.terminal.view import RunView
-from lakefeed.operations.doctor import examine
 from lakefeed.operations.preflight import template
 from lakefeed.operations.preflight.discover import discover
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
+from lakefeed_local.doctor import examine
 from lakefeed_local.produce.progress import ProduceView
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed_local.produce.write import produce
@@ -35,7 +35,7 @@ TOPIC, PARTITIONS = "quickstart-trips", 3
 NAME = template.name_of(TOPIC)
 TABLE = "lake.quickstart.trips"
 NEEDED = ("java", "spark", "memory", "cores", "cache", "home", "temporary files")
-"""What ``lakefeed doctor`` must find well: a store is not needed."""
+"""What ``lakefeed local doctor`` must find well: a store is not needed."""
 PIPELINE, QUERY, LAKE = "pipeline.yaml", "query.py", "lake"
 _QUERY = '''"""Reads the table without Spark and without lakefeed: with pyiceberg and DuckDB."""
 
@@ -56,11 +56,11 @@ print(
 
 
 def require_ready_machine() -> None:
-    """Refuse a machine on which ``lakefeed doctor`` finds an error."""
+    """Refuse a machine on which ``lakefeed local doctor`` finds an error."""
     errors = [found for found in examine() if found.verdict == "error" and found.name in NEEDED]
     if errors:
         listed = "; ".join(f"{found.name}: {found.what}" for found in errors)
-        hint = f"{errors[0].hint}; lakefeed doctor shows the rest" if errors[0].hint else "lakefeed doctor"
+        hint = f"{errors[0].hint}; lakefeed local doctor shows the rest" if errors[0].hint else "lakefeed local doctor"
         raise WorldError(f"this machine is not ready: {listed}", hint=hint)
 
 

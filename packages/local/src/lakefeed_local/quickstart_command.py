@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 
 from lakefeed.cli.options import FOLDER, output_option
-from lakefeed.cli.output import echo, emit
-from lakefeed.cli.shell import path_lines
+from lakefeed.cli.output import echo, emit, styled
 from lakefeed.clients.environment import ENDPOINT_VARIABLES
 from lakefeed.errors import MissingExtra
 from lakefeed.messages.pages import page_command
 from lakefeed.messages.text import duration
+from lakefeed_local.shell import path_lines
 
 PAGE = "quickstart"
 
@@ -80,18 +80,17 @@ def quickstart(folder: Path, rows: int, keep: bool) -> None:
         "servers": "up" if keep else "down",
     }
     took = duration(time.monotonic() - began)
-    emit(document, lambda: _print(answer, folder=folder, topic=TOPIC, records=records, keep=keep, took=took))
+    emit(document, _lines(answer, folder=folder, topic=TOPIC, records=records, keep=keep, took=took))
 
 
 @contextmanager
 def _step(seconds: dict[str, float], number: int, name: str, text: str) -> Iterator[_Done]:
     """Say what a step does, and at its end what it has done and how long it took."""
-    echo(f"{number}/{STEPS} ", nl=False, err=True, bold=True)
-    echo(text, err=True)
+    echo(styled(f"{number}/{STEPS} ", bold=True) + text, err=True)
     done, began = _Done(), time.monotonic()
     yield done
     seconds[name] = time.monotonic() - began
-    echo(f"    {done.text} ({seconds[name]:.1f} s)", err=True, fg="green")
+    echo(styled(f"    {done.text} ({seconds[name]:.1f} s)", fg="green"), err=True)
 
 
 class _Done:
@@ -108,19 +107,19 @@ def _records_there(topic: str, records: int, *, least: int) -> str:
     there = f"it has {records:,} records already"
     if records >= least:
         return there
-    more = f"lakefeed produce {topic} --generate taxi --rows {least - records} --start {records}"
+    more = f"lakefeed topics produce {topic} --generate taxi --rows {least - records} --start {records}"
     return f"{there}; for {least:,}: {more}"
 
 
-def _print(answer: str, *, folder: Path, topic: str, records: int, keep: bool, took: str) -> None:
-    echo(f"\n{answer}\n")
-    echo(f"From nothing to a query in {took}. The servers are {'up' if keep else 'down, their data kept'}. Next:\n")
+def _lines(answer: str, *, folder: Path, topic: str, records: int, keep: bool, took: str) -> Iterator[str]:
+    yield f"\n{answer}\n"
+    yield f"From nothing to a query in {took}. The servers are {'up' if keep else 'down, their data kept'}. Next:\n"
     for line in (*path_lines(), *_own_servers(), *(() if keep else ("lakefeed local up",))):
-        echo(f"  {line}")
-    echo(f"  cd {shlex.quote(str(folder))}")
-    echo(f"  lakefeed produce {topic} --generate taxi --rows 5000 --start {records}   # more trips")
-    echo("  lakefeed run --once && python query.py                                  # land them, look again")
-    echo(f"\nYour own topic: {page_command('quickstart')}. Stop the servers: lakefeed local down")
+        yield f"  {line}"
+    yield f"  cd {shlex.quote(str(folder))}"
+    yield f"  lakefeed topics produce {topic} --generate taxi --rows 5000 --start {records}   # more trips"
+    yield "  lakefeed run --once && python query.py                                  # land them, look again"
+    yield f"\nYour own topic: {page_command('quickstart')}. Stop the servers: lakefeed local down"
 
 
 def _own_servers() -> Iterator[str]:

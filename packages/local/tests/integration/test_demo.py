@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[4] / "tests" / "data"
 def test_the_demo_verifies_what_it_lands(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     try:
-        done = lakefeed("demo", "--rows", "30000", "--keep", "--home", home, "--output", "json")
+        done = lakefeed("local", "demo", "--rows", "30000", "--keep", "--home", home, "--output", "json")
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
         assert report["verified"] is True
@@ -43,7 +43,7 @@ def test_the_demo_takes_real_rows(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     rows = len((DATA / "trips.csv").read_text().splitlines()) - 1
     try:
-        done = lakefeed("demo", "--csv", DATA / "trips.csv", "--home", home)
+        done = lakefeed("local", "demo", "--csv", DATA / "trips.csv", "--home", home)
         assert done.returncode == 0, done.stderr
         assert f"{rows:,} rows" in done.stdout
         assert "yes" in done.stdout

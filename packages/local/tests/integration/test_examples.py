@@ -15,7 +15,7 @@ from tools.expected import EXAMPLES, Example
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# lakefeed demo runs it, and its topic and table are the demo's and the documents'.
+# lakefeed local demo runs it, and its topic and table are the demo's and the documents'.
 ELSEWHERE = ("taxi/pipeline.yaml",)
 
 

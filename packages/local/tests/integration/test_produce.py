@@ -312,7 +312,7 @@ def wait_until(true: Callable[[], bool], *, seconds: float = 180) -> None:
 
 
 def test_the_command_generates_and_reports(stack: Endpoints, topic: str, tmp_path: Path) -> None:
-    command = ("produce", topic, "--generate", "taxi", "--rows", "200", "--output", "json")
+    command = ("topics", "produce", topic, "--generate", "taxi", "--rows", "200", "--output", "json")
     process = lakefeed(stack, *command, "--compression", "zstd", "--log-file", str(tmp_path / "log"))
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
@@ -324,7 +324,7 @@ def test_the_command_generates_and_reports(stack: Endpoints, topic: str, tmp_pat
 @pytest.mark.slow
 def test_ctrl_c_stops_a_batch_and_says_what_is_there(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     topics = Topics(stack.bootstrap_servers)
-    command = ("produce", topic, "--generate", "taxi", "--rows", "1000000", "--rate", "500")
+    command = ("topics", "produce", topic, "--generate", "taxi", "--rows", "1000000", "--rate", "500")
     process = lakefeed(stack, *command, "--log-file", str(tmp_path / "log"))
     wait_until(lambda: topics.describe(topic).offsets > 500)
     process.send_signal(signal.SIGINT)
@@ -346,7 +346,7 @@ def test_a_stream_follows_a_folder_and_resumes_where_it_ended(stack: Endpoints, 
     (folder / "1.csv").write_text(f"{header}\n{lines[0]}\n")
 
     def start() -> subprocess.Popen[str]:
-        command = ("produce", topic, "--file", str(folder), "--format", "csv", "--stream")
+        command = ("topics", "produce", topic, "--file", str(folder), "--format", "csv", "--stream")
         places = ("--checkpoint", str(tmp_path / "checkpoint"), "--schema-file", str(schema))
         return lakefeed(stack, *command, *places, "--log-file", str(tmp_path / "log"))
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
-from lakefeed.operations.doctor import Diagnosis
+from lakefeed_local.doctor import Diagnosis
 from lakefeed_local.quickstart import TOPIC
 from lakefeed_local.stack import Endpoints
 from tests.support.blocks import blocks_of
@@ -45,7 +45,9 @@ def made(home: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_it_leaves_a_folder_to_continue_with(made: Path, home: dict[str, str]) -> None:
     assert {path.name for path in made.iterdir()} == {"pipeline.yaml", "pipeline.schema.json", "query.py", "lake"}
     more = lakefeed(
-        *("produce", TOPIC, "--generate", "taxi", "--rows", "500", "--start", str(ROWS)), environment=home, cwd=made
+        *("topics", "produce", TOPIC, "--generate", "taxi", "--rows", "500", "--start", str(ROWS)),
+        environment=home,
+        cwd=made,
     )
     assert more.returncode == 0, more.stderr
     done = lakefeed("run", "--once", environment=home, cwd=made)
@@ -67,7 +69,9 @@ def test_a_second_run_is_quick_and_changes_nothing(made: Path, home: dict[str, s
     assert document["records"] >= ROWS
     assert file.read_text() == mine
     assert "the table has all records already" in again.stderr
-    missing = re.search(r"records already; for 10,000: lakefeed produce \S+ --generate taxi --rows (\d+)", again.stderr)
+    missing = re.search(
+        r"records already; for 10,000: lakefeed topics produce \S+ --generate taxi --rows (\d+)", again.stderr
+    )
     assert missing
     assert int(missing[1]) == 10_000 - document["records"]
     assert sum(document["seconds"].values()) < 20

@@ -40,9 +40,7 @@ def test_a_copy_has_each_file_that_its_commands_name(example: PackagedExample, t
 def test_the_commands_can_run_in_the_order_in_which_they_are_printed(example: PackagedExample) -> None:
     created: set[str] = set()
     for words in [command.split() for file in example.pipelines for command in example.commands(file)]:
-        if words[:2] == ["lakefeed", "produce"]:
-            created.add(words[2])
-        elif words[:3] == ["lakefeed", "topics", "create"]:
+        if words[:3] == ["lakefeed", "topics", "produce"] or words[:3] == ["lakefeed", "topics", "create"]:
             created.add(words[3])
         elif words[:2] == ["lakefeed", "run"]:
             document = yaml.safe_load((example.root / words[2]).read_text("utf-8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,8 @@ import click
 from click.exceptions import Exit
 
 from lakefeed.cli.options import output_option, pipeline_argument, set_option
-from lakefeed.cli.output import echo, echo_first, emit
-from lakefeed.messages.readable import counted
+from lakefeed.cli.output import emit, first_lines, styled
+from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
     from lakefeed_testing.run import CaseResult, TestReport
@@ -42,18 +43,18 @@ def test(pipeline: Path, paths: tuple[Path, ...], names: tuple[str, ...], overri
     from lakefeed_testing.run import run_files
 
     report = run_files(pipeline, load_cases(pipeline, paths, overrides=overrides), names=names)
-    emit(report.as_dict(), lambda: _print(report))
+    emit(report.as_dict(), _lines(report))
     raise Exit(1 if report.failed else 0)
 
 
-def _print(report: TestReport) -> None:
+def _lines(report: TestReport) -> Iterator[str]:
     for result in report.results:
-        _print_case(result)
-    echo()
-    echo(report.headline, fg="red" if report.failed else "green", bold=True)
+        yield from _case_lines(result)
+    yield ""
+    yield styled(report.headline, fg="red" if report.failed else "green", bold=True)
 
 
-def _print_case(result: CaseResult) -> None:
+def _case_lines(result: CaseResult) -> Iterator[str]:
     verdict, color = ("ok", "green") if result.has_passed else ("failed", "red")
     found = result.outcome
     made = ", ".join(
@@ -64,8 +65,7 @@ def _print_case(result: CaseResult) -> None:
             *([f"{found.skipped} skipped"] if found.skipped else []),
         )
     )
-    echo(f"{verdict:<7} ", nl=False, fg=color, bold=True)
-    echo(f"{result.case}: {made} in {result.seconds:.1f} s")
+    yield styled(f"{verdict:<7} ", fg=color, bold=True) + f"{result.case}: {made} in {result.seconds:.1f} s"
     if not result.has_passed:
-        echo(f"  {result.where}")
-        echo_first([difference.what for difference in result.differences], most=MOST_DIFFERENCES_SHOWN)
+        yield f"  {result.where}"
+        yield from first_lines([difference.what for difference in result.differences], most=MOST_DIFFERENCES_SHOWN)

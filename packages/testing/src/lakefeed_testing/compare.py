@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, TypeVar
 
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 from lakefeed_testing.settings import Case, ExpectedDeadLetter
 
 Row = Mapping[str, Any]

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 from lakefeed.config.blocks import PipelineBlocks, SinkChoice
 from lakefeed.config.connections import Registry
-from lakefeed.config.decoding import Decode, Encoded
-from lakefeed.config.failures import DeadLetters
+from lakefeed.config.decoding import DeadLetters, Decode, Encoded
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.transform import StaticTable, Transform

@@ -35,7 +35,7 @@ from lakefeed.feed.run import MicroBatches, trigger_of, watch
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.stateful_batches import with_batch
-from lakefeed.messages.readable import ReadableResult, counted
+from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.records.decode.registry import SchemaText
 from lakefeed.records.encode.encode import json_of
 from lakefeed.records.sources.kafka import query_id

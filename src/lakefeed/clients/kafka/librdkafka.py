@@ -13,11 +13,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from lakefeed.clients.http import connect
 from lakefeed.clients.kafka import msk_iam
-from lakefeed.clients.sockets import connect
 from lakefeed.config import trust
-from lakefeed.config.kafka_login import MSK_IAM
-from lakefeed.config.kafka_options import CONSUMER_DEFAULTS, PREFIX
+from lakefeed.config.kafka_client import CONSUMER_DEFAULTS, MSK_IAM, PREFIX
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import AccessDenied, BrokerUnreachable, ConfigError, LakefeedError, ResourceMissing
 

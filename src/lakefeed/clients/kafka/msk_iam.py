@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import time
 
-from lakefeed.clients.aws_chain import keys_of_the_chain
+from lakefeed.clients.s3 import keys_of_the_chain
 
 SECONDS = 900
 

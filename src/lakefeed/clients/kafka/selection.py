@@ -130,7 +130,7 @@ def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescri
         raise ResourceMissing(
             f"not all of these offsets are there: {'; '.join(faults[:LONGEST_LIST])}{more}",
             where=where,
-            hint="lakefeed topics describe shows what a topic holds",
+            hint="lakefeed topics show shows what a topic holds",
         )
 
 

@@ -62,7 +62,7 @@ def _offsets_of_group(source: KafkaSource, there: Mapping[Partition, PartitionDe
         raise ResourceMissing(
             f"the consumer group {group} has committed no offsets in the topics of the feed",
             where=f"{SETTING}, {source.bootstrap_servers}",
-            hint=f"did you mean {' or '.join(near)}?" if near else "lakefeed lag --group shows a group's offsets",
+            hint=f"did you mean {' or '.join(near)}?" if near else "lakefeed status --group shows a group's offsets",
         )
     if outside := list(_outside(committed, there)):
         raise RecordsLost(

@@ -24,7 +24,7 @@ from lakefeed.errors import (
     RowsRefused,
     Unreachable,
 )
-from lakefeed.messages.record_values import without_values
+from lakefeed.messages.printable import without_values
 
 TAKEN_OVER = "another driver has taken over this feed; this one has stopped, and the table has every batch once"
 ONE_PLACE = "run the feed in one place only"

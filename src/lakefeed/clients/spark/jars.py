@@ -30,10 +30,11 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from importlib.resources import files
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from lakefeed.errors import ConfigError, DownloadError
+from lakefeed.plugins import installed_sinks
 
 Progress = Callable[[int], None]
 """Called with the bytes fetched so far; one call at a time, but from any thread."""
@@ -81,10 +82,15 @@ class Artifact:
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """The lock file: where from by default, and what, in class path order."""
+    """The lock files: where from by default, and what, in class path order.
+
+    Attributes:
+        sink_groups: those of the installed sinks' packages, which each session has.
+    """
 
     repository: str
     artifacts: tuple[Artifact, ...]
+    sink_groups: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -136,10 +142,21 @@ def artifact_path(coordinate: str) -> str:
 
 
 def read_lock() -> Lock:
-    """Read the lock file that is part of this package."""
-    document = json.loads(files("lakefeed").joinpath("jars.lock").read_text())
-    artifacts = tuple(Artifact(**{**item, "groups": tuple(item["groups"])}) for item in document["artifacts"])
-    return Lock(repository=document["repository"], artifacts=artifacts)
+    """Read the lock file of this package, and ``jars.lock`` of the installed sinks' packages."""
+    own = json.loads(files("lakefeed").joinpath("jars.lock").read_text())
+    artifacts = list(_artifacts(own))
+    sink_groups: dict[str, None] = {}
+    for package in dict.fromkeys(entry.module.partition(".")[0] for entry in installed_sinks().values()):
+        with suppress(ImportError, FileNotFoundError):  # A package without jars of others, or a broken one.
+            added = list(_artifacts(json.loads(files(package).joinpath("jars.lock").read_text())))
+            artifacts += added
+            sink_groups |= dict.fromkeys(group for artifact in added for group in artifact.groups)
+    return Lock(repository=own["repository"], artifacts=tuple(artifacts), sink_groups=tuple(sink_groups))
+
+
+def _artifacts(document: Any) -> Iterator[Artifact]:
+    for item in document["artifacts"]:
+        yield Artifact(**{**item, "groups": tuple(item["groups"])})
 
 
 def repository_from_environment(default: str) -> Repository:

@@ -77,7 +77,7 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
             raise WorldError(
                 "the JVM that decodes records ended as soon as it was started",
                 where=str(log_file),
-                hint="read the log; lakefeed doctor examines this machine",
+                hint="read the log; lakefeed local doctor examines this machine",
             )
         parameters = GatewayParameters(port=int(port), auth_token=token.decode(), auto_convert=True)
         gateway = JavaGateway(gateway_parameters=parameters)

@@ -29,7 +29,7 @@ from lakefeed.clients.spark.storage import (
     storage_settings,
 )
 from lakefeed.config import secrets, trust
-from lakefeed.config.connections import is_loopback
+from lakefeed.config.addresses import is_loopback
 from lakefeed.errors import ConfigError, MissingExtra
 from lakefeed.lazy import spark_errors
 from lakefeed.messages.redaction import HIDDEN
@@ -324,7 +324,7 @@ def class_path(connections: Connections) -> list[Path]:
     """Return the jars that driver and executors need for these connections."""
     from lakefeed.clients.spark import jars, jvm
 
-    groups = ["spark"]
+    groups = ["spark", *jars.read_lock().sink_groups]
     if any(catalog.type == "glue" for catalog in connections.catalogs.values()):
         groups.append("glue")
     if connections.kinesis is not None:

@@ -16,7 +16,7 @@ from lakefeed.config.loading import shape
 from lakefeed.config.loading.nodes import OVERRIDE, Location, refuse
 from lakefeed.config.loading.shape import Place, dotted
 from lakefeed.config.problem import Problem
-from lakefeed.config.secrets import SECRET_KEY, SecretText, at_launch, keeps_secrets
+from lakefeed.config.secrets import SECRET_KEY, SecretText, at_launch, keeps_secrets, place_of_secrets
 from lakefeed.messages.redaction import SHORTEST, SHORTEST_OF_FREE, remember
 
 # Those that plain values get, and the two kinds of blocks.
@@ -258,9 +258,7 @@ class _Conversion:
             variable = AWS_KEYS.get(key) or re.sub(r"\W+", "_", key if "." in key else dotted(named[-2:])).upper()
             medium = "on the command line" if location.file.startswith(OVERRIDE) else "in the file"
             what = f"'{key}' holds a secret and is written out {medium}"
-            hint = f"take it from the environment: {key}: ${{{variable}}}"
-            if place[:-1] == ("deploy", "kubernetes", "env"):
-                hint = f"take it from a Secret: deploy.kubernetes.secret_env.{key}: {{secret: NAME, key: KEY}}"
+            hint = place_of_secrets(free, key) or f"take it from the environment: {key}: ${{{variable}}}"
             self.add(what, place, location, hint, not is_secret_key)
         if free is not None and not is_secret and (login := credentials_in(outcome.text)) is not None:
             what = f"'{key}' has credentials in a URL: {login}"

@@ -10,15 +10,20 @@ from pathlib import Path
 from yaml.nodes import Node
 
 from lakefeed.config import trust
-from lakefeed.config.added_blocks import keys_for_runs
-from lakefeed.config.checks import function_problems, missing_columns, missing_jars, plain_text_logins, refused_columns
+from lakefeed.config.checks import (
+    function_problems,
+    missing_columns,
+    missing_jars,
+    misspelt_settings,
+    plain_text_logins,
+    refused_columns,
+)
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.loading.document import Document, Remote, convert
 from lakefeed.config.loading.mistakes import Mistakes, find_mistakes
 from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override, compose, leave_out, put_block
-from lakefeed.config.models import PipelineConfig, pipeline_model
+from lakefeed.config.models import PipelineConfig, keys_for_runs, pipeline_model
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
-from lakefeed.config.spark_settings import misspelt_settings
 from lakefeed.errors import ConfigError
 
 _BEGIN = "lakefeed init --topic TOPIC writes one to begin with"

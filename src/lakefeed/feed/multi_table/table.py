@@ -19,7 +19,7 @@ from lakefeed.config.addresses import Place
 from lakefeed.config.blocks import OnFailure
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import tables_of_topic
-from lakefeed.config.starting import StartingOffsets
+from lakefeed.config.sources import StartingOffsets
 from lakefeed.config.topic_tables import require_fit
 from lakefeed.errors import (
     BrokerUnreachable,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from lakefeed.config.blocks import PipelineBlocks
-from lakefeed.config.metrics import NO_COMMIT_SECONDS
+from lakefeed.config.operation import NO_COMMIT_SECONDS
 from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.counters import RunCounters

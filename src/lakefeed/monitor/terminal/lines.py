@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.ledger.outcomes import Reason
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 from lakefeed.messages.text import duration, one_line
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FeedProgress

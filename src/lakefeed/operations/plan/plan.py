@@ -23,7 +23,7 @@ from lakefeed.feed.feed import Feed, FeedPath
 from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table
 from lakefeed.lazy import DataFrame, SparkSession, StructType, py4j, spark_errors
 from lakefeed.ledger.checkpoint import Owner
-from lakefeed.messages.readable import ReadableResult, counted
+from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.estimates import (
     Batches,

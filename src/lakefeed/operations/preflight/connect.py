@@ -26,6 +26,7 @@ from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.clients.s3 import Keys, configured_keys, require_bucket
 from lakefeed.clients.spark.errors import METADATA_GONE
 from lakefeed.config import trust
+from lakefeed.config.addresses import is_local, local_folder
 from lakefeed.config.checks import decoded_columns, missing_columns, refusals
 from lakefeed.config.connections import Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
@@ -33,7 +34,6 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import stored_at
 from lakefeed.config.problem import Problem
 from lakefeed.config.sources import KafkaSource
-from lakefeed.config.storage import is_local, local_folder
 from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakefeed.config.connections import Registry
-from lakefeed.config.kafka_login import KafkaLogin, client_options
+from lakefeed.config.kafka_client import KafkaLogin, client_options
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.sql import columns_of_ddl
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable

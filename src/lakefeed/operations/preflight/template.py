@@ -9,10 +9,10 @@ from pathlib import Path
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from lakefeed.clients.local_files import write_whole
+from lakefeed.clients.environment import write_whole
+from lakefeed.config.addresses import local_path
 from lakefeed.config.connections import CATALOG_FILE, Registry
 from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
-from lakefeed.config.storage import local_path
 from lakefeed.config.values import Brokers, Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command

@@ -144,7 +144,7 @@ def plan_moves(
             raise ConfigError(f"the feed has not read {name}", hint="it begins there at the first record by itself")
         described, there = topics.get(topic), partitions.get((topic, partition))
         if described is None or there is None:
-            raise ResourceMissing(f"there is no {name}", hint="lakefeed topics describe shows what a topic has")
+            raise ResourceMissing(f"there is no {name}", hint="lakefeed topics show shows what a topic has")
         if ids.get(topic, described.topic_id) != described.topic_id:
             raise RecordsLost(
                 f"{topic} was recreated: its id was {ids[topic]}, and is {described.topic_id}",

@@ -12,7 +12,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.ledger.outcomes import ZERO, total
 from lakefeed.ledger.snapshot_summary import Upserts
 from lakefeed.ledger.stateful_batches import without_batches
-from lakefeed.messages.readable import ReadableResult, counted
+from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evidence, spans
 

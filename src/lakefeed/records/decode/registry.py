@@ -18,8 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 
-from lakefeed.clients.http import Response, exchange
-from lakefeed.clients.oauth import fetch_token
+from lakefeed.clients.http import Response, exchange, fetch_token
 from lakefeed.config.trust import explain
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.records.schema.parse import full_name, parse_any

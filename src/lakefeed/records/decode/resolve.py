@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import Registry
-from lakefeed.config.decoding import AvroDecode, Decode, Encoded, JsonDecode, ProtobufDecode
-from lakefeed.config.failures import Accept
+from lakefeed.config.decoding import Accept, AvroDecode, Decode, Encoded, JsonDecode, ProtobufDecode
 from lakefeed.config.sources import KafkaSource, KinesisSource
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
 from lakefeed.lazy import SparkSession

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Literal, Protocol
 
 from lakefeed.clients.retry import retry_until
-from lakefeed.config.failures import Accept
+from lakefeed.config.decoding import Accept
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged, SchemaIncompatible, Unreachable
 from lakefeed.lazy import DataFrame, StructType
 from lakefeed.records.schema.avro import NO_DEFAULT, nullable, short_name

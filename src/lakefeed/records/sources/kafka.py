@@ -12,7 +12,7 @@ from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.kafka.truncation import find_cut_offs, mark_cut_offs
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.connect import classic
-from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
+from lakefeed.config.kafka_client import CONSUMER_DEFAULTS
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, RecordsLost
 from lakefeed.lazy import DataFrame, SparkSession, sf

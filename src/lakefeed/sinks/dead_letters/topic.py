@@ -25,7 +25,7 @@ from confluent_kafka import KafkaException, Producer
 from lakefeed.clients.kafka.librdkafka import librdkafka_settings
 from lakefeed.clients.kafka.scan import scan
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.config.kafka_options import PRODUCER_DEFAULTS
+from lakefeed.config.kafka_client import PRODUCER_DEFAULTS
 from lakefeed.config.keyed import POSITION
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, Unreachable

@@ -11,7 +11,7 @@ from lakefeed.config.values import seconds_of
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import Column, DataFrame, StructType, sf, t
 from lakefeed.ledger.publication import TableAudit
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 from lakefeed.records.schema.fit import find_field
 
 MOST_NAMED = 3

@@ -44,7 +44,7 @@ def branch_statements(
             raise ConfigError(
                 f"feed '{feed}' has landed rows in the branch {have} that are not published",
                 where=f"table {sink.table}",
-                hint=f"put branch: {have} back, and run lakefeed publish; then change it",
+                hint=f"put branch: {have} back, and run lakefeed tables publish; then change it",
             )
     if want is None:
         return () if have is None else (Statement.of(f"ALTER TABLE {table} UNSET TBLPROPERTIES (:key)", {"key": key}),)

@@ -133,7 +133,7 @@ class Publisher:
             done.sentence,
             where=f"table {self._table}",
             hint="the rows are in the branch, and readers do not see them: correct publish.expect and run lakefeed "
-            "publish; or drop them, and read the records again: lakefeed publish --discard",
+            "publish; or drop them, and read the records again: lakefeed tables publish --discard",
         )
 
     def _audit(self, snapshot_id: int) -> TableAudit:
@@ -157,8 +157,8 @@ class Publisher:
         return BranchDiverged(
             f"the table has commits in {MAIN_BRANCH} that the branch {self._branch} lacks: publishing would lose them",
             where=f"table {self._table}",
-            hint="stop the other writer; then lakefeed publish --discard brings the branch to where the table is, and "
-            "the feed reads its unpublished records again",
+            hint="stop the other writer; then lakefeed tables publish --discard brings the branch to where the table "
+            "is, and the feed reads its unpublished records again",
         )
 
     def _publication(self, state: State, found: TableAudit | None = None) -> Publication:

@@ -116,7 +116,16 @@ def test_the_lock_of_the_package_is_sound() -> None:
     assert len(set(coordinates)) == len(coordinates)
     assert document["repository"].startswith("https://")
     assert all(len(bytes.fromhex(item["sha256"])) == 32 for item in document["artifacts"])
-    assert jars.read_lock().usual_groups == ("spark", "kafka", "s3proxy", "registry", "bench", "glue", "kinesis")
+    assert jars.read_lock().usual_groups == (
+        "spark",
+        "kafka",
+        "s3proxy",
+        "registry",
+        "bench",
+        "glue",
+        "kinesis",
+        "jdbc",
+    )
 
 
 def test_paths_in_a_repository() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.failures import Accept
+from lakefeed.config.decoding import Accept
 from lakefeed.errors import ConfigError
 from lakefeed.records.schema.reader import ChangePolicy, Evolution, refusal
 from tests.support.avro_documents import field, record

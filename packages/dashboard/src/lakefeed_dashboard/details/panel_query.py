@@ -15,7 +15,7 @@ from lakefeed.clients.spark.session import activate
 from lakefeed.clients.spark.statements import run
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.lazy import sf
-from lakefeed.messages.record_values import without_values
+from lakefeed.messages.printable import without_values
 from lakefeed.messages.redaction import redacted
 from lakefeed_dashboard.panel_settings import QueryPanel
 

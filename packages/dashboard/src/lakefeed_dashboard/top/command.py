@@ -12,9 +12,8 @@ import click
 from click.exceptions import Exit
 
 import lakefeed
-from lakefeed.cli.options import FILE, output_option, servers_of, token_file_option, url_option
-from lakefeed.cli.output import is_json
-from lakefeed.cli.watch import Shown, every_option, show, watch_option
+from lakefeed.cli.options import FILE, PIPELINE_FILE, output_option, servers_of, token_file_option, url_option
+from lakefeed.cli.output import Shown, every_option, is_json, show, watch_option
 from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,13 +35,16 @@ def top(pipelines: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | N
     """Show all feeds that can be found: rate, lag, age, last commit, dead letters, requests, last error.
 
     These are the drivers of this user on this machine, those that were killed or have failed there, the feeds of
-    PIPELINES, running or not, and with --url those of a dashboard. In a terminal the screen is live: arrows choose a
-    feed, Enter opens it, / filters, q ends; a letter sorts, as its last line says. Elsewhere it is one table.
+    PIPELINES or of pipeline.yaml here, running or not, and with --url those of a dashboard. In a terminal the screen is
+    live: arrows choose a feed, Enter opens it, / filters, q ends; a letter sorts, as its last line says. Elsewhere it
+    is one table.
 
     Exit status: 0; without a live screen 1 if a feed fails, hangs, was killed or does not answer.
     """
     from lakefeed_dashboard.top.feed_watch import ASKING, FeedWatch, PipelineFeeds, finders_of
 
+    if not pipelines and not urls and Path(PIPELINE_FILE).is_file():
+        pipelines = (Path(PIPELINE_FILE),)
     declared = {str(path): lakefeed.Pipeline.from_file(path) for path in dict.fromkeys(pipelines)}
     feeds = {
         name: PipelineFeeds(

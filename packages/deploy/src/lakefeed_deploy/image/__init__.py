@@ -18,7 +18,8 @@ from lakefeed_deploy.image.wheel import write_wheels
 PAGE = "container-image"
 
 BASE_IMAGE = "debian:bookworm-slim"
-# The jars of a feed, of a Kinesis source and of a Glue catalog. Those of the embedded stack are servers.
+# The jars of a feed, of a Kinesis source and of a Glue catalog, with those of installed sinks. Those of the embedded
+# stack are servers.
 GROUPS = ("spark", "kinesis", "glue")
 _OWN_PACKAGES = """\
 COPY own-requirements.txt /src/
@@ -76,6 +77,8 @@ def write_image_files(
     if find_spec("pyspark") is None:
         raise MissingExtra.of("pyspark", "spark", "the bill of materials, which has the jars of Spark,")
     own_packages = _read_own_packages(requirements)
+    lock = read_lock()
+    groups = (*GROUPS, *lock.sink_groups)
     folder.mkdir(parents=True, exist_ok=True)
     wheels = [wheel.name for wheel in write_wheels(folder)]
     values = {
@@ -86,7 +89,7 @@ def write_image_files(
         "spark_image": spark_image,
         "wheels": " ".join(wheels),
         "wheel_paths": " ".join(f"/src/{wheel}" for wheel in wheels),
-        "groups": "".join(f" --group {group}" for group in GROUPS),
+        "groups": "".join(f" --group {group}" for group in groups),
         "own_packages": "" if own_packages is None else _OWN_PACKAGES,
     }
     texts = {name: _template(name).format(**values) for name in ("Dockerfile", "Dockerfile.spark")}
@@ -96,7 +99,7 @@ def write_image_files(
     texts["requirements-without-spark.txt"] = re.sub(r"^(pyspark|py4j)==(.*\\\n)*.*\n", "", locked, flags=re.MULTILINE)
     if own_packages is not None:
         texts["own-requirements.txt"] = own_packages
-    jars = list(jars_of(read_lock().of(GROUPS)))
+    jars = list(jars_of(lock.of(groups)))
     texts["sbom.cdx.json"] = bill({*parts, *jars, *without_replaced(bundled_jars(), jars)})
     for name, text in texts.items():
         (folder / name).write_text(text)

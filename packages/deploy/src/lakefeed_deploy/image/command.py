@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from lakefeed.cli.options import FOLDER, output_option
-from lakefeed.cli.output import echo, emit
+from lakefeed.cli.output import emit
 from lakefeed_deploy.image import BASE_IMAGE, ImageFiles, write_image_files
 
 
@@ -45,15 +46,15 @@ def image(to: Path, base_image: str, spark_image: str | None, requirements: Path
         "pinned": written.is_pinned,
         "spark": written.spark,
     }
-    emit(document, lambda: _print(written))
+    emit(document, _lines(written))
 
 
-def _print(written: ImageFiles) -> None:
+def _lines(written: ImageFiles) -> Iterator[str]:
     for name in written.files:
-        echo(f"  {written.folder / name}")
+        yield f"  {written.folder / name}"
     if not written.is_pinned:
         tag = written.base_image
-        echo(f"\nThe base image {tag} has no digest, so another build may begin with another image. Its digest:")
-        echo(f"  docker buildx imagetools inspect {tag}")
-        echo(f"  lakefeed deploy image --base-image {tag}@sha256:…")
-    echo(f"\nBuild it: docker build --tag lakefeed {shlex.quote(str(written.folder))}")
+        yield f"\nThe base image {tag} has no digest, so another build may begin with another image. Its digest:"
+        yield f"  docker buildx imagetools inspect {tag}"
+        yield f"  lakefeed deploy image --base-image {tag}@sha256:…"
+    yield f"\nBuild it: docker build --tag lakefeed {shlex.quote(str(written.folder))}"

@@ -13,7 +13,6 @@ from pydantic import TypeAdapter, ValidationError
 from lakefeed.clients.spark.python_files import find_imports
 from lakefeed.config.checks import function_modules, named_files
 from lakefeed.config.connections import credentials_in
-from lakefeed.config.kubernetes import PIPELINE_FOLDER, PROBE_PORT, AppName, Kubernetes
 from lakefeed.config.loading.document import Remote
 from lakefeed.config.loading.load import Reading, read
 from lakefeed.config.models import PipelineConfig
@@ -22,6 +21,7 @@ from lakefeed.config.secrets import SECRET_KEY
 from lakefeed.config.values import is_topic_name
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
+from lakefeed_deploy.settings import PIPELINE_FOLDER, PROBE_PORT, AppName, Deploy, Kubernetes
 
 PIPELINE_FILE = "pipeline.yaml"
 # A ConfigMap has 1 MiB at most, with its names.
@@ -134,7 +134,7 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
 def read_producer(
     path: Path, *, overrides: Sequence[str] = (), arguments: Sequence[str], topic: str, is_stream: bool
 ) -> Application:
-    """Read the application that runs ``lakefeed produce`` with these arguments, deployed as the pipeline file says.
+    """Read the application that runs ``topics produce`` with these arguments, deployed as the pipeline file says.
 
     A producer that is not a stream is never started again: it would send its rows twice.
     """
@@ -150,7 +150,7 @@ def read_producer(
         name=_producer_name(_name(settings, config)),
         component="producer",
         settings=settings,
-        arguments=("produce", *arguments),
+        arguments=("topics", "produce", *arguments),
         restarts=is_stream,
         access=TopicAccess(write=(topic,)),
         notes=tuple(str(problem) for problem in reading.problems),
@@ -163,7 +163,8 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
     """Read the deploy block by itself, then the file with the environment that the block describes."""
     alone = read(path, overrides=overrides, environment=None)
     declared = alone.mistakes.config if alone.mistakes is not None else None
-    if declared is None or declared.deploy is None:
+    block = None if declared is None else declared.block(Deploy)
+    if block is None:
         raise_first_error(alone.problems)
         hint = f"deploy: {{kubernetes: {{image: …}}}}; {page_command('deploy-on-kubernetes')} has a whole one"
         raise ConfigError("the pipeline file does not say how the feed is deployed", where=str(path), hint=hint)
@@ -171,7 +172,7 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
         raise_first_error(alone.problems)  # Without the block the environment would be wrong, too.
     hint = "a manifest is the same wherever it is made: write the value, or give it with --set"
     _require_known(alone, path, places=(("deploy",),), hint=hint)
-    settings = declared.deploy.kubernetes
+    settings = block.kubernetes
     remote = Remote(variables=frozenset(settings.secret_env), folders=tuple(settings.mounts))
     reading = read(path, overrides=overrides, environment=settings.env, remote=remote)
     if errors_of(reading.problems):

@@ -29,7 +29,7 @@ _manifest_options = options_of(
         help="Apache's operator (spark.apache.org/v1), or Kubeflow's (sparkoperator.k8s.io/v1beta2).",
     ),
     click.option(
-        "--output",
+        "--format",
         "style",
         type=click.Choice(["yaml", "kustomize", "helm-values"]),
         default="yaml",
@@ -81,15 +81,15 @@ def produce(
     directory: Path | None,
     arguments: tuple[str, ...],
 ) -> None:
-    """Print the objects of a driver that runs lakefeed produce, deployed as PIPELINE's block says.
+    """Print the objects of a driver that runs lakefeed topics produce, deployed as PIPELINE's block says.
 
-    ARGUMENTS are those of lakefeed produce; write -- before them:
+    ARGUMENTS are those of lakefeed topics produce; write -- before them:
 
     lakefeed deploy manifest produce pipeline.yaml -- TOPIC --file s3a://bucket/trips.csv
     """
     from lakefeed_deploy.kubernetes.application import read_producer
 
-    given = load_command("produce").make_context("lakefeed produce", list(arguments)).params
+    given = load_command("topics produce").make_context("lakefeed topics produce", list(arguments)).params
     _refuse_local_files(given)
 
     def read() -> Application:
@@ -117,7 +117,7 @@ def _print(read: Callable[[], Application], operator: Operator, style: Style, di
     from lakefeed_deploy.kubernetes import output
 
     if (style == "kustomize") != (directory is not None):
-        raise click.UsageError("--output kustomize and --directory belong together: it writes several files")
+        raise click.UsageError("--format kustomize and --directory belong together: it writes several files")
     app = read()
     _show(app.notes)
     if directory is not None:

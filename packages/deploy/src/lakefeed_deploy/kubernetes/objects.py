@@ -6,10 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-from lakefeed.config.kubernetes import Strimzi
 from lakefeed_deploy.kubernetes.application import Application
 from lakefeed_deploy.kubernetes.operators import RENDERERS, Operator
 from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, config_map_keys, labels, selector
+from lakefeed_deploy.settings import Strimzi
 
 # A driver of Spark asks the API for executors, for a ConfigMap with their settings, and for its own service's end.
 DRIVER_RULES = (

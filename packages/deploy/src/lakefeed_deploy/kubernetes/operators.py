@@ -7,10 +7,10 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Literal
 
-from lakefeed.config.kubernetes import PodSize
 from lakefeed.config.values import seconds_of
 from lakefeed_deploy.kubernetes.application import Application
 from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, labels, pod_template, sizes, spark_settings
+from lakefeed_deploy.settings import PodSize
 
 Operator = Literal["apache", "kubeflow"]
 # The image's own file, which runs the command line that its arguments are.

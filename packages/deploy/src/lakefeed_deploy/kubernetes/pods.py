@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakefeed.config.kubernetes import PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_FOLDER, Toleration
 from lakefeed.config.values import seconds_of
 from lakefeed_deploy.kubernetes.application import Application
+from lakefeed_deploy.settings import PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_FOLDER, Toleration
 
 Object = dict[str, Any]
 DRIVER, EXECUTOR = "driver", "executor"

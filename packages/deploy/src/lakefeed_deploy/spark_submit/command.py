@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,11 +153,11 @@ def _print(planned: Submission) -> None:
         "variables": sorted(planned.variables),
     }
 
-    def show() -> None:
-        echo(command)
-        echo("\nFILE:")
+    def text() -> Iterator[str]:
+        yield command
+        yield "\nFILE:"
         for key, value in planned.properties.items():
-            echo(f"  {key} {value}")
-        echo("\nvariables of the driver: " + (", ".join(sorted(planned.variables)) or "none"))
+            yield f"  {key} {value}"
+        yield "\nvariables of the driver: " + (", ".join(sorted(planned.variables)) or "none")
 
-    emit(document, show)
+    emit(document, text())

@@ -161,7 +161,7 @@ def test_a_bounded_producer_is_never_started_again_and_a_stream_is() -> None:
     arguments: list[str | Path] = ["produce", EXAMPLE, "--operator", "kubeflow", *PRODUCE]
     bounded = only(run(*arguments), "SparkApplication")["spec"]
     assert bounded["restartPolicy"] == {"type": "Never"}
-    assert bounded["arguments"][:2] == ["produce", "nyc-avro-topic"]
+    assert bounded["arguments"][:3] == ["topics", "produce", "nyc-avro-topic"]
     stream = only(run(*arguments, "--stream", "--checkpoint", "s3a://openlake/c"), "SparkApplication")["spec"]
     assert stream["restartPolicy"]["type"] == "OnFailure"
 
@@ -172,10 +172,10 @@ def test_no_secret_of_this_machine_is_in_any_manifest(monkeypatch: pytest.Monkey
         monkeypatch.setenv(name, canary)
     for operator in OPERATORS:
         for style in ("yaml", "helm-values"):
-            assert canary not in run(EXAMPLE, "--operator", operator, "--output", style)
-            assert canary not in run("produce", EXAMPLE, "--operator", operator, "--output", style, *PRODUCE)
+            assert canary not in run(EXAMPLE, "--operator", operator, "--format", style)
+            assert canary not in run("produce", EXAMPLE, "--operator", operator, "--format", style, *PRODUCE)
         folder = tmp_path / operator
-        run(EXAMPLE, "--operator", operator, "--output", "kustomize", "--directory", folder)
+        run(EXAMPLE, "--operator", operator, "--format", "kustomize", "--directory", folder)
         assert all(canary not in file.read_text() for file in folder.rglob("*") if file.is_file())
 
 
@@ -304,7 +304,7 @@ def test_a_dashboard_gets_a_service_and_a_way_through_the_network_policy(tmp_pat
 
 def test_kustomize_writes_a_base_and_keeps_the_overlays_that_are_there(tmp_path: Path) -> None:
     folder = tmp_path / "deploy"
-    printed = run(EXAMPLE, "--output", "kustomize", "--directory", folder)
+    printed = run(EXAMPLE, "--format", "kustomize", "--directory", folder)
     assert {str(folder / name) for name in ("base/kustomization.yaml", "kafka/kafkatopic-nyc-avro-topic.yaml")} <= set(
         printed.splitlines()
     )
@@ -313,18 +313,18 @@ def test_kustomize_writes_a_base_and_keeps_the_overlays_that_are_there(tmp_path:
         assert {*listed, "kustomization.yaml"} == {file.name for file in (folder / place).iterdir()}
     overlay = folder / "overlays" / "production" / "kustomization.yaml"
     overlay.write_text("# mine\n")
-    run(EXAMPLE, "--output", "kustomize", "--directory", folder, "--set", "trigger=5 seconds")
+    run(EXAMPLE, "--format", "kustomize", "--directory", folder, "--set", "trigger=5 seconds")
     assert overlay.read_text() == "# mine\n"
     foreign = tmp_path / "foreign"
     (foreign / "base").mkdir(parents=True)
     (foreign / "base" / "mine.yaml").write_text("a: 1\n")
-    refused = refusal(EXAMPLE, "--output", "kustomize", "--directory", foreign)
+    refused = refusal(EXAMPLE, "--format", "kustomize", "--directory", foreign)
     assert re.search("did not write.*base", refused, re.DOTALL)
     assert (foreign / "base" / "mine.yaml").exists()
 
 
 def test_the_charts_values_name_the_namespace_and_leave_accounts_to_the_manifest() -> None:
-    apache = documents(run(EXAMPLE, "--output", "helm-values"))[0]["workloadResources"]
+    apache = documents(run(EXAMPLE, "--format", "helm-values"))[0]["workloadResources"]
     assert (apache["namespaces"]["data"], apache["serviceAccount"]["create"]) == (["spark-jobs"], False)
-    kubeflow = documents(run(EXAMPLE, "--operator", "kubeflow", "--output", "helm-values"))[0]["spark"]
+    kubeflow = documents(run(EXAMPLE, "--operator", "kubeflow", "--format", "helm-values"))[0]["spark"]
     assert (kubeflow["jobNamespaces"], kubeflow["rbac"]["create"]) == (["spark-jobs"], False)

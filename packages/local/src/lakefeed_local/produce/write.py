@@ -16,8 +16,7 @@ from typing import Any
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.errors import translate
-from lakefeed.config.kafka_login import KafkaLogin, client_options
-from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_problems
+from lakefeed.config.kafka_client import PRODUCER_DEFAULTS, KafkaLogin, client_options, producer_problems
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.run import MicroBatches, watch

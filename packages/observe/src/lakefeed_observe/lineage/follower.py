@@ -20,8 +20,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from lakefeed.clients.http import exchange
+from lakefeed.config.addresses import path_name, topic_name
 from lakefeed.config.connections import Connections
-from lakefeed.config.dataset_names import path_name, topic_name
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of

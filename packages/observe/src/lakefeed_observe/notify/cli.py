@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ from click.exceptions import Exit
 
 import lakefeed
 from lakefeed.cli.options import output_option, pipeline_argument, set_option
-from lakefeed.cli.output import echo, emit
+from lakefeed.cli.output import emit, styled
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
 
@@ -57,13 +58,13 @@ def test(pipeline: Path, names: tuple[str, ...], overrides: tuple[str, ...]) -> 
             answer, is_delivered = error.reason, False
         documents.append({"target": name, "kind": targets[name].kind, "delivered": is_delivered, "answer": answer})
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         for document in documents:
             said = "delivered" if document["delivered"] else "not delivered"
-            echo(
+            yield styled(
                 f"{document['target']} ({document['kind']}): {said}: {document['answer']}",
                 fg=None if document["delivered"] else "red",
             )
 
-    emit({"targets": documents}, text)
+    emit({"targets": documents}, text())
     raise Exit(0 if all(document["delivered"] for document in documents) else 1)

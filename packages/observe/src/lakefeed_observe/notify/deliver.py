@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from lakefeed.clients.http import Response, exchange
-from lakefeed.clients.sockets import connect
+from lakefeed.clients.http import Response, connect, exchange
 from lakefeed.config import trust
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import ConfigError

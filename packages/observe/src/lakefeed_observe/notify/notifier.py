@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lakefeed.clients.local_files import read_own_file, write_own_file
+from lakefeed.clients.environment import read_own_file, write_own_file
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.followers import FollowedRun
 from lakefeed.operations.live_status import own_path

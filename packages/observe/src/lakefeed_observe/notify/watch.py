@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from lakefeed.config.values import seconds_of
 from lakefeed.feed.events import Event
 from lakefeed.messages.pages import page_command
-from lakefeed.messages.readable import counted
+from lakefeed.messages.printable import counted
 from lakefeed.messages.text import duration
 from lakefeed.monitor.model import FeedProgress
 from lakefeed_observe.notify.message import Message, Occurrence, Status
@@ -25,7 +25,7 @@ BUDGET_ERROR = "ErrorBudgetExceeded"
 _STATUS = "lakefeed status PIPELINE shows the batch at work, its phase and the newest error"
 _HINTS = {
     "lag": "compare the rates in lakefeed status PIPELINE: more cores, or more records in a batch, may be needed",
-    "no_data": "check that the producers write: lakefeed topics describe shows the ends of the topics",
+    "no_data": "check that the producers write: lakefeed topics show shows the ends of the topics",
     "no_commit": _STATUS,
     "dead_letters": "lakefeed dead-letters list PIPELINE shows them by reason",
     "audit": f"{page_command('write-audit-publish')} says what to do with the rows in the branch",

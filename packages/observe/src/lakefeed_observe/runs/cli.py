@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import lakefeed
-from lakefeed.cli.options import FILE, output_option
-from lakefeed.cli.output import echo, emit, figure
-from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.cli.options import FILE, output_option, pipeline_argument
+from lakefeed.cli.output import emit, figure
+from lakefeed.errors import ResourceMissing
 from lakefeed.json_model import iso
 from lakefeed.messages.printable import aligned
 from lakefeed.messages.text import one_line
@@ -28,38 +28,37 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.argument("pipeline", type=FILE, required=False)
+@pipeline_argument
 @_feed_option
 @output_option
-def list_(pipeline: Path | None, feed: str | None) -> None:
+def list_(pipeline: Path, feed: str | None) -> None:
     """Show the runs of PIPELINE, newest first: begin, end, batches, records, dead letters, errors."""
     from lakefeed_observe.runs.follower import summary_of
 
     found = [summary_of(trace) for trace in _traces(pipeline, feed)]
 
-    def text() -> None:
+    def text() -> Iterator[str]:
         if not found:
-            echo("no run of this feed has left a trace")
+            yield "no run of this feed has left a trace"
             return
         rows: list[tuple[str, ...]] = [("run", "began", "ended", "end", "batches", "records", "dead letters", "errors")]
         for run in found:
             counts = (figure(run[name]) for name in ("batches", "records", "dead_letters", "errors"))
             times = (_time(run["began_at"]), _time(run["ended_at"]))
             rows.append((str(run["run"]), *times, str(run["end"]), *counts))
-        for line in aligned(rows, left=4):
-            echo(line)
+        yield from aligned(rows, left=4)
 
-    emit({"runs": found}, text)
+    emit({"runs": found}, text())
 
 
 @runs.command()
-@click.argument("words", nargs=-1, metavar="[RUN] [PIPELINE]")
+@pipeline_argument
 @_feed_option
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the run as a page into this file.")
+@click.option("--run", "run_id", metavar="ID", help="The run, as lakefeed runs list shows it.  [default: the newest]")
+@click.option("--html", type=FILE, help="Write the run as a page into this file.")
 @output_option
-def show(words: tuple[str, ...], feed: str | None, html: Path | None) -> None:
-    """Show one RUN of PIPELINE, by default the newest: why it started where it did, what it did, how it ended."""
-    run_id, pipeline = _split(words, feed)
+def show(pipeline: Path, feed: str | None, run_id: str | None, html: Path | None) -> None:
+    """Show one run of PIPELINE, by default the newest: why it started where it did, what it did, how it ended."""
     trace = _find(_traces(pipeline, feed), run_id)
     if html is not None:
         from lakefeed_observe.runs.page import page_of
@@ -68,29 +67,11 @@ def show(words: tuple[str, ...], feed: str | None, html: Path | None) -> None:
         emit({"run": trace.run, "html": str(html)}, f"the page of run {trace.run} is {html}")
         return
 
-    def text() -> None:
-        for line in run_lines(trace):
-            echo(line)
-
-    emit(trace.as_dict(), text)
+    emit(trace.as_dict(), run_lines(trace))
 
 
-def _split(words: Sequence[str], feed: str | None) -> tuple[str | None, Path | None]:
-    """Distinguish the run from the file: a run's id is one by its form."""
-    from lakefeed_observe.runs.store import RUN_ID
-
-    ids = [word for word in words if RUN_ID.fullmatch(word)]
-    files = [word for word in words if not RUN_ID.fullmatch(word)]
-    if len(ids) > 1 or len(files) > 1:
-        hint = "a run's id is as lakefeed runs list shows it"
-        raise ConfigError(f"one run and one pipeline file: {' '.join(words)}", hint=hint)
-    return next(iter(ids), None), Path(files[0]) if files else None
-
-
-def _traces(pipeline: Path | None, feed: str | None) -> list[Trace]:
+def _traces(pipeline: Path, feed: str | None) -> list[Trace]:
     """Return the traces of a feed, newest first; those beside its checkpoint too, where the file says so."""
-    if (pipeline is None) == (feed is None):
-        raise click.UsageError("give a pipeline file, or --feed NAME")
     if feed is not None:
         from lakefeed_observe.runs.store import runs_of
 
@@ -98,7 +79,6 @@ def _traces(pipeline: Path | None, feed: str | None) -> list[Trace]:
     else:
         from lakefeed_observe.runs.store import traces_of
 
-        assert pipeline is not None  # the one or the other
         declared = lakefeed.Pipeline.from_file(pipeline)
         found = traces_of(declared.config, connections=declared.connections)
     return sorted(found, key=lambda trace: trace.run, reverse=True)

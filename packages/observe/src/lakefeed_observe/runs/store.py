@@ -13,13 +13,12 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import Field
 
-from lakefeed.clients.environment import default_home, process_start
+from lakefeed.clients.environment import default_home, process_start, read_own_file, write_own_file
 from lakefeed.clients.http import Response, exchange
-from lakefeed.clients.local_files import read_own_file, write_own_file
 from lakefeed.clients.s3 import configured_keys, object_url, prefix_url, read_listing, signed_headers
+from lakefeed.config.addresses import is_local, local_folder
 from lakefeed.config.connections import S3, Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.storage import is_local, local_folder
 from lakefeed.errors import Unreachable
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.json_model import JsonModel, Seconds, Time

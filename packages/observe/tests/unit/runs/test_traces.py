@@ -249,7 +249,7 @@ def test_the_commands_show_and_list(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert json.loads(command("list", "--feed", "taxi", "--output", "json"))["runs"] == listed
     assert "failed" in command("list", str(path))
     assert "next          start it" in command("show", str(path))
-    older = json.loads(command("show", listed[1]["run"], str(path), "--output", "json"))
+    older = json.loads(command("show", str(path), "--run", listed[1]["run"], "--output", "json"))
     assert (older["run"], older["end"]) == (listed[1]["run"], "ended")
     page = tmp_path / "run.html"
     command("show", "--feed", "taxi", "--html", str(page))

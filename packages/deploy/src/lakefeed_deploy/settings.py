@@ -1,0 +1,234 @@
+"""The block ``deploy`` of a pipeline file: how the feed is deployed on Kubernetes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lakefeed.config.base import ConfigProblem, Model, checked, spelled
+from lakefeed.config.blocks import Block
+from lakefeed.config.secrets import SecretsGoElsewhere
+from lakefeed.config.values import Count, Period, TopicName, is_image, seconds_of
+
+PIPELINE_FOLDER = "/etc/lakefeed"
+SCRATCH_FOLDER = "/var/lib/spark"
+TEMPORARY_FOLDER = "/tmp"  # noqa: S108
+PROBE_PORT = 8081
+
+# Kubernetes' own rules for names, labels and quantities. A name leaves room for the suffixes of Spark's own objects.
+AppName = Annotated[
+    str, spelled(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", "'{}' is no name: a-z, 0-9 and -, 40 letters at most")
+]
+DnsName = Annotated[
+    str,
+    spelled(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "'{}' is no name of Kubernetes: a-z, 0-9 and -, 63 letters at most"),
+]
+Variable = Annotated[str, spelled(r"[A-Za-z_][A-Za-z0-9_]*", "'{}' is no name of an environment variable")]
+PublicValue = Annotated[
+    str,
+    SecretsGoElsewhere("take it from a Secret: deploy.kubernetes.secret_env.{}: {secret: NAME, key: KEY}"),
+]
+_KEY = r"([A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LabelKey = Annotated[str, spelled(_KEY, "'{}' is no key of a label or an annotation")]
+LabelValue = Annotated[str, spelled(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", "'{}' is no value of a label")]
+Quantity = Annotated[
+    str, spelled(r"[1-9][0-9]*(m|k|M|G|T|Ki|Mi|Gi|Ti)?", "'{}' is no quantity of Kubernetes: 10Gi, 500m")
+]
+Memory = Annotated[str, spelled(r"(?i)[1-9][0-9]*[mg]", "'{}' is no memory of Spark: 2g, 1024m")]
+SecretFileKey = Annotated[str, spelled(r"[-._A-Za-z0-9]{1,253}", "'{}' is no key of a Secret")]
+
+_ACCOUNT_FOLDER = "secrets/kubernetes.io"
+_RESERVED = (
+    *(PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_FOLDER, "/opt/spark", "/opt/lakefeed"),
+    # Kubernetes mounts the token of the service account there.
+    *(f"/var/run/{_ACCOUNT_FOLDER}", f"/run/{_ACCOUNT_FOLDER}"),
+    *("/proc", "/sys", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib64"),
+)
+_OWN_LABELS = re.compile(r"app\.kubernetes\.io/(name|instance|component)|lakefeed\.io/.*|spark-.*")
+_LEAST_MEMORY = 450
+"""Megabytes: Spark starts with no smaller heap."""
+_POWERS = {"m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+
+
+def _require_image(image: str) -> None:
+    if not is_image(image):
+        raise ValueError(f"'{image}' is no image: registry.example.org/lakefeed:1.0, or …@sha256:…")
+
+
+def _require_folder(path: str) -> None:
+    if not re.fullmatch(r"(/[A-Za-z0-9][\w.-]*)+", path, re.ASCII):
+        raise ValueError(f"'{path}' is no absolute path of a folder")
+    if taken := next((each for each in _RESERVED if _is_within(path, each)), None):
+        raise ValueError(f"'{path}' is within {taken}, which has a meaning of its own: mount it elsewhere, as /etc/ca")
+    if hidden := next((each for each in _RESERVED if _is_within(each, path)), None):
+        raise ValueError(f"'{path}' would hide {hidden}: mount it elsewhere, as /etc/ca")
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _cores(quantity: str) -> float:
+    """Return a quantity of CPU as a number."""
+    digits, unit = re.findall(r"^(\d+)(\D*)$", quantity)[0]
+    base = 1024 if unit.endswith("i") else 1000
+    return float(int(digits) * base ** _POWERS[unit.removesuffix("i")])
+
+
+def _megabytes(memory: str) -> int:
+    return int(memory[:-1]) * (1024 if memory[-1] in "gG" else 1)
+
+
+class PodSize(Model):
+    """The size of a pod."""
+
+    cores: Count = Field(1, description="Cores: Spark's task slots, and the CPU that is requested.")
+    cpu_limit: Quantity | None = Field(None, description="The most CPU, such as 1500m. Default: no limit.")
+    memory: Memory = Field("2g", description="The JVM's heap, such as 1024m.")
+    memory_overhead: Memory | None = None
+    """Beside the heap: Python, direct buffers. Default: Spark's, 40% of the heap, 384 MB at least."""
+
+    def _contradictions(self) -> Iterator[ConfigProblem]:
+        if _megabytes(self.memory) < _LEAST_MEMORY:
+            yield ConfigProblem(f"Spark starts with {_LEAST_MEMORY}m at least", key="memory")
+        if self.cpu_limit is not None and _cores(self.cpu_limit) < self.cores:
+            what = f"cpu_limit {self.cpu_limit} is below cores, the CPU that the pod requests"
+            yield ConfigProblem(what, key="cpu_limit")
+
+
+class Executors(PodSize):
+    """The executors."""
+
+    instances: Count = Field(2, description="How many.")
+    at_most: Count | None = None
+    """Let Spark start more while tasks wait, up to this number (dynamic allocation). Default: a fixed number."""
+
+    def _contradictions(self) -> Iterator[ConfigProblem]:
+        yield from super()._contradictions()
+        if self.at_most is not None and self.at_most < self.instances:
+            yield ConfigProblem("at_most is below instances", key="at_most")
+
+
+class SecretKey(Model):
+    """A value in a Secret of the same namespace. The Secret itself is made by other means."""
+
+    secret: DnsName = Field(description="Name of the Secret.")
+    key: SecretFileKey | None = Field(None, description="Key in it. Default: the variable's name.")
+
+
+class Mount(Model):
+    """Files of a Secret or a ConfigMap, such as the certificate of a CA."""
+
+    secret: DnsName | None = Field(None, description="Name of a Secret.")
+    config_map: DnsName | None = Field(None, description="Or name of a ConfigMap.")
+    driver_only: bool = Field(False, description="Executors do not get it: for the key of the dashboard's certificate.")
+
+    def _contradictions(self) -> Iterator[str]:
+        if (self.secret is None) == (self.config_map is None):
+            yield "give either secret or config_map"
+
+
+class Toleration(Model):
+    """A taint of nodes that the pods accept."""
+
+    key: LabelKey | None = Field(None, description="Key of the taint. Default, with Exists: any.")
+    operator: Literal["Exists", "Equal"] = Field("Equal", description="Whether the value counts.")
+    value: LabelValue | None = Field(None, description="Value of the taint.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint. Default: any."""
+
+    def _contradictions(self) -> Iterator[str]:
+        if self.operator == "Exists" and self.value is not None:
+            yield "operator: Exists has no value"
+        if self.operator == "Equal" and self.key is None:
+            yield "operator: Equal requires a key"
+
+
+class Restart(Model):
+    """The restarts of a failed feed. A feed that lakefeed feed stop has ended stays completed."""
+
+    attempts: Count | None = Field(None, description="How often at most. Default: without end.")
+    wait: Period = Field("30 seconds", description="Time before each.")
+
+    @property
+    def wait_seconds(self) -> int:
+        """``wait``."""
+        return seconds_of(self.wait)
+
+
+class Strimzi(Model):
+    """Topics and a user of a Kafka cluster that Strimzi runs."""
+
+    cluster: DnsName = Field(description="Name of the Kafka resource.")
+    namespace: DnsName = Field(description="Its namespace.")
+    partitions: Count = Field(10, description="Partitions of each topic of the source.")
+    replicas: Annotated[int, Field(ge=1, le=32767)] = Field(3, description="Replicas of each partition.")
+    config: dict[str, str] = Field(default_factory=dict)
+    """Settings of the topics, such as retention.ms."""
+    topics: list[TopicName] | None = None
+    """The topics. Default: those of the source, and of dead_letters and sinks."""
+    login: Literal["scram-sha-512", "tls", "none"] = "scram-sha-512"
+    """How the feed's KafkaUser logs in; Strimzi writes its Secret. none: there is no such user."""
+
+
+class Kubernetes(Model):
+    """Place, size and connections of the feed's pods."""
+
+    image: Annotated[str, checked(_require_image)]
+    """The image: lakefeed deploy image writes a Dockerfile for it. Pin it by version or digest."""
+    namespace: DnsName
+    """Namespace of all objects but those of Strimzi."""
+    name: AppName | None = Field(None, description="Name of the objects. Default: the feed's, with - for _.")
+    image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
+    """When a node fetches the image."""
+    image_pull_secrets: list[DnsName] = Field(default_factory=list, description="Secrets with logins of registries.")
+    driver: PodSize = Field(default_factory=PodSize)
+    executor: Executors = Field(default_factory=Executors)
+    scratch: Quantity = Field("10Gi", description="The most that Spark may spill to disk, in each pod.")
+    env: dict[Variable, PublicValue] = Field(default_factory=dict)
+    """Variables that the pipeline file refers to as ${NAME}, and those of the connections (AWS_ENDPOINT_URL_S3,
+    LAKEFEED_CATALOG_URI, …). Public: secrets go to secret_env."""
+    secret_env: dict[Variable, SecretKey] = Field(default_factory=dict)
+    """Variables of the driver that come from Secrets, such as AWS_SECRET_ACCESS_KEY: {secret: lake-s3, key: secret}."""
+    mounts: dict[str, Mount] = Field(default_factory=dict)
+    """Secrets and ConfigMaps as files, by the folder that they appear in: /etc/ca: {config_map: lake-ca}."""
+    service_account: DnsName | None = None
+    """An account that exists, with the role that the documents name. Default: one is made, with the least role."""
+    service_account_annotations: dict[LabelKey, str] = Field(default_factory=dict)
+    """Of the account that is made, such as eks.amazonaws.com/role-arn for web identity."""
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="Further labels of all objects.")
+    annotations: dict[LabelKey, str] = Field(default_factory=dict, description="Further annotations of the pods.")
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="Labels of the nodes.")
+    tolerations: list[Toleration] = Field(default_factory=list, description="Taints of nodes that the pods accept.")
+    priority_class: DnsName | None = Field(None, description="PriorityClass of the pods.")
+    restart: Restart = Field(default_factory=Restart)
+    stop_within: Period = "5 minutes"
+    """The time that the batch at work has to end when the pod is evicted or deleted."""
+    network_policy: bool = True
+    """Admit to Spark's ports only the feed's own pods. Egress is not limited."""
+    strimzi: Strimzi | None = Field(None, description="Write KafkaTopic and KafkaUser too. Default: neither.")
+
+    def _contradictions(self) -> Iterator[ConfigProblem]:
+        for name in sorted(self.env.keys() & self.secret_env.keys()):
+            yield ConfigProblem(f"{name} is in env and in secret_env", key="env")
+        for path in self.mounts:
+            try:
+                _require_folder(path)
+            except ValueError as error:
+                yield ConfigProblem(str(error), key="mounts")
+            if outer := next((other for other in self.mounts if other != path and _is_within(path, other)), None):
+                yield ConfigProblem(f"'{path}' cannot be mounted within {outer}, which is read-only", key="mounts")
+        for label in filter(_OWN_LABELS.fullmatch, self.labels):
+            yield ConfigProblem(f"{label} is a label that lakefeed or Spark sets", key="labels")
+        if self.service_account is not None and self.service_account_annotations:
+            what = "the annotations are of an account that is made, and service_account names one that exists"
+            yield ConfigProblem(what, key="service_account_annotations")
+
+
+class Deploy(Block):
+    """How lakefeed deploy manifest deploys the feed. A run ignores it."""
+
+    kubernetes: Kubernetes

@@ -1,0 +1,351 @@
+"""``lakefeed topics``: create, list and show topics, and show what is in them, decoded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import lakefeed
+from lakefeed.cli.group import CommandGroup
+from lakefeed.cli.options import (
+    PIPELINE_FILE,
+    bootstrap_option,
+    bootstrap_servers_of,
+    decode_block_of,
+    decode_option,
+    is_pipeline_file,
+    kafka_options,
+    options_of,
+    output_option,
+    pairs,
+    refuse_options_of_topics,
+    registry_option,
+    set_option,
+)
+from lakefeed.cli.output import column_lines, echo, emit, styled
+from lakefeed.errors import ConfigError
+from lakefeed.messages.printable import aligned, printable, printable_json
+from lakefeed.messages.redaction import redacted
+
+if TYPE_CHECKING:
+    from lakefeed.clients.kafka.topics import Topics
+    from lakefeed_local.topics.profile import TopicProfile
+    from lakefeed_local.topics.record_view import ShownRecord
+    from lakefeed_local.topics.topic import Topic, TopicSample
+
+SAMPLED = 20
+BEFORE = 10
+WIDEST = 60
+LONGEST_VALUE = 4_000
+BARS = " ▁▂▃▄▅▆▇█"
+
+usual_options = options_of(bootstrap_option, output_option)
+source_options = options_of(
+    click.argument("source", metavar="[PIPELINE|TOPIC]", default=PIPELINE_FILE),
+    decode_option,
+    registry_option,
+    bootstrap_option,
+    click.option("--topic", metavar="NAME", help="For a PIPELINE with several topics: this one only."),
+    set_option,
+)
+place_options = options_of(
+    click.option(
+        "--from", "start", metavar="PLACE", help="earliest, latest, a time (2026-11-20T06:30), or 15m, 2h, 7d."
+    ),
+    click.option("--partition", type=click.IntRange(0), help="This partition only."),
+)
+choice_options = options_of(
+    click.option("--offset", type=int, help="Begin at this offset of the partition; -10 for its ten last offsets."),
+    click.option("--key", help="Records with this key only."),
+    click.option("--where", metavar="SQL", help='A condition: "fare > 100 AND kafka_partition = 3".'),
+    click.option("--fields", metavar="SQL", help='Columns instead of the whole value: "fare, upper(zone) AS zone".'),
+    click.option(
+        "--output",
+        type=click.Choice(["table", "text", "json", "raw"]),
+        help="json: an object a line; raw: the values' bytes.  [default: table if it fits, else text]",
+    ),
+)
+
+
+@click.group(cls=CommandGroup)
+def topics() -> None:
+    """Create and fill topics, and look into them."""
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--replication-factor", type=click.IntRange(1), help="Copies.  [default: the broker's]")
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A topic setting: retention.ms=3600000.")
+@click.option("--if-not-exists", is_flag=True, help="Leave a topic that is there as it is.")
+@usual_options
+def create(
+    name: str,
+    partitions: int,
+    replication_factor: int | None,
+    config: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap_servers: str | None,
+) -> None:
+    """Create the topic NAME."""
+    created = _topics(bootstrap_servers).create(
+        name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        config=pairs(config, option="--config"),
+        exist_ok=if_not_exists,
+    )
+    text = f"created {name} with {partitions} partitions" if created else f"{name} was there already"
+    emit({"topic": name, "created": created}, text)
+
+
+@topics.command()
+@click.argument("name")
+@registry_option
+@usual_options
+def show(name: str, registry: str | None, bootstrap_servers: str | None) -> None:
+    """Show the topic NAME: its id, settings, schemas, partitions and the offsets that they hold."""
+    from lakefeed_local.topics.topic import Topic
+
+    found = Topic(name, bootstrap_servers=bootstrap_servers_of(bootstrap_servers), registry=registry).describe()
+
+    def text() -> Iterator[str]:
+        topic = found.description
+        yield f"{topic.name}  id {topic.topic_id}  offsets {topic.offsets:,}"
+        for key, value in found.settings.items():
+            yield f"  {key} = {value}"
+        for schema in found.schemas:
+            yield f"  {schema.subject}: {found.schema_text(schema)}"
+        for partition in topic.partitions:
+            leader = "none" if partition.leader is None else partition.leader
+            offsets = f"{partition.start_offset:,} to {partition.end_offset:,}"
+            yield f"  partition {partition.id}  leader {leader}  offsets {offsets}"
+
+    emit(found.as_dict(), text())
+
+
+@topics.command("list")
+@click.option("--details", is_flag=True, help="Partitions and offsets of each.")
+@usual_options
+def list_(details: bool, bootstrap_servers: str | None) -> None:
+    """Show the names of all topics but Kafka's own."""
+    cluster = _topics(bootstrap_servers)
+    names = cluster.list()
+    if not details:
+        emit(names, names)
+        return
+    found = [
+        {"topic": name, "partitions": len(topic.partitions), "offsets": topic.offsets}
+        for name, topic in cluster.describe_all(names).items()
+    ]
+    cells = [(str(each["topic"]), f"{each['partitions']:,}", f"{each['offsets']:,}") for each in found]
+    emit(found, column_lines([("topic", "partitions", "offsets"), *cells], left=1, indent=0))
+
+
+@topics.command()
+@source_options
+@place_options
+@choice_options
+@click.option("-n", "--limit", type=click.IntRange(1), default=SAMPLED, show_default=True, help="Records at most.")
+@click.option(
+    "--scan", type=click.IntRange(1), default=10_000, show_default=True, help="Records looked at for --key and --where."
+)
+def sample(output: str | None, **options: Any) -> None:
+    """Show some records of a TOPIC, or of a PIPELINE's topics: the newest, or the first ones from a place on.
+
+    A record of a TOPIC is read with its writer's schema if the registry has one, else as JSON, text or bytes; those of
+    a PIPELINE as its file says, and what would be a dead letter shows why. Nothing is changed, no offset committed.
+
+    --where and --fields are Spark's SQL over the fields of the value, kafka_partition, kafka_offset, kafka_timestamp,
+    kafka_key, kafka_headers, schema_id and error: --where "error IS NOT NULL" shows what cannot be read.
+    """
+    topic = _topic(options)
+    found = topic.sample(**options)
+    if output in ("json", "raw"):
+        for record in found.records:
+            _print_record(record, output)
+    else:
+        _print_sample(found, output)
+    if output != "raw":
+        for note in found.notes:
+            echo(note, err=True)
+        echo(found.headline, err=True)
+
+
+@topics.command()
+@source_options
+@place_options
+@choice_options
+@click.option(
+    "-n",
+    "--last",
+    type=click.IntRange(0),
+    default=BEFORE,
+    show_default=True,
+    help="Records of each partition from before.",
+)
+@click.option("--limit", type=click.IntRange(1), help="End after so many.  [default: at Ctrl-C]")
+def tail(output: str | None, limit: int | None, **options: Any) -> None:
+    """Show the last records of a TOPIC, or of a PIPELINE's topics, and then each one that comes, until Ctrl-C.
+
+    Records are read, and conditions written, as for ``sample``. Nothing is changed, no offset committed.
+    """
+    topic = _topic(options)
+    try:
+        for count, record in enumerate(topic.tail(**options), start=1):
+            _print_record(record, output or "text")
+            if count == limit:
+                return
+    except KeyboardInterrupt:
+        return
+
+
+@topics.command()
+@source_options
+@place_options
+@click.option(
+    "--records", type=click.IntRange(1), default=10_000, show_default=True, help="Records to look at, the newest."
+)
+@output_option
+def profile(**options: Any) -> None:
+    """Profile a TOPIC: its rate, sizes, keys, schema ids, late records, and the fields of its values.
+
+    The rate is of all records, by the broker's index of their times; everything else of those that were looked at.
+    """
+    topic = _topic(options)
+    found = topic.profile(**options)
+    emit(found.as_dict(), _profile_lines(found))
+
+
+def _topics(bootstrap_servers: str | None) -> Topics:
+    from lakefeed.clients.kafka.topics import Topics
+
+    return Topics(bootstrap_servers_of(bootstrap_servers), options=kafka_options())
+
+
+def _topic(options: dict[str, Any]) -> Topic:
+    """Return the topic that the options name, and take these out of the options."""
+    from lakefeed_local.topics.topic import Topic
+
+    source, decode, registry, servers, name, overrides = (
+        options.pop(each) for each in ("source", "decode", "registry", "bootstrap_servers", "topic", "overrides")
+    )
+    if is_pipeline_file(source):
+        refuse_options_of_topics(decode, registry, servers)
+        return Topic.of_pipeline(lakefeed.Pipeline.from_file(source, overrides=overrides), topic=name)
+    if overrides or name is not None:
+        raise ConfigError("--set and --topic are for a pipeline file", where=source)
+    block = None if decode is None else decode_block_of(decode, registry)
+    return Topic(source, bootstrap_servers=bootstrap_servers_of(servers), registry=registry, decode=block)
+
+
+def _print_sample(found: TopicSample, output: str | None) -> None:
+    columns, rows = found.cells()
+    cells = [[_cell(text) for text in row] for row in [columns, *rows]]
+    lines = aligned(cells, left=len(columns))
+    width = shutil.get_terminal_size().columns
+    if output is None and (sys.stdout.isatty() and max(map(len, lines)) > width):
+        output = "text"
+    if output == "text":
+        for record in found.records:
+            _print_record(record, "text")
+    elif rows:
+        for line in lines:
+            echo(redacted(line))
+
+
+def _print_record(record: ShownRecord, output: str) -> None:
+    if output == "raw":
+        _print_raw(record)
+    elif output == "json":
+        click.echo(printable_json(json.dumps(_redacted(record.as_dict()), default=str, ensure_ascii=False)))
+    else:
+        time = "no time" if record.timestamp is None else record.timestamp.isoformat(" ", "milliseconds")[:23]
+        ids = "" if record.schema_id is None else f"  schema id {record.schema_id}"
+        head = f"{record.topic}-{record.partition}  offset {record.offset}  {time}{ids}  {record.size:,} B"
+        echo(styled(f"{head}  key {_text(record.key)}", fg="cyan"))
+        for name, value in record.headers:
+            echo(styled(f"  {_text(name)}: {_text(value)}", fg="blue"))
+        if record.error is not None:
+            echo(styled(f"  cannot be read: {redacted(record.error)}", fg="red"))
+        if record.error is None or record.value is not None:
+            echo(f"  {_text(record.value)}")
+    sys.stdout.flush()
+
+
+def _print_raw(record: ShownRecord) -> None:
+    """Print the value's bytes and a line end; to a terminal without what would act on it."""
+    value = (record.raw.value if record.raw else None) or b""
+    if sys.stdout.isatty():
+        echo(printable(value.decode(errors="backslashreplace"), keep="\t"))
+        return
+    sys.stdout.buffer.write(value + b"\n")
+
+
+def _text(value: Any) -> str:
+    text = redacted(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    cut = text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}… ({len(text):,} characters; --output json)"
+    return printable(cut)
+
+
+def _cell(text: str) -> str:
+    line = printable(" ".join(redacted(text).split("\n")))
+    return line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…"
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, dict):
+        return {name: _redacted(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redacted(inner) for inner in value]
+    return value
+
+
+def _profile_lines(found: TopicProfile) -> Iterator[str]:
+    yield found.headline
+    if found.rates:
+        yield from _chart_lines(narrowed([rate.per_second for rate in found.rates], _chart_columns()))
+        first, last = found.rates[0].start, found.rates[-1].end
+        yield f"  {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"
+    for name, text in found.facts():
+        yield f"{name:<15}{_cut(redacted(text))}"
+    names, *rows = found.field_rows()
+    if rows:
+        yield ""
+        yield from column_lines(
+            [tuple(_cell(cell) for cell in row) for row in (names, *rows)], left=len(names), indent=0
+        )
+
+
+def _chart_columns() -> int:
+    """Return how many columns of a chart fit beside its label; a file has no end of a line."""
+    return max(8, shutil.get_terminal_size().columns - 14) if sys.stdout.isatty() else 1_000
+
+
+def narrowed(rates: Sequence[float], columns: int) -> list[float]:
+    """Return the rates of fewer, wider spans of time, so that they are as many as the columns at most."""
+    wide = -(-len(rates) // columns)
+    spans = [rates[at : at + wide] for at in range(0, len(rates), wide)]
+    return [sum(span) / len(span) for span in spans]
+
+
+def _chart_lines(rates: Sequence[float], *, height: int = 4) -> Iterator[str]:
+    """Draw a rate over time as columns, with the highest rate beside them."""
+    most = max(rates) or 1.0
+    step = len(BARS) - 1
+    for row in range(height - 1, -1, -1):
+        levels = (round(rate / most * height * step) - row * step for rate in rates)
+        bars = "".join(BARS[min(step, max(0, level))] for level in levels)
+        label = f" {most:,.1f}/s" if row == height - 1 else " 0" if row == 0 else ""
+        yield f"  {bars}{label}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

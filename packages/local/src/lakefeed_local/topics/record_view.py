@@ -1,0 +1,392 @@
+"""Shows records of a topic to people: decoded as a feed decodes them, or as their writers wrote them.
+
+Without a decode block each record is looked at by itself: bytes that begin as the registry's wire format does, with the
+id of a schema that the registry has, are read with it; others are JSON, text or bytes. Decoding, conditions and
+columns are the matter of ``RecordView.java``; a JVM is started for the first record that requires it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self
+
+from lakefeed.clients.kafka.records import Record
+from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.plain_jvm import plain_jvm
+from lakefeed.config.decoding import Decode
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.lazy import SparkSession, py4j
+from lakefeed.records import spec as specs
+from lakefeed.records.decode.reading_plan import (
+    HEADER,
+    Format,
+    ReadingPlan,
+    message_indexes,
+    plan_of,
+    protobuf_plan,
+    schema_id,
+    writers_plan,
+)
+from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.records.decode.resolve import put_credentials, resolve_decoder
+from lakefeed.records.schema.inference import infer_schema, newest_values
+
+AT_ONCE = 500
+INFERRED_FROM = 1_000
+_TEXT = {"format": "string"}
+_NO_TIME = -(2**63)
+# What Spark puts around the sentence of an error.
+_MARKS = re.compile(r"^\[[A-Z_.]+\] |\.? SQLSTATE: \w{5}.*$", re.DOTALL)
+
+
+class TopicView:
+    """Decodes records of one source for people; a context manager, since it may have started a JVM.
+
+    Args:
+        source: the topics; its records are only read to infer the columns of JSON, for ``where`` and ``fields``.
+        registry: where schema ids are looked up, without a decode block.
+        decode: how a feed reads the records; None to find out for each.
+        where: a condition in SQL over the fields of the value, and ``kafka_partition`` and the like.
+        fields: the columns to show, as after SELECT.
+        log_file: where the JVM's log goes.
+    """
+
+    def __init__(
+        self,
+        source: KafkaSource,
+        *,
+        log_file: Path,
+        registry: SchemaRegistry | None = None,
+        decode: Decode | None = None,
+        where: str | None = None,
+        fields: str | None = None,
+    ) -> None:
+        self._source, self._registry, self._decode = source, registry, decode
+        self._where, self._fields = where, fields
+        self._log_file = log_file
+        self._open = ExitStack()
+        self._jvm: SparkSession | None = None
+        self._decoders: tuple[ReadingPlan, ReadingPlan] | None = None
+        self._plans: dict[tuple[int, bytes], ReadingPlan | None] = {}
+        self._views: dict[tuple[str, str], Any] = {}
+        self._json_options: dict[str, str] | None = None
+        self._fitted = False
+        self.unmatched: dict[str, int] = {}
+        """Records that no condition could be asked of, since they have not the columns, by the reason."""
+        self.unregistered: Counter[int] = Counter()
+        """The number of values that begin like the wire format, by their schema id that the registry does not have."""
+        self.in_headers: Counter[str] = Counter()
+        """The number of values whose schema id is in a header, by the name of the header."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._open.close()
+
+    def show(self, records: Iterable[Record]) -> Iterator[ShownRecord]:
+        """Yield the records that meet the condition, in their order.
+
+        Raises:
+            ConfigError: the condition or the columns do not fit any record.
+        """
+        batch: list[Record] = []
+        for record in records:
+            batch.append(record)
+            if len(batch) == AT_ONCE:
+                yield from self._show(batch)
+                batch = []
+        yield from self._show(batch)
+
+    def require_fitting(self, shown: int) -> None:
+        """Refuse expressions that fit none of the records that were read."""
+        if self.unmatched and not shown and not self._fitted:
+            why = max(self.unmatched, key=lambda each: self.unmatched[each])
+            hint = "without --where and --fields the records show which columns they have"
+            raise ConfigError(f"the condition or the columns fit no record: {why}", hint=hint)
+
+    def notes(self) -> Iterator[str]:
+        """Say which records the expressions do not fit, and which schemas the registry does not have."""
+        if self.unregistered:
+            ids = ", ".join(map(str, sorted(self.unregistered)))
+            what = "begin with the header of a schema id that the registry does not have"
+            yield f"{self.unregistered.total():,} values {what}: {ids}"
+        yield from (f"{count:,} values: {specs.ID_IN_HEADER % name}" for name, count in self.in_headers.items())
+        if self.unmatched:
+            kinds = ", ".join(why.partition(":")[0] for why in self.unmatched)
+            yield f"{sum(self.unmatched.values()):,} records do not have these columns: {kinds}"
+
+    def _show(self, batch: Sequence[Record]) -> list[ShownRecord]:
+        groups: dict[tuple[ReadingPlan, ReadingPlan], list[int]] = {}
+        for at, record in enumerate(batch):
+            groups.setdefault((self._value_plan(record), self._plan(record.key, of_key=True)), []).append(at)
+        found: dict[int, ShownRecord] = {}
+        for (value, key), places in groups.items():
+            records = [batch[at] for at in places]
+            for at, shown in zip(places, self._group(value, key, records), strict=True):
+                if shown is not None:
+                    found[at] = shown
+        return [found[at] for at in sorted(found)]
+
+    def _value_plan(self, record: Record) -> ReadingPlan:
+        header = next((name for name, _ in record.headers if name in specs.ID_HEADERS["value"]), None)
+        if header is None or record.value is None or (self._decode is not None and self._decode.registry is None):
+            return self._plan(record.value)
+        self.in_headers[header] += 1
+        return ReadingPlan("bytes", "bytes")
+
+    def _group(self, value: ReadingPlan, key: ReadingPlan, records: Sequence[Record]) -> Iterable[ShownRecord | None]:
+        expressions = self._where is not None or self._fields is not None
+        if value.options is None and key.options is None and not expressions:
+            return [shown_record(record, value, key, {}) for record in records]
+        view = self._view(value, key)
+        if isinstance(view, str):
+            if value.format != "null":
+                self.unmatched[view] = self.unmatched.get(view, 0) + len(records)
+            if self._where is not None:
+                return [None] * len(records)
+            return [shown_record(record, value, key, {}, note=view) for record in records]
+        lines = str(view.show(b"".join(_frame(record, value, key) for record in records))).split("\n")
+        return [
+            shown_record(record, value, key, json.loads(line, parse_float=exact), columns=self._fields is not None)
+            if line
+            else None
+            for record, line in zip(records, lines[:-1], strict=True)
+        ]
+
+    def _view(self, value: ReadingPlan, key: ReadingPlan) -> Any:
+        """Return the view of such records, or why the expressions cannot be asked of them."""
+        names = (value.name, key.name)
+        if names not in self._views:
+            spark = self._started()
+            options = value.options(spark) if value.options else self._plain_options(value)
+            key_options = key.options(spark) if key.options else _TEXT
+            self._views[names] = self._new_view(spark, value, options, key_options)
+        return self._views[names]
+
+    def _new_view(self, spark: SparkSession, value: ReadingPlan, options: dict[str, str], key: dict[str, str]) -> Any:
+        new = jvm.java(spark).decode.RecordView
+        try:
+            view = new(options, key, self._where, self._fields)
+            self._fitted = True
+            return view
+        except py4j.Py4JJavaError as refused:
+            why = _MARKS.sub("", jvm.cause_of(refused)).strip()
+        try:
+            new(options, key, None, None)
+        except py4j.Py4JJavaError as refused:
+            return f"the schema cannot be used: {jvm.cause_of(refused)}"
+        of = f"schema id {value.schema_id}" if value.schema_id is not None else value.format
+        return f"{of}: {why}"
+
+    def _plain_options(self, value: ReadingPlan) -> dict[str, str]:
+        """Return the options for values without a schema: JSON has the columns that its newest records show."""
+        if value.format != "json":
+            return _TEXT
+        if self._json_options is None:
+            guess = infer_schema(newest_values(self._source, records=INFERRED_FROM))
+            self._json_options = _TEXT
+            if guess.ddl:
+                schema = json.dumps(guess.avro)
+                self._json_options = {"format": "json", "reader-schema": schema, "lenient": "true"}
+        return self._json_options
+
+    def _started(self) -> SparkSession:
+        if self._jvm is None:
+            self._jvm = self._open.enter_context(plain_jvm(log_file=self._log_file))
+        return self._jvm
+
+    def _plan(self, data: bytes | None, *, of_key: bool = False) -> ReadingPlan:
+        if self._decode is not None:
+            return self._of_feed(data)[1 if of_key else 0]
+        if data is None:
+            return ReadingPlan("null", "null")
+        if data[:1] == b"\0" and len(data) >= HEADER and (plan := self._registered(data)) is not None:
+            return plan
+        if not of_key and self._begins_with_unknown_id(data):
+            self.unregistered[schema_id(data)] += 1
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return ReadingPlan("bytes", "bytes")
+        if not of_key and text.lstrip()[:1] in ("{", "[") and is_json(text):
+            return ReadingPlan("json", "json")
+        return ReadingPlan("text", "text")
+
+    def _begins_with_unknown_id(self, data: bytes) -> bool:
+        """Tell whether the registry was asked for the id in a header, and does not have it.
+
+        An id of 0 is none: a small number of eight bytes begins with as many zeros.
+        """
+        known = (schema_id(data), b"")
+        return data[:1] == b"\0" and known[0] > 0 and known in self._plans and self._plans[known] is None
+
+    def _of_feed(self, data: bytes | None) -> tuple[ReadingPlan, ReadingPlan]:
+        """Return the plans for values and keys by the decode block, resolved once."""
+        assert self._decode is not None
+        if self._decoders is None:
+            spark = self._started()
+            put_credentials(spark, self._decode)
+            resolved = resolve_decoder(spark, self._decode, self._source)
+            key = resolved.key or specs.String()
+            self._decoders = plan_of(resolved.spec, "value"), plan_of(key, "key")
+        return self._decoders
+
+    def _registered(self, data: bytes) -> ReadingPlan | None:
+        """Return how the registry's schema reads these bytes; None if it has no such schema."""
+        if self._registry is None:
+            return None
+        number = schema_id(data)
+        known = (number, b"")
+        if known not in self._plans:
+            try:
+                self._plans[known] = writers_plan(number, self._registry.schema(number))
+            except ResourceMissing:
+                self._plans[known] = None
+        plan = self._plans[known]
+        if plan is None or plan.format != "protobuf":
+            return plan
+        indexes = message_indexes(data)
+        if indexes is None:
+            return None
+        path, end = indexes
+        known = (number, data[HEADER:end])
+        if known not in self._plans:
+            self._plans[known] = protobuf_plan(number, self._registry.schema(number), path, end)
+        return self._plans[known]
+
+
+def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
+    """Write a record as ``RecordView.show`` reads it."""
+    time = _NO_TIME if record.timestamp is None else record.timestamp * 1000
+    parts = [
+        _sized(record.topic.encode()),
+        struct.pack(">iqq", record.partition, record.offset, time),
+        _sized(_content(record.key, key)),
+        _sized(_content(record.value, value)),
+        struct.pack(">i", len(record.headers)),
+    ]
+    for name, content in record.headers:
+        parts += [_sized(name.encode()), _sized(content)]
+    return b"".join(parts)
+
+
+def _content(data: bytes | None, plan: ReadingPlan) -> bytes | None:
+    """Return what the JVM decodes; bytes that are no text would only be an error of its own there."""
+    return None if data is None or plan.format == "bytes" else data[plan.skip :]
+
+
+def _sized(data: bytes | None) -> bytes:
+    return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownRecord:
+    """A record with what its bytes say.
+
+    Attributes:
+        format: how the value was read.
+        key: the key, decoded; bytes that are no text are ``0x…``.
+        value: the value, decoded, or the columns that were asked for.
+        schema_id: of the writer's schema, where the record names one.
+        error: why the value or the key cannot be read; None if it can.
+        size: bytes of key, value and headers.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime | None
+    format: Format
+    key: Any
+    value: Any
+    schema_id: int | None = None
+    error: str | None = None
+    headers: tuple[tuple[str, Any], ...] = ()
+    size: int = 0
+    raw: Record | None = field(default=None, repr=False, compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of ``--output json``."""
+        time = None if self.timestamp is None else self.timestamp.isoformat(timespec="milliseconds")
+        fields = asdict(self)
+        fields.pop("raw")
+        headers = [{"name": name, "value": value} for name, value in self.headers]
+        return {**fields, "timestamp": time, "headers": headers}
+
+
+def shown_record(
+    record: Record,
+    value: ReadingPlan,
+    key: ReadingPlan,
+    decoded: dict[str, Any],
+    *,
+    columns: bool = False,
+    note: str | None = None,
+) -> ShownRecord:
+    """Put a record together with what the JVM has said of it, if it was asked."""
+    error = decoded.get("error") if value.options or key.options else None
+    shown = decoded.get("value") if columns or (value.options and "value" in decoded) else plain(record.value, value)
+    schema_id = decoded.get("schema_id")
+    return ShownRecord(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp=None if record.timestamp is None else datetime.fromtimestamp(record.timestamp / 1000, UTC),
+        format=value.format if record.value is not None else "null",
+        key=decoded.get("key") if key.options else plain(record.key, key),
+        value=shown,
+        schema_id=value.schema_id if schema_id is None else schema_id,
+        error=error or (note if value.options else None),
+        headers=tuple((name, plain(content, None)) for name, content in record.headers),
+        size=record.size,
+        raw=record,
+    )
+
+
+def plain(data: bytes | None, plan: ReadingPlan | None) -> Any:
+    """Return bytes as JSON, text or hexadecimal digits."""
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+    return _parsed(text) if plan is not None and plan.format == "json" and not plan.options else text
+
+
+def is_json(text: str) -> bool:
+    """Check that a text is JSON that could be written again."""
+    try:
+        _parsed(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _parsed(text: str) -> Any:
+    """Parse JSON; what Python takes for it but could not write again as JSON is a ValueError."""
+    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+
+
+def exact(text: str) -> float | str:
+    """Read a number; a decimal with more digits than a float keeps stays text."""
+    number = float(text)
+    return number if Decimal(repr(number)) == Decimal(text) else text
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not JSON")
+    return number

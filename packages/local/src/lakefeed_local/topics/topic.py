@@ -1,0 +1,316 @@
+"""Looks into a topic from Python: its facts, some of its records decoded, and a profile; without Spark running."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.environment import default_environment
+from lakefeed.clients.kafka.records import Record, follow
+from lakefeed.clients.kafka.selection import topics_of
+from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
+from lakefeed.clients.spark.session import log_path
+from lakefeed.config.base import validated
+from lakefeed.config.decoding import Decode
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.messages.printable import ReadableResult, counted, html_table
+from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
+from lakefeed_local.topics.places import TopicPlace, chosen_records, following_starts
+from lakefeed_local.topics.profile import TopicProfile, profile_topic
+from lakefeed_local.topics.record_view import ShownRecord, TopicView
+
+if TYPE_CHECKING:
+    from lakefeed.pipeline import Pipeline
+
+SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes", "message.timestamp.type")
+"""Settings of a topic that say how long records stay, and how large they may be."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TopicDetails(ReadableResult):
+    """A topic as it is now: partitions, settings, and the newest schema of each of its subjects."""
+
+    description: TopicDescription
+    settings: Mapping[str, str]
+    schemas: tuple[RegisteredSchema, ...]
+
+    @property
+    def headline(self) -> str:
+        found = self.description
+        return f"{found.name}: {counted(found.offsets, 'offset')} in {counted(len(found.partitions), 'partition')}"
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        schemas = {f"schema of {each.subject}": self.schema_text(each) for each in self.schemas}
+        return {"id": self.description.topic_id, **self.settings, **schemas}
+
+    @staticmethod
+    def schema_text(schema: RegisteredSchema) -> str:
+        """Describe a schema in one line."""
+        return f"{schema.kind}, version {schema.version}, id {schema.schema_id}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of ``--output json``."""
+        schemas = [
+            {"subject": each.subject, "version": each.version, "schema_id": each.schema_id, "kind": each.kind}
+            for each in self.schemas
+        ]
+        found = self.description
+        return {**asdict(found), "offsets": found.offsets, "settings": dict(self.settings), "schemas": schemas}
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (str(part.id), str(part.leader), f"{part.start_offset:,}", f"{part.end_offset:,}")
+            for part in self.description.partitions
+        ]
+        return super()._repr_html_() + html_table(("partition", "leader", "first offset", "end offset"), rows)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TopicSample(ReadableResult):
+    """Some records of a topic, oldest first.
+
+    Attributes:
+        looked_at: records that were asked whether they are meant.
+        held: offsets that the topic holds, in the partitions that were chosen.
+        notes: what could not be looked at.
+    """
+
+    topic: str
+    records: tuple[ShownRecord, ...]
+    looked_at: int
+    held: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        looked = "" if self.looked_at == len(self.records) else f"{self.looked_at:,} looked at, of "
+        return f"{self.topic}: {counted(len(self.records), 'record')} of {looked}{counted(self.held, 'offset')}"
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The decoded values, with the position of each; for ``pandas.DataFrame`` and the like."""
+        return [
+            {
+                "kafka_partition": each.partition,
+                "kafka_offset": each.offset,
+                "kafka_timestamp": each.timestamp,
+                "kafka_key": each.key,
+                **(each.value if isinstance(each.value, dict) else {"value": each.value}),
+            }
+            for each in self.records
+        ]
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Return the records as a table: the names of the columns, and a row for each."""
+        fields = dict.fromkeys(
+            name for each in self.records for name in (each.value if isinstance(each.value, dict) else ["value"])
+        )
+        columns = ["partition", "offset", "time", "key", *fields]
+        errors = any(each.error for each in self.records)
+        rows = []
+        for each in self.records:
+            values = each.value if isinstance(each.value, dict) else {"value": each.value}
+            time = "" if each.timestamp is None else each.timestamp.isoformat(" ", "milliseconds")[:23]
+            cells = [cell_text(values.get(name)) if name in values else "" for name in fields]
+            row = [str(each.partition), str(each.offset), time, cell_text(each.key), *cells]
+            rows.append([*row, each.error or ""] if errors else row)
+        return ([*columns, "error"] if errors else columns), rows
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + html_table(*self.cells())
+
+
+def cell_text(value: Any) -> str:
+    """Write a decoded value for a cell: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+class Topic:
+    """A topic to look into.
+
+    Args:
+        name: of the topic.
+        bootstrap_servers: brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the local stack that is running.
+        registry: URL of a Schema Registry. Default: SCHEMA_REGISTRY_URL, else the local stack's, else none.
+        decode: how values become columns, as the ``decode`` block of a pipeline file. Default: each record is looked
+            at by itself, and read with its writer's schema, as JSON, as text or as bytes.
+        options: Kafka client settings with the prefix ``kafka.``.
+
+    Example:
+        >>> from lakefeed_local import Topic
+        >>> Topic("nyc-avro-topic").sample(3, where="fare_amount > 50")
+        <TopicSample: nyc-avro-topic: 3 records of 10,000 looked at, of 10,000 offsets>
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bootstrap_servers: str | None = None,
+        registry: str | None = None,
+        decode: Mapping[str, Any] | str | None = None,
+        options: Mapping[str, str | int | bool] | None = None,
+    ) -> None:
+        environment = default_environment()
+        servers = bootstrap_servers or environment.get("KAFKA_BOOTSTRAP_SERVERS")
+        if not servers:
+            hint = "set KAFKA_BOOTSTRAP_SERVERS, or start one: lakefeed local up"
+            raise ConfigError("no Kafka broker is named", where=f"Topic({name!r})", hint=hint)
+        self.name = name
+        self._source = validated(
+            KafkaSource, f"Topic({name!r})", bootstrap_servers=servers, topics=[name], options=dict(options or {})
+        )
+        url = registry or environment.get("SCHEMA_REGISTRY_URL")
+        self._registry = None if url is None else SchemaRegistry(url)
+        self._decode: Decode | None = None
+        if decode is not None:
+            self._decode = validated(Decode, "decode", **({decode: {}} if isinstance(decode, str) else decode))
+
+    @classmethod
+    def of_pipeline(cls, pipeline: Pipeline, *, topic: str | None = None) -> Topic:
+        """Return the topics of a pipeline, or one of them, decoded as its file says."""
+        source, decode = pipeline.config.kafka, pipeline.config.decode
+        if topic is not None:
+            if not source.reads(topic):
+                raise ConfigError(f"the pipeline does not read the topic {topic}", where=pipeline.config.name)
+            source = source.model_copy(update={"topics": [topic], "topics_pattern": None})
+        own = cls.__new__(cls)
+        own._source, own._decode = source, decode
+        own.name = ", ".join(source.topics or [str(source.topics_pattern)])
+        own._registry = None
+        return own
+
+    def describe(self) -> TopicDetails:
+        """Return partitions, settings and schemas.
+
+        Raises:
+            ResourceMissing: there is no such topic; the hint has those with a similar name.
+            Unreachable: no broker answers.
+        """
+        cluster = Topics(self._source.bootstrap_servers, options=self._source.client_options)
+        description = cluster.describe(self.name)
+        settings = {key: value for key, value in cluster.settings(self.name).items() if key in SETTINGS}
+        return TopicDetails(description=description, settings=settings, schemas=tuple(self._schemas()))
+
+    def sample(
+        self,
+        limit: int = 20,
+        *,
+        start: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        key: str | None = None,
+        where: str | None = None,
+        fields: str | None = None,
+        scan: int = 10_000,
+    ) -> TopicSample:
+        """Return some records: the newest ones, or the first ones from a place on.
+
+        Args:
+            limit: so many at most.
+            start: ``earliest``, a time in ISO 8601 (UTC), or how long ago: ``15m``. Default: the newest records.
+            partition: this one only.
+            offset: instead of ``start``, of the one partition; ``-10`` for its ten last offsets.
+            key: only records with this key.
+            where: a condition in Spark's SQL, over the fields of the value, ``kafka_key``, ``kafka_offset`` and so on.
+            fields: columns to show instead of the whole value: ``"fare_amount, upper(zone) AS zone"``.
+            scan: with ``key`` or ``where``, so many records are looked at.
+
+        Raises:
+            ConfigError: an expression that is none, or fits none of the records.
+        """
+        place = TopicPlace(start=start, partition=partition, offset=offset)
+        chosen = key is not None or where is not None
+        # The newest of all may be in one partition.
+        records = chosen_records(self._source, place, most=max(limit, scan), each=None if chosen else limit)
+        held = sum(part.end_offset - part.start_offset for part in self._parts(partition).values())
+        looked = 0
+
+        def counted_records() -> Iterator[Record]:
+            nonlocal looked
+            for record in records:
+                looked += 1
+                yield record
+
+        with self._view(where, fields) as view:
+            found = [each for each in view.show(counted_records()) if key is None or has_key(each, key)]
+            view.require_fitting(len(found))
+        # By time, as they came; a partition's own order is kept.
+        found.sort(key=lambda each: each.timestamp or datetime.min.replace(tzinfo=UTC))
+        newest = start is None and offset is None
+        shown = found[-limit:] if newest else found[:limit]
+        return TopicSample(
+            topic=self.name,
+            records=tuple(shown),
+            looked_at=looked if chosen else len(shown),
+            held=held,
+            notes=tuple(view.notes()),
+        )
+
+    def tail(
+        self,
+        *,
+        last: int = 10,
+        start: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        key: str | None = None,
+        where: str | None = None,
+        fields: str | None = None,
+        stop: threading.Event | None = None,
+    ) -> Iterator[ShownRecord]:
+        """Yield the last records, or those from a place on, and then each one that comes, until ``stop`` is set.
+
+        The arguments are those of ``sample``; ``last`` records of each partition are from before the call.
+        """
+        place = TopicPlace(start=start, partition=partition, offset=offset)
+        starts = following_starts(self._source, place, last=last)
+        with self._view(where, fields) as view:
+            for records in follow(self._source, starts):
+                if stop is not None and stop.is_set():
+                    return
+                yield from (each for each in view.show(records) if key is None or has_key(each, key))
+
+    def profile(self, *, records: int = 10_000, start: str | None = None, partition: int | None = None) -> TopicProfile:
+        """Profile the topic by its newest records, or those from ``start`` on: see ``TopicProfile``."""
+        chosen = chosen_records(self._source, TopicPlace(start=start, partition=partition), most=records)
+        first = next(chosen, None)
+        if first is None:
+            raise ResourceMissing(f"the topic {self.name} has no records there", where=self._source.bootstrap_servers)
+        with self._view(None, None) as view:
+            return profile_topic(self._source, self.name, self._parts(partition), view.show(chain([first], chosen)))
+
+    def _parts(self, partition: int | None) -> Mapping[Any, Any]:
+        parts = partitions_of(topics_of(self._source))
+        return {key: part for key, part in parts.items() if partition is None or key[1] == partition}
+
+    def _view(self, where: str | None, fields: str | None) -> TopicView:
+        return TopicView(
+            self._source,
+            registry=self._registry,
+            decode=self._decode,
+            where=where,
+            fields=fields,
+            log_file=log_path("topics"),
+        )
+
+    def _schemas(self) -> Iterator[RegisteredSchema]:
+        for part in ("key", "value") if self._registry is not None else ():
+            assert self._registry is not None
+            try:
+                yield self._registry.latest(f"{self.name}-{part}")
+            except ResourceMissing:
+                continue
+
+
+def has_key(record: ShownRecord, key: str) -> bool:
+    """Check a record's key: its text, or its bytes."""
+    raw = record.raw
+    return (raw is not None and raw.key == key.encode()) or (record.key is not None and cell_text(record.key) == key)

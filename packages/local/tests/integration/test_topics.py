@@ -1,0 +1,139 @@
+"""Topics of a real broker, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
+from lakefeed_local.stack import Endpoints
+from lakefeed_local.topics.command import topics as command
+
+
+@pytest.fixture
+def topics(stack: Endpoints) -> Topics:
+    return Topics(stack.bootstrap_servers)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"topics-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.mark.quick
+def test_a_topic_from_beginning_to_end(topics: Topics, name: str, stack: Endpoints) -> None:
+    assert topics.create(name, partitions=4, replication_factor=1, config={"retention.ms": "3600000"})
+    assert name in topics.list()
+    assert topics.describe(name).offsets == 0
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers})
+    for number in range(5):
+        producer.produce(name, value=str(number).encode(), partition=2)
+    assert producer.flush(30) == 0
+    found = topics.describe(name)
+    assert found.offsets == 5
+    assert [(each.id, each.start_offset, each.end_offset) for each in found.partitions] == [
+        (0, 0, 0),
+        (1, 0, 0),
+        (2, 0, 5),
+        (3, 0, 0),
+    ]
+    assert all(each.leader is not None for each in found.partitions)
+    assert topics.end_offsets(name) == {0: 0, 1: 0, 2: 5, 3: 0}
+    topics.delete(name)
+    deadline = time.monotonic() + 10
+    while name in topics.list() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    with pytest.raises(ResourceMissing):
+        topics.describe(name)
+    topics.create(name, partitions=4)
+    assert topics.describe(name).topic_id != found.topic_id
+
+
+def test_a_topic_that_exists(topics: Topics, name: str) -> None:
+    topics.create(name)
+    assert len(topics.describe(name).partitions) == 10
+    assert not topics.create(name, exist_ok=True)
+    with pytest.raises(ConfigError, match="already exists"):
+        topics.create(name)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"replication_factor": 5}, "cannot keep that many copies"),
+        ({"config": {"retention": "1"}}, "Unknown topic config name: retention"),
+        ({"config": {"retention.ms": "long"}}, "Invalid value long"),
+        ({"partitions": 0}, "at least 1 partition"),
+    ],
+)
+def test_wrong_numbers_and_settings(topics: Topics, name: str, wrong: dict[str, object], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        topics.create(name, **wrong)  # type: ignore[arg-type]
+    assert name not in topics.list()
+
+
+@pytest.mark.parametrize("wrong", ["", ".", "..", "two words", "ü", "x" * 250])
+def test_wrong_names(topics: Topics, wrong: str) -> None:
+    with pytest.raises(ConfigError, match="cannot name a topic"):
+        topics.create(wrong)
+
+
+def test_a_topic_that_is_not_there_and_its_neighbours(topics: Topics, name: str) -> None:
+    topics.create(name, partitions=1)
+    for ask in (topics.describe, topics.end_offsets, topics.delete):
+        with pytest.raises(ResourceMissing, match="there is no topic") as raised:
+            ask(f"{name}x")
+        assert f"did you mean {name}" in str(raised.value.hint)
+
+
+def test_no_broker_is_said_within_seconds(capfd: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match="no Kafka broker answers"):
+        Topics("127.0.0.1:1").describe("any")
+    assert time.monotonic() - began < 10
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_setting_that_the_client_does_not_know() -> None:
+    with pytest.raises(ConfigError, match=r"No such configuration property"):
+        Topics("127.0.0.1:1", options={"acks.of.all": "1"})
+
+
+@pytest.mark.quick
+def test_commands(stack: Endpoints, name: str) -> None:
+    def run(*arguments: str) -> str:
+        ended = CliRunner().invoke(
+            command, [*arguments, "--bootstrap-servers", stack.bootstrap_servers], catch_exceptions=False
+        )
+        assert ended.exit_code == 0, ended.output
+        return ended.stdout
+
+    assert run("create", name, "--partitions", "2", "--config", "retention.ms=60000") == (
+        f"created {name} with 2 partitions\n"
+    )
+    assert json.loads(run("create", name, "--if-not-exists", "--output", "json")) == {
+        "topic": name,
+        "created": False,
+    }
+    assert name in run("list").splitlines()
+    assert "partition 1  leader" in run("describe", name)
+    described = json.loads(run("describe", name, "--output", "json"))
+    assert (described["name"], described["offsets"], len(described["partitions"])) == (name, 0, 2)
+    with pytest.raises(ConfigError, match="not KEY=VALUE"):
+        run("create", name, "--config", "nonsense")
+
+
+def test_the_environment_names_the_brokers(stack: Endpoints, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", stack.bootstrap_servers)
+    ended = CliRunner().invoke(command, ["create", name])
+    assert ended.exit_code == 0, ended.output
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS")
+    monkeypatch.setenv("SCHEMA_REGISTRY_URL", "http://127.0.0.1:1")
+    with pytest.raises(ConfigError, match="no Kafka broker is named"):
+        CliRunner().invoke(command, ["list"], catch_exceptions=False)

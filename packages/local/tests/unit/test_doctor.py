@@ -1,0 +1,114 @@
+"""The examination of a machine, with real folders, a real server and a real java that is too old."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from lakefeed_local.doctor import Diagnosis, examine
+
+
+class Store(BaseHTTPRequestHandler):
+    """Says a time in its answers, and nothing else."""
+
+    date = "Mon, 23 Nov 2026 07:00:00 GMT"
+
+    def do_HEAD(self) -> None:
+        self.send_response_only(403)
+        self.send_header("Date", self.date)
+        self.end_headers()
+
+    def do_PUT(self) -> None:
+        """Overwrite whatever is there, as stores without conditional writes do."""
+        self.send_response_only(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_DELETE(self) -> None:
+        self.do_PUT()
+
+    def log_message(self, *args: object) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Store)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def found(name: str) -> Diagnosis:
+    return next(finding for finding in examine() if finding.name == name)
+
+
+def test_whatever_is_not_well_says_what_to_do() -> None:
+    findings = examine()
+    assert {finding.name for finding in findings} >= {"python", "java", "spark", "jars", "memory", "cache", "clock"}
+    assert all(finding.hint for finding in findings if finding.verdict == "error")
+
+
+def test_a_java_that_is_too_old_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    finding = found("java")
+    assert (finding.verdict, "Java 11 is too old" in finding.what) == ("error", True)
+    assert finding.hint
+
+
+def test_jars_that_are_not_fetched_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "empty"))
+    finding = found("jars")
+    assert (finding.verdict, finding.hint) == ("warning", "the first start fetches them, or: lakefeed jars fetch")
+
+
+def test_the_clock_is_compared_with_the_store(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", store)
+    monkeypatch.setattr(Store, "date", "Mon, 23 Nov 2020 07:00:00 GMT")
+    finding = found("clock")
+    assert (finding.verdict, "S3 refuses" in (finding.hint or "")) == ("error", True)
+    monkeypatch.setattr(Store, "date", "yesterday")
+    assert found("clock").verdict == "warning"
+
+
+def test_a_store_that_overwrites_is_an_error(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": store,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "not-a-secret",
+        "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
+    }.items():
+        monkeypatch.setenv(name, value)
+    finding = found("store")
+    assert (finding.verdict, "If-None-Match forbids" in finding.what) == ("error", True)
+    monkeypatch.delenv("LAKEFEED_WAREHOUSE")
+    assert found("store").verdict == "ok"
+
+
+def test_the_port_of_the_dashboard_that_is_taken_is_a_warning() -> None:
+    with socket.socket() as server:
+        try:
+            server.bind(("127.0.0.1", 8380))
+        except OSError:
+            assert found("ports").verdict == "warning"
+            return
+        assert (found("ports").verdict, "--dashboard" in (found("ports").hint or "")) == ("warning", True)
+
+
+def test_a_store_that_is_not_there_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    assert found("clock").what == "not compared: the store does not answer with its time"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://[broken")
+    assert found("clock").verdict == "warning"

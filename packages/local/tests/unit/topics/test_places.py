@@ -1,0 +1,27 @@
+"""How many records of each partition are looked at."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefeed.errors import ConfigError
+from lakefeed_local.topics.places import TopicPlace, fair_shares
+
+HELD = st.dictionaries(st.tuples(st.just("t"), st.integers(0, 20)), st.integers(0, 100), min_size=1)
+
+
+@given(HELD, st.integers(0, 500))
+def test_shares_are_fair_and_use_what_there_is(held: dict[tuple[str, int], int], most: int) -> None:
+    shares = fair_shares(held, most)
+    assert sum(shares.values()) == min(most, sum(held.values()))
+    assert all(0 <= shares[key] <= held[key] for key in held)
+    # Who gets less than another has no more.
+    largest = max(shares.values())
+    assert all(shares[key] == held[key] for key in held if shares[key] < largest - 1)
+
+
+def test_two_places_to_begin_are_refused() -> None:
+    with pytest.raises(ConfigError, match="both say where to begin"):
+        TopicPlace(start="earliest", offset=3)

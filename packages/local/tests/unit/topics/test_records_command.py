@@ -1,0 +1,15 @@
+"""How what is in a topic is drawn on a terminal."""
+
+from __future__ import annotations
+
+from lakefeed_local.topics.command import narrowed
+
+
+def test_a_chart_fits_the_terminal_and_keeps_its_rates() -> None:
+    rates = [float(at) for at in range(48)]
+    assert narrowed(rates, 48) == rates
+    narrow = narrowed(rates, 26)
+    assert len(narrow) == 24
+    assert narrow[:2] == [0.5, 2.5]
+    assert len(narrowed(rates, 10)) == 10
+    assert narrowed(rates, 10)[-1] == 46.0  # The last span is shorter.

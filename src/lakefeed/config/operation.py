@@ -1,0 +1,139 @@
+"""The blocks of a pipeline file for the operation of a feed: upkeep of its tables, metrics, Spark's pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from lakefeed.config.addresses import is_loopback
+from lakefeed.config.base import ConfigProblem, Model, checked, spelled
+from lakefeed.config.values import Duration, Period, seconds_of, trigger_seconds
+from lakefeed.messages.pages import page_command
+
+Step = Literal["compact", "manifests", "expire", "orphans"]
+STEPS: tuple[Step, ...] = get_args(Step)
+DAY = 86_400
+
+
+def _require_a_day(text: str) -> None:
+    if seconds_of(text) < DAY:
+        raise ValueError("younger than 1 day it can be the file of a batch that is not committed yet")
+
+
+class Compact(Model):
+    """Small files become large ones, partition by partition; those that the feed no longer writes to first."""
+
+    min_files: int = Field(5, ge=2, le=2**31 - 1)
+    """So many small files of a partition are worth a rewrite; small is below 3/4 of the target."""
+    target_mb: int | None = Field(None, ge=1, le=2**31 - 1)
+    """Size of the files to write. Default: the table's write.target-file-size-bytes."""
+    group_mb: int = Field(1024, ge=1, le=2**31 - 1)
+    """So much is read, written and committed at once: the bound on memory, and on a stop."""
+
+
+class Manifests(Model):
+    """Many small manifests become few, clustered by partition; position deletes too."""
+
+    more_than: int = Field(30, ge=1, le=2**31 - 1, description="So many manifests are left alone.")
+    delete_files: int = Field(10, ge=2, le=2**31 - 1)
+    """So many files of position deletes are worth a rewrite."""
+
+
+class Expire(Model):
+    """Old snapshots go, and the files that only they need. The newest commit of each feed stays."""
+
+    older_than: Duration = Field("7 days", description="Younger ones stay: for time travel, verify and rollbacks.")
+    keep: int = Field(100, ge=10, le=2**31 - 1)
+    """So many stay in any case; below 10 a commit at hand could miss what it builds on."""
+
+
+class Orphans(Model):
+    """Files below the table's data and metadata that no snapshot knows, left behind by what was cut off."""
+
+    older_than: Annotated[Duration, checked(_require_a_day)] = "3 days"
+    """Younger ones may belong to a commit at hand; 1 day at least."""
+    every: Period = Field("1 day", description="How often they are looked for: each look lists the table's files.")
+
+
+class Upkeep(Model):
+    """Maintenance of the feed's table and its dead-letter table, inside the job, while it runs."""
+
+    every: Period | None = Field(None, description="Time between two looks at the tables. Default: 1 hour.")
+    at: Annotated[str, spelled(r"([01]\d|2[0-3]):[0-5]\d", "a time of day is HH:MM, in UTC")] | None = None
+    """Or once a day at this time, HH:MM in UTC."""
+    max_minutes: float = Field(
+        10, gt=0, le=10_080, description="No new piece of work is begun after that; the next look resumes."
+    )
+    only: list[Step] | None = Field(None, min_length=1, description="These steps alone. Default: all.")
+    compact: Compact = Field(default_factory=Compact)
+    manifests: Manifests = Field(default_factory=Manifests)
+    expire: Expire = Field(default_factory=Expire)
+    orphans: Orphans = Field(default_factory=Orphans)
+
+    def _contradictions(self) -> Iterator[str]:
+        if self.every is not None and self.at is not None:
+            yield "give either every or at"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps that may run, in their order."""
+        return tuple(step for step in STEPS if self.only is None or step in self.only)
+
+
+NO_COMMIT_SECONDS = 900
+"""The default of ``no_commit_for``; three times the trigger if that is longer."""
+
+
+class Metrics(Model):
+    """Metrics and health of the feed: /metrics, /health, Spark's sinks."""
+
+    partitions: int = Field(200, ge=0, le=100_000)
+    """So many partitions have series of their own; sum and maximum are over all."""
+    no_commit_for: Period | None = None
+    """/health fails when records wait and no commit came for so long. Default: 15 minutes, or three times the trigger
+    if that is longer."""
+
+    def no_commit_seconds(self, trigger: str) -> float:
+        """Return ``no_commit_for``, or its default for a trigger."""
+        if self.no_commit_for is not None:
+            return seconds_of(self.no_commit_for)
+        try:
+            return max(NO_COMMIT_SECONDS, 3 * trigger_seconds(trigger))
+        except ValueError:
+            return NO_COMMIT_SECONDS
+
+
+FILTERS = "spark.ui.filters"
+
+
+class SparkUi(Model):
+    """Spark's own pages: jobs, stages, SQL plans, the streaming query. They have no login of their own."""
+
+    host: str = Field("127.0.0.1", min_length=1, pattern=r"^[0-9A-Za-z.:_-]+$")
+    """Address to listen on. Any other than this machine's own requires a filter with a login in spark.ui.filters."""
+    port: int = Field(0, ge=0, le=65535, description="Port; 0 takes a free one.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _switch(cls, data: Any) -> Any:
+        return {} if data is True else data
+
+    @property
+    def is_local(self) -> bool:
+        """Check that no other machine can reach it."""
+        return is_loopback(self.host)
+
+    def settings(self) -> dict[str, str]:
+        """Return Spark's settings for it. Jobs cannot be killed there: it knows no roles."""
+        return {"spark.ui.enabled": "true", "spark.ui.port": str(self.port), "spark.ui.killEnabled": "false"}
+
+    def problem(self, spark: Mapping[str, object]) -> ConfigProblem | None:
+        """Return why the block does not fit Spark's settings; None if it does."""
+        if self.is_local or spark.get(FILTERS):
+            return None
+        what = f"spark_ui.host: {self.host} is reached from other machines, and Spark's pages have no login"
+        filtered = f"spark: {{{FILTERS}: org.apache.spark.ui.JWSFilter, …}}"
+        hint = f"127.0.0.1; or {filtered}, which {page_command('spark-ui')} explains"
+        return ConfigProblem(what, hint=hint)

@@ -1,0 +1,65 @@
+"""Blocks for the operation of a feed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.secrets import IN_TEXT
+
+
+def config(**blocks: Any) -> PipelineConfig:
+    kafka = {"kafka": {"bootstrap_servers": "b:9092", "topics": ["trips"]}}
+    given = {"name": "taxi", "source": kafka, "decode": {"json": {"schema_ddl": "id BIGINT"}}, "sink": "memory"}
+    return PipelineConfig.model_validate({**given, **blocks})
+
+
+@pytest.mark.parametrize(
+    ("block", "host"), [(True, "127.0.0.1"), ({"port": 4041}, "127.0.0.1"), ({"host": "::1"}, "::1")]
+)
+def test_it_is_on_loopback_unless_it_says_otherwise(block: Any, host: str) -> None:
+    ui = config(spark_ui=block).spark_ui
+    assert ui is not None
+    assert (ui.host, ui.is_local) == (host, True)
+    assert ui.settings()["spark.ui.killEnabled"] == "false"
+
+
+@pytest.mark.parametrize("block", [False, None])
+def test_it_is_off_by_default(block: Any) -> None:
+    assert config(spark_ui=block).spark_ui is None
+
+
+def test_another_address_requires_a_filter_with_a_login() -> None:
+    with pytest.raises(ValueError, match="Spark's pages have no login"):
+        config(spark_ui={"host": "0.0.0.0"})
+    filters = {"spark.ui.filters": "org.apache.spark.ui.JWSFilter"}
+    ui = config(spark_ui={"host": "0.0.0.0"}, spark=filters).spark_ui
+    assert ui is not None
+    assert not ui.is_local
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET spark.x.password=canary",
+        "OPTIONS (password 'x', token = 'canary')",
+        'options: {"sasl.jaas.config": "canary"}',
+        "kafka.sasl.jaas.config=\"Module required password='canary';\"",
+        "jdbc:postgresql://u:canary@db/shop",
+        "fs.s3a.bucket.other.secret.key: canary",
+        "fs.s3a.access.key=canary, b=2",
+        "Api-Key : canary",
+    ],
+)
+def test_a_secret_behind_its_name_is_hidden_in_a_text(text: str) -> None:
+    assert "canary" not in re.sub(IN_TEXT, "*", text)
+
+
+@pytest.mark.parametrize(
+    "text", ["token#12L = key#7", "SELECT secret, id FROM t", "Project [token#1, password#2]", "https://host/path@1"]
+)
+def test_columns_of_such_names_are_no_secrets(text: str) -> None:
+    assert re.sub(IN_TEXT, "*", text) == text
