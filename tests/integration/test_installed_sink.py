@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.sinks.base import LedgerSink
 from lakefeed_local.stack import Endpoints
+from tests.support.deaths import dying
 from tests.support.feed import Feed
 from tests.support.sink_package import install
 
@@ -57,15 +57,9 @@ def test_a_batch_that_comes_again_after_a_crash_is_written_once(
     send(feed, 1, 2)
     assert feed.pipeline(**blocks).run(spark=lake, once=True).rows == 2
 
-    land = LedgerSink.land
-
-    def dying(self: LedgerSink, *arguments: Any, **named: Any) -> int | None:
-        land(self, *arguments, **named)
-        raise ConnectionError("the driver dies")
-
     send(feed, 3)
     with monkeypatch.context() as crash:
-        crash.setattr(LedgerSink, "land", dying)
+        dying(crash)
         with pytest.raises(LakefeedError):
             feed.pipeline(**blocks).run(spark=lake, once=True)
     assert archived(path) == [1, 2, 3]
@@ -79,7 +73,7 @@ def test_a_batch_that_comes_again_after_a_crash_is_written_once(
 
 def test_what_the_sink_cannot_do_is_refused_in_its_own_words(feed: Feed, tmp_path: Path) -> None:
     pipeline = feed.pipeline(decode=DECODE, sink={"sqlite_archive": {"path": str(tmp_path / "rows.db")}})
-    with pytest.raises(ConfigError, match="an archive cannot be rewound: it keeps every row"):
+    with pytest.raises(ConfigError, match="sqlite_archive cannot be rewound: its rows would be there twice"):
         pipeline.plan_rewind("earliest")
 
 

@@ -30,11 +30,11 @@ MODES: dict[str, tuple[OutputMode, ...]] = {
 class SinkConfig(Model):
     """The settings of a sink, and what the sink declares about itself.
 
-    A sink of another package derives from this class, and names its ``SinkDefinition``.
+    A sink of another package derives from this class, or from ``EntrySinkConfig``.
     """
 
     definition: ClassVar[str]
-    """The sink's code, the ``package.module:Class`` of a ``SinkDefinition``; imported when it is needed."""
+    """The sink's code, ``package.module:Class``: a ``BatchSink``, or a ``SinkDefinition``; imported when needed."""
     capabilities: ClassVar[Capabilities] = Capabilities()
     """What the sink can do, with the text of each refusal."""
     guarantee: ClassVar[str] = "at-least-once"
@@ -164,6 +164,20 @@ class SinkConfig(Model):
     def sql_expressions(self) -> Iterator[tuple[str, str]]:
         """Yield each option that is an SQL expression over the rows, with its text."""
         return iter(())
+
+
+class EntrySinkConfig(SinkConfig):
+    """The settings of a sink of another package that is exactly-once: its class has ``entries``."""
+
+    guarantee: ClassVar[str] = "exactly-once"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        rewind=Refusal(
+            "a feed into sink.{sink} cannot be rewound: its rows would be there twice",
+            "name another table and another checkpoint location, which reads the source again",
+        ),
+        verify=None,
+        lag=None,
+    )
 
 
 class MemorySinkConfig(SinkConfig):

@@ -15,7 +15,6 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import check_outcomes, counts_by_partition
 from lakefeed.ledger.protocol import CommitCheck, Ledger
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
-from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.definition import Reread, Settings, SinkContext
@@ -199,21 +198,3 @@ class StatelessSink(NotedSink):
         finally:
             kept.unpersist()
         return count
-
-
-class LedgerSink(StatelessSink):
-    """A sink that stores a batch's offset ranges and its rows in one transaction, so that it is exactly-once.
-
-    Subclasses implement ``location``, ``last_ranges`` and ``write``, which stores ``commit.ranges`` with the rows. The
-    settings declare ``guarantee = "exactly-once"``.
-    """
-
-    keeps_ledger = True
-
-    @abstractmethod
-    def last_ranges(self) -> OffsetRanges | None:
-        """Return the ranges of the newest batch; None before the first one."""
-
-    def position(self) -> Position | None:
-        ranges = self.last_ranges()
-        return None if ranges is None else Position(ranges, snapshot_id=0)

@@ -35,6 +35,7 @@ from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.batch_sink import BatchSinkDefinition
 from lakefeed.sinks.definition import Reread, Sink, SinkContext, SinkDefinition, TriesRows
 from lakefeed.stopwatch import timed
 
@@ -99,14 +100,16 @@ def _definition(
     jars_of(type(settings))
     module, _, name = settings.definition.partition(":")
     try:
-        found: type[AnySink] = getattr(importlib.import_module(module), name)
+        found: type[Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"the sink's code cannot be loaded: {error}",
             where=context.place,
             hint="reinstall the package that the sink comes from",
         ) from None
-    return found(settings, context)
+    if issubclass(found, SinkDefinition):
+        return found(settings, context)
+    return BatchSinkDefinition(settings, context, found)
 
 
 @dataclass

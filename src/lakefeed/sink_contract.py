@@ -1,0 +1,230 @@
+"""Tests that every sink passes which stores rows and the ledger's entries: for the suite of the sink's own package.
+
+    class TestMySink(SinkContract):
+        def block(self, folder):
+            return {"my_sink": {"path": str(folder / "rows.db")}}
+
+They need the installed package, pytest and Java, and no broker: ``pip install 'lakefeed[spark,read]' pytest``.
+docs/add-a-sink.md has more.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakefeed.clients.spark.session import session
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import CheckpointMismatch, DriverReplaced
+from lakefeed.lazy import DataFrame, SparkSession, sf
+from lakefeed.ledger.checkpoint import Claim, Owner
+from lakefeed.ledger.entries import Batch
+from lakefeed.ledger.outcomes import ZERO
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.sinks.definition import Sink
+from lakefeed.sinks.factory import sink_of
+
+COLUMNS = "id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT"
+
+
+@dataclass
+class Driver:
+    """A driver that runs the feed: its sink is open and has the columns, and the driver has taken the feed over."""
+
+    spark: SparkSession
+    feed: str
+    sink: Sink
+    fence: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sink.apply_schema(self.rows(0, 0).schema)
+        self.fence = self.sink.take_fence()
+
+    def rows(self, start: int, end: int) -> DataFrame:
+        """Return one row for each offset, whose id is the offset."""
+        return self.spark.createDataFrame([(at, "topic", 0, at) for at in range(start, end)], COLUMNS)
+
+    def batch(self, number: int, start: int, end: int) -> Commit:
+        """Return the batch of these offsets."""
+        ranges = OffsetRanges((OffsetRange("topic", 0, start, end),), {"topic": "id-of-the-topic"})
+        return Commit(self.feed, number, ranges, fence=self.fence)
+
+    def land(self, number: int, start: int, end: int, rows: DataFrame | None = None) -> None:
+        """Write a batch as a feed does, unless the sink has it."""
+        commit = self.batch(number, start, end)
+        if not self.sink.has(commit):
+            self.force(commit, rows)
+
+    def force(self, commit: Commit, rows: DataFrame | None = None) -> None:
+        """Write a batch without asking for it before, as a driver that was suspended in between."""
+        [span] = commit.ranges.ranges
+        rows = self.rows(span.start, span.end) if rows is None else rows
+        self.sink.land(rows, commit, commit_id=uuid.uuid4().hex)
+
+
+@dataclass
+class Place:
+    """A sink of a pipeline file, for several drivers and feeds."""
+
+    spark: SparkSession
+    block: dict[str, Any]
+    folder: Path
+
+    def config(self, feed: str) -> PipelineConfig:
+        document = {"name": feed, "source": {"rate": {}}, "sink": self.block}
+        return PipelineConfig.model_validate({**document, "checkpoint": f"{self.folder}/checkpoint-{feed}"})
+
+    def definition(self, feed: str) -> Any:
+        return sink_of(self.config(feed), Connections())
+
+    def driver(self, feed: str = "contract") -> Driver:
+        """Start a driver of the feed, as another process would."""
+        config = self.config(feed)
+        claim = Claim(self.spark, str(config.checkpoint), Owner.of(config))
+        return Driver(self.spark, feed, self.definition(feed).open(self.spark, claim))
+
+    def ends_at(self, feed: str = "contract") -> int | None:
+        """Return the offset at which the feed ends in the sink, read as ``lakefeed status`` does; None before it."""
+        position = self.definition(feed).state().position()
+        return None if position is None else int(position.ranges.ends["topic", 0])
+
+    def ids(self) -> list[int]:
+        """Return the ids of all rows, read as ``lakefeed verify --deep`` does."""
+        with self.definition("contract").history() as history:
+            assert "id" in history.rows.columns
+            return sorted(history.rows.read(["id"]).read_all().column("id").to_pylist())
+
+
+class SinkContract:
+    """Subclass it with a name that begins with Test, and write ``block``."""
+
+    def block(self, folder: Path) -> dict[str, Any]:
+        """Return the sink's block of a pipeline file, of a new and empty place; ``folder`` is the test's own."""
+        raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    def spark(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+        """Start Spark on this machine."""
+        log = tmp_path_factory.mktemp("spark") / "spark.log"
+        settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+        running = session("sink-contract", connections=Connections(), master="local[2]", conf=settings, log_file=log)
+        yield running
+        running.stop()
+
+    @pytest.fixture
+    def place(self, spark: SparkSession, tmp_path: Path) -> Place:
+        return Place(spark, self.block(tmp_path), tmp_path)
+
+    def test_batches_are_there_in_order_with_their_position(self, place: Place) -> None:
+        assert place.ends_at() is None
+        driver = place.driver()
+        assert place.ends_at() is None
+        driver.land(0, 0, 3)
+        driver.land(1, 3, 5)
+        assert place.ids() == [0, 1, 2, 3, 4]
+        assert place.ends_at() == 5
+
+    def test_an_empty_batch_moves_the_position(self, place: Place) -> None:
+        driver = place.driver()
+        driver.land(0, 0, 3, driver.rows(0, 0))
+        assert place.ids() == []
+        assert place.ends_at() == 3
+
+    def test_a_batch_that_comes_again_after_a_crash_is_there_once(self, place: Place) -> None:
+        place.driver().land(0, 0, 3)
+        # The driver died before Spark noted that the batch is done, and the checkpoint may count from 0 again.
+        again = place.driver()
+        again.land(7, 0, 3)
+        again.land(8, 3, 4)
+        assert place.ids() == [0, 1, 2, 3]
+
+    def test_a_batch_whose_write_fails_leaves_nothing(self, place: Place) -> None:
+        driver = place.driver()
+        driver.land(0, 0, 3)
+        entries = list(self.own(place).entries())
+        # Whatever the sink's client raises.
+        with pytest.raises(Exception):  # noqa: B017, PT011
+            self.own(place).write(driver.rows(3, 5), Batch("contract", len(entries), entries[0]))
+        assert place.ids() == [0, 1, 2]
+        assert list(self.own(place).entries()) == entries
+        # It would also fail if the number of an older entry came again, and rows are None.
+        with pytest.raises(Exception):  # noqa: B017, PT011
+            self.own(place).write(None, Batch("contract", 1, entries[-1]))
+        assert list(self.own(place).entries()) == entries
+
+    def test_a_gap_and_an_overlap_are_refused(self, place: Place) -> None:
+        driver = place.driver()
+        driver.land(0, 0, 3)
+        for start, end in ((4, 6), (2, 6)):
+            with pytest.raises(CheckpointMismatch, match="the table ends at 3"):
+                driver.land(1, start, end)
+            with pytest.raises(CheckpointMismatch, match="the table ends at 3"):
+                driver.force(driver.batch(1, start, end))
+        assert place.ids() == [0, 1, 2]
+
+    def test_a_driver_that_was_replaced_can_write_nothing(self, place: Place) -> None:
+        first = place.driver()
+        first.land(0, 0, 3)
+        second = place.driver()
+        with pytest.raises(DriverReplaced, match="another driver has taken over"):
+            first.force(first.batch(1, 3, 5))
+        assert place.ids() == [0, 1, 2]
+        second.land(1, 3, 4)
+        with pytest.raises(DriverReplaced, match="another driver has taken over"):
+            first.force(first.batch(1, 3, 5))
+        assert place.ids() == [0, 1, 2, 3]
+
+    def test_two_feeds_do_not_mix(self, place: Place) -> None:
+        one, other = place.driver(), place.driver("other")
+        one.land(0, 0, 3)
+        other.land(0, 10, 12)
+        one.land(1, 3, 4)
+        assert (place.ends_at(), place.ends_at("other")) == (4, 12)
+
+    def test_verify_reads_each_batch_with_its_counts(self, place: Place) -> None:
+        driver = place.driver()
+        driver.land(0, 0, 3)
+        driver.land(1, 3, 5)
+        again = place.driver()
+        again.land(2, 5, 6)
+        with place.definition("contract").history() as history:
+            commits = history.commits
+            assert history.fence == again.fence
+            assert {"id", "kafka_topic", "kafka_partition", "kafka_offset"} <= history.rows.columns
+        assert [commit.rows for commit in commits] == [3, 2, 1]
+        assert [commit.ranges.ranges[0].end for commit in commits] == [3, 5, 6]
+        assert [commit.snapshot_id for commit in commits] == [1, 2, 3]
+        assert all(commit.counts.get(("topic", 0), ZERO).dead_letters == 0 for commit in commits)
+
+    def test_a_move_changes_the_position_and_no_row(self, place: Place) -> None:
+        driver = place.driver()
+        driver.land(0, 0, 3)
+        move = PositionReset("accepted-loss", {("topic", 0): (3, 9)})
+        driver.sink.commit_reset(replace(driver.batch(0, 9, 9), move=move), commit_id=uuid.uuid4().hex)
+        assert place.ends_at() == 9
+        driver.land(1, 9, 10)
+        assert place.ids() == [0, 1, 2, 9]
+
+    def test_a_column_is_added(self, place: Place) -> None:
+        driver = place.driver()
+        driver.land(0, 0, 2)
+        rows = driver.rows(2, 3).withColumn("city", sf.lit("Bern"))
+        driver.sink.apply_schema(rows.schema)
+        driver.land(1, 2, 3, rows)
+        with place.definition("contract").history() as history:
+            assert history.rows.read(["id", "city"]).read_all().sort_by("id").column("city").to_pylist() == [
+                None,
+                None,
+                "Bern",
+            ]
+
+    def own(self, place: Place) -> Any:
+        """Return the sink's object as ``lakefeed status`` creates it."""
+        return place.definition("contract").own

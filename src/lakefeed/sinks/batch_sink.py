@@ -1,0 +1,183 @@
+"""Declares a sink of another package in a few methods, and lands a feed's batches through it.
+
+docs/add-a-sink.md has an example. The feed reads, decodes and judges a batch before the sink gets it, and keeps the
+ledger: the sink stores rows and texts.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from lakefeed.clients.retry import retry_until
+from lakefeed.config.sinks import SinkConfig
+from lakefeed.errors import ConfigError, Unreachable
+from lakefeed.lazy import DataFrame, SparkSession, StructType
+from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.entries import Batch, EntryLedger
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.protocol import CommitCheck, SinkState
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.sinks.base import StatelessSink
+from lakefeed.sinks.definition import Check, CommitHistory, SinkContext, SinkDefinition, StoredState, checked
+
+
+class BatchSink(Protocol):
+    """A sink that takes batches, at least once: a batch that a crash cut off comes again.
+
+    It is created as ``kind(settings, feed)``, with its settings and the feed's name, in commands too that only look at
+    a feed; that must not need Spark or a server.
+    """
+
+    def begin(self, columns: StructType) -> None:
+        """Make the sink ready for rows of these columns: create or extend its table.
+
+        Called in the driver at each start, and again before the first batch with other columns.
+        """
+
+    def write(self, rows: DataFrame | None, batch: Batch) -> None:
+        """Store the rows. Called in the driver, once for each batch, in order.
+
+        If it raises ``lakefeed.errors.Unreachable``, it is called again after a second, for five minutes; any other
+        error stops the feed.
+
+        Args:
+            rows: computed and judged already; may be read more than once.
+            batch: its number and, for a sink with ``entries``, the entry of the ledger.
+        """
+
+
+@runtime_checkable
+class KeepsEntries(Protocol):
+    """A sink whose ``write`` stores ``batch.entry`` with the rows in one transaction: it has each record once.
+
+    ``write`` fails, and stores nothing, if the feed has an entry with ``batch.number`` already: a unique key of feed
+    and number. Rows are None for an entry without rows, such as that of a driver that takes the feed over.
+    """
+
+    def entries(self) -> Iterable[str]:
+        """Return the feed's entries, the highest number first; none if there is no table yet. Called without Spark."""
+
+
+@runtime_checkable
+class ReadsRows(Protocol):
+    """A sink with entries whose rows ``lakefeed verify --deep`` can compare with the ledger."""
+
+    def read(self, columns: Sequence[str] | None) -> Any:
+        """Return these columns of all rows as a ``pyarrow.RecordBatchReader``; None for all columns. Without Spark."""
+
+
+@runtime_checkable
+class ChecksServer(Protocol):
+    """A sink whose server or folder ``lakefeed check --connect`` and ``lakefeed plan`` can look for."""
+
+    def check(self) -> None:
+        """Raise a LakefeedError, such as Unreachable, if a run could not begin. Called without Spark."""
+
+
+class BatchSinkDefinition(SinkDefinition[SinkConfig]):
+    """The code of a sink that is a ``BatchSink``."""
+
+    def __init__(self, settings: SinkConfig, context: SinkContext, kind: Callable[[Any, str], Any]) -> None:
+        super().__init__(settings, context)
+        self.own = kind(settings, context.feed)
+        keeps = isinstance(self.own, KeepsEntries)
+        self._ledger = EntryLedger(context.feed, self.own, where=settings.target) if keeps else None
+
+    def open(self, spark: SparkSession, claim: Claim) -> StatelessSink:
+        if self._ledger is None:
+            return RepeatedBatches(self.own, claim, self.settings.target, self.context.patience)
+        return EntrySink(self.own, claim, self._ledger, self.context.patience)
+
+    def state(self) -> SinkState:
+        if self._ledger is None:
+            return StoredState()
+        return StoredState(keeps_ledger=True, position=self._ledger.position)
+
+    def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
+        return [checked(self.context.place, self.own.check)] if isinstance(self.own, ChecksServer) else []
+
+    @contextmanager
+    def history(self) -> Iterator[CommitHistory]:
+        if self._ledger is None:
+            raise ConfigError("this sink keeps no entries", where=self.context.place)
+        commits, fence = tuple(self._ledger.commits())[::-1], self._ledger.fence_taken()
+        yield CommitHistory(commits=commits, fence=fence, rows=SinkRows(self.own, self.settings.target))
+
+
+@dataclass(frozen=True)
+class SinkRows:
+    """The rows of a sink, read for ``lakefeed verify --deep``."""
+
+    own: Any
+    where: str
+
+    @property
+    def columns(self) -> set[str]:
+        return set(self._read(None).schema.names)
+
+    def read(self, columns: Sequence[str]) -> Any:
+        return self._read(columns)
+
+    def _read(self, columns: Sequence[str] | None) -> Any:
+        if isinstance(self.own, ReadsRows):
+            return self.own.read(columns)
+        raise ConfigError("this sink's rows cannot be read: it has no read(columns)", where=self.where)
+
+
+class RepeatedBatches(StatelessSink):
+    """Lands batches in a ``BatchSink`` that keeps no entries."""
+
+    def __init__(self, own: BatchSink, claim: Claim, where: str, patience: float) -> None:
+        super().__init__(claim)
+        self._own, self._where, self._patience = own, where, patience
+
+    def location(self) -> str:
+        return self._where
+
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        self._own.begin(rows)
+        super().apply_schema(rows, stored, entries)
+
+    def write(self, rows: DataFrame, commit: Commit) -> None:
+        self._retried(lambda: self._own.write(rows, Batch(commit.feed, commit.batch_id, commit.to_json())))
+
+    def _retried(self, act: Callable[[], None]) -> None:
+        retry_until(act, is_transient=lambda error: isinstance(error, Unreachable), seconds=self._patience)
+
+
+class EntrySink(RepeatedBatches):
+    """Lands batches in a ``BatchSink`` that keeps entries, once."""
+
+    keeps_ledger = True
+
+    def __init__(self, own: BatchSink, claim: Claim, ledger: EntryLedger, patience: float) -> None:
+        super().__init__(own, claim, ledger.where, patience)
+        self.ledger = ledger
+
+    def position(self) -> Position | None:
+        return self.ledger.position()
+
+    def commits(self) -> Iterator[Commit]:
+        return self.ledger.commits()
+
+    def take_fence(self) -> str | None:
+        return self.ledger.take_fence()
+
+    def fence_taken(self) -> str | None:
+        return self.ledger.fence_taken()
+
+    def has(self, commit: Commit) -> bool:
+        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
+
+    def write(self, rows: DataFrame, commit: Commit) -> None:
+        commit_id = uuid.uuid4().hex
+        self._retried(lambda: self.ledger.add(rows, commit, commit_id=commit_id))
+
+    def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
