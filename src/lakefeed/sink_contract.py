@@ -110,7 +110,8 @@ class SinkContract:
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
-    def spark(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    @classmethod
+    def spark(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         """Start Spark on this machine."""
         log = tmp_path_factory.mktemp("spark") / "spark.log"
         settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}

@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.fixture(scope="module", autouse=True)
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(install(tmp_path_factory.mktemp("package"))))
+        yield
+    for name in [name for name in sys.modules if name.startswith("lakefeed_sqlite_archive")]:
+        del sys.modules[name]
+
+
 @pytest.mark.quick
 class TestSqliteArchive(SinkContract):
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def spark(self, spark: SparkSession) -> SparkSession:
         return spark
-
-    @pytest.fixture(scope="class", autouse=True)
-    def site(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.syspath_prepend(str(install(tmp_path_factory.mktemp("package"))))
-            yield
-        for name in [name for name in sys.modules if name.startswith("lakefeed_sqlite_archive")]:
-            del sys.modules[name]
 
     def block(self, folder: Path) -> dict[str, Any]:
         return {"sqlite_archive": {"path": str(folder / "rows.db")}}

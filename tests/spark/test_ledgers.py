@@ -11,13 +11,13 @@ import pytest
 
 from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.partial import RangesLedger
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.ledger.snapshots import position_in
 from tests.support.catalogs import SqliteCase
 from tests.support.feed_table import FEED, Table
 from tests.support.ledger_contract import *  # noqa: F403
 from tests.support.ledger_contract import Case
-from tests.support.user_sinks import PythonSinkLedger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def of_iceberg(spark: SparkSession, folder: Path) -> Case:
 
 def of_class() -> Case:
     own = Memory()
-    ledger = PythonSinkLedger(own)
+    ledger = RangesLedger("python:Memory", own.last)
     return Case(
         ledger=ledger, feed="shop", land=lambda commit: own.landed.append(commit.ranges.to_json()), read=ledger.position
     )

@@ -11,6 +11,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.errors import CheckpointMismatch, DriverReplaced, FeedMoved
@@ -121,6 +122,8 @@ class StoredCommit:
 
 class ServerLedger(ABC):
     """The ledger of one feed beside its rows in a server: see ``lakefeed.ledger.protocol.Ledger``."""
+
+    keeps_offsets: ClassVar[bool] = True
 
     def __init__(self, feed: str, *, where: str) -> None:
         self.feed = feed

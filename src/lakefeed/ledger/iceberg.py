@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from lakefeed.clients.iceberg.sql import in_branch, quoted, set_properties
 from lakefeed.clients.iceberg.write_lock import run_in_turn
@@ -62,6 +62,8 @@ class _Snapshot:
 
 class IcebergLedger:
     """The commits of one feed in one Iceberg table."""
+
+    keeps_offsets: ClassVar[bool] = True
 
     def __init__(self, spark: SparkSession, table: str, feed: str, *, branch: str | None = None) -> None:
         self._written = in_branch(table, branch)

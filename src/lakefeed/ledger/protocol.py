@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.snapshot_summary import Commit
@@ -22,6 +22,9 @@ class CommitCheck(Enum):
 
 class Ledger(Protocol):
     """The ledger of one feed. ``position`` and ``commits`` work with Spark and without."""
+
+    keeps_offsets: ClassVar[bool]
+    """False if the sink knows none, so that the feed resumes by its checkpoint."""
 
     def position(self) -> Position | None:
         """Return where the feed stands; None if the sink has no commit of it.
@@ -64,11 +67,13 @@ class Ledger(Protocol):
 class SinkState(Protocol):
     """The state of a sink that a start requires, read with Spark or without."""
 
-    keeps_ledger: bool
-    """Whether it says which offsets it holds."""
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether it says which offsets it holds."""
 
-    keeps_log: bool
-    """Whether it keeps no ledger, but a log of the batches that it has."""
+    @property
+    def keeps_log(self) -> bool:
+        """Whether it keeps no ledger, but a log of the batches that it has."""
 
     def position(self) -> Position | None:
         """Return the feed's position; None if the sink has nothing of it, or keeps no ledger."""

@@ -6,7 +6,6 @@ ledger: the sink stores rows and texts.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from lakefeed.errors import ConfigError, Unreachable
 from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.entries import Batch, EntryLedger
-from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.protocol import CommitCheck, SinkState
+from lakefeed.ledger.partial import NoLedger
+from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit
-from lakefeed.records.schema.changes import Entry
-from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import StatelessSink
+from lakefeed.sinks.base import BatchedSink
 from lakefeed.sinks.definition import Check, CommitHistory, SinkContext, SinkDefinition, StoredState, checked
+
+__all__ = ["Batch", "BatchSink", "ChecksServer", "KeepsEntries", "ReadsRows"]
 
 
 class BatchSink(Protocol):
@@ -89,10 +88,9 @@ class BatchSinkDefinition(SinkDefinition[SinkConfig]):
         keeps = isinstance(self.own, KeepsEntries)
         self._ledger = EntryLedger(context.feed, self.own, where=settings.target) if keeps else None
 
-    def open(self, spark: SparkSession, claim: Claim) -> StatelessSink:
-        if self._ledger is None:
-            return RepeatedBatches(self.own, claim, self.settings.target, self.context.patience)
-        return EntrySink(self.own, claim, self._ledger, self.context.patience)
+    def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
+        writer, where = BatchWriter(self.own, self._ledger, self.context.patience), self.settings.target
+        return BatchedSink(writer, claim, self._ledger or NoLedger(where), where=where)
 
     def state(self) -> SinkState:
         if self._ledger is None:
@@ -130,54 +128,25 @@ class SinkRows:
         raise ConfigError("this sink's rows cannot be read: it has no read(columns)", where=self.where)
 
 
-class RepeatedBatches(StatelessSink):
-    """Lands batches in a ``BatchSink`` that keeps no entries."""
+@dataclass(frozen=True)
+class BatchWriter:
+    """Writes batches through a ``BatchSink``: rows alone, or with an entry of the ledger."""
 
-    def __init__(self, own: BatchSink, claim: Claim, where: str, patience: float) -> None:
-        super().__init__(claim)
-        self._own, self._where, self._patience = own, where, patience
+    own: BatchSink
+    ledger: EntryLedger | None
+    patience: float
 
-    def location(self) -> str:
-        return self._where
+    def begin(self, columns: StructType) -> None:
+        self.own.begin(columns)
 
-    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        self._own.begin(rows)
-        super().apply_schema(rows, stored, entries)
+    def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
+        return rows
 
-    def write(self, rows: DataFrame, commit: Commit) -> None:
-        self._retried(lambda: self._own.write(rows, Batch(commit.feed, commit.batch_id, commit.to_json())))
+    def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
+        def attempt() -> None:
+            if self.ledger is not None:
+                self.ledger.add(rows, commit, commit_id=commit_id)
+            else:
+                self.own.write(rows, Batch(commit.feed, commit.batch_id, commit.to_json()))
 
-    def _retried(self, act: Callable[[], None]) -> None:
-        retry_until(act, is_transient=lambda error: isinstance(error, Unreachable), seconds=self._patience)
-
-
-class EntrySink(RepeatedBatches):
-    """Lands batches in a ``BatchSink`` that keeps entries, once."""
-
-    keeps_ledger = True
-
-    def __init__(self, own: BatchSink, claim: Claim, ledger: EntryLedger, patience: float) -> None:
-        super().__init__(own, claim, ledger.where, patience)
-        self.ledger = ledger
-
-    def position(self) -> Position | None:
-        return self.ledger.position()
-
-    def commits(self) -> Iterator[Commit]:
-        return self.ledger.commits()
-
-    def take_fence(self) -> str | None:
-        return self.ledger.take_fence()
-
-    def fence_taken(self) -> str | None:
-        return self.ledger.fence_taken()
-
-    def has(self, commit: Commit) -> bool:
-        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
-
-    def write(self, rows: DataFrame, commit: Commit) -> None:
-        commit_id = uuid.uuid4().hex
-        self._retried(lambda: self.ledger.add(rows, commit, commit_id=commit_id))
-
-    def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
+        retry_until(attempt, is_transient=lambda error: isinstance(error, Unreachable), seconds=self.patience)

@@ -25,7 +25,7 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
-from lakefeed.ledger.protocol import SinkState
+from lakefeed.ledger.protocol import Ledger, SinkState
 from lakefeed.ledger.publication import Publication
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange
@@ -81,6 +81,10 @@ class RowSink(SchemaKeeper, SinkState, Protocol):
 
 class Sink(RowSink, Protocol):
     """A place for the rows of a feed, one batch in one commit."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the feed."""
 
     def location(self) -> str:
         """Return the place that errors name."""

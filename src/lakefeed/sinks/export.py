@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted, quoted_table
@@ -17,10 +18,13 @@ from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import DataFrame, SparkSession, sf, t
+from lakefeed.lazy import DataFrame, SparkSession, StructType, sf, t
 from lakefeed.ledger.iceberg import IcebergLedger
+from lakefeed.ledger.partial import NoLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
-from lakefeed.sinks.base import LedgerlessSink
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.iceberg.table import IcebergTable
 
 FileFormat = Literal["parquet", "csv", "json"]
@@ -31,8 +35,16 @@ POSITION = "lakefeed.position."
 FEED_LOG = "_spark_metadata"
 
 
-class Target(LedgerlessSink, ABC):
+class Target(BaseSink, ABC):
     """A place for the rows of one read; it is made when the rows are there."""
+
+    ledger = NoLedger("the rows of one read")
+
+    def stored_schema(self) -> StoredSchema | None:
+        return None
+
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Do nothing."""
 
     @abstractmethod
     def location(self) -> str:

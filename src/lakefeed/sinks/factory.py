@@ -28,6 +28,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import check_outcomes, seconds_since_allowed, timing_commit
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -212,12 +213,12 @@ class FanOutSink(BaseSink):
         self._sides = tuple(sides)
         self._note = note
         self._again: Reread | None = None
-        self.keeps_ledger, self.keeps_log = main.keeps_ledger, main.keeps_log
-        self.location, self.stored_schema = main.location, main.stored_schema
-        self.commits, self.position, self.logged = main.commits, main.position, main.logged
-        self.fence_taken = main.fence_taken
         # The others have a batch that the own sink has.
-        self.has = main.has
+        self.ledger = main.ledger
+        self.location, self.stored_schema = main.location, main.stored_schema
+
+    def position(self) -> Position | None:
+        return self._main.position()
 
     @property
     def takes(self) -> Mapping[str, str]:

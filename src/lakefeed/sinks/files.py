@@ -19,12 +19,13 @@ from lakefeed.config.sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import DataFrame, SparkSession, t
 from lakefeed.ledger.checkpoint import Claim, StoredCheckpoint
+from lakefeed.ledger.partial import BatchLog
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.ddl import type_sql
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import NotedSink
+from lakefeed.sinks.base import BaseSink, note_schema
 from lakefeed.sinks.definition import SinkDefinition, StoredState
 from lakefeed.sinks.export import flat
 
@@ -66,18 +67,18 @@ class FilesDefinition(SinkDefinition[PathSinkConfig]):
         return None if refusal is None else str(refusal)
 
 
-class FileStreamSink(NotedSink):
+class FileStreamSink(BaseSink):
     """One feed's files below a path."""
 
-    keeps_log = True
-
     def __init__(self, spark: SparkSession, sink: PathSinkConfig, claim: Claim) -> None:
-        super().__init__(claim)
         session: Any = spark
+        self._claim = claim
         self._sink = sink
         self._files = jvm.java(spark).sink.LoggedFiles(
             session._jsparkSession, sink.path, sink.file_format, list(sink.partition_by), sink.writer_options()
         )
+        hint = "name another path and another checkpoint location, which reads the source again"
+        self.ledger = BatchLog(sink.path, self._newest, move_hint=f"{hint}; or land the feed in an Iceberg table")
         self._table = None
         if isinstance(sink, FilesSinkConfig) and sink.table is not None:
             # With its database: the pipeline may have a view of the same name.
@@ -87,7 +88,7 @@ class FileStreamSink(NotedSink):
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Remember the reader's schema. The files need nothing: each has its own columns, which readers merge."""
         _require_partition_columns(self._sink, rows)
-        super().apply_schema(rows, stored, entries)
+        note_schema(self._claim, stored)
         if self._table is not None:
             self._table.ensure(rows)
             self._table.add(self._files.directories(-1))
@@ -95,18 +96,12 @@ class FileStreamSink(NotedSink):
     def location(self) -> str:
         return self._sink.path
 
-    def logged(self) -> int | None:
+    def stored_schema(self) -> StoredSchema | None:
+        return None if self._claim.schema is None else StoredSchema.of_json(self._claim.schema)
+
+    def _newest(self) -> int | None:
         newest = int(self._files.logged())
         return None if newest < 0 else newest
-
-    def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Refuse, since there is no ledger to move in."""
-        raise ConfigError(
-            "a feed of files cannot be moved: its log is numbered by batches and knows no offsets",
-            where=self._sink.path,
-            hint="name another path and another checkpoint location, which reads the source again; or land the feed in "
-            "an Iceberg table",
-        )
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Write the rows of one micro-batch and list them; return None if the log has the batch already."""

@@ -13,7 +13,7 @@ acknowledged; and a row goes to the same partition each time, by its key, or wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -32,14 +32,13 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import Column, DataFrame, SparkSession, StructType, sf, spark_errors, t
 from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.partial import NoLedger
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.encode.avro import row_error
 from lakefeed.records.encode.encode import Encoding, Format, settle, value_of
-from lakefeed.records.schema.changes import Entry
-from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import StatelessSink
+from lakefeed.sinks.base import BatchedSink
 from lakefeed.sinks.definition import Check, SinkDefinition, checked
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
@@ -102,39 +101,14 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
             )
 
 
-class KafkaSink(StatelessSink):
+class KafkaSink(BatchedSink):
     """Sends each batch's rows to a topic; ``source`` says how brokers are reached that the sink does not name."""
 
+    writer: TopicWriter
+
     def __init__(self, spark: SparkSession, sink: KafkaSinkConfig, claim: Claim, *, source: KafkaSource | None) -> None:
-        super().__init__(claim)
-        self._spark = spark
-        self._sink = sink
-        self._producer = producer_settings(sink, source)
-        self._records: RowRecords | None = None
-        self._partitions = 0
-
-    def location(self) -> str:
-        return f"topic {self._sink.topic}"
-
-    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Settle how these rows are encoded, and register their schema."""
-        self._partitions = len(_topics(self._producer).describe(self._sink.topic).partitions)
-        self._records = RowRecords.settle(self._sink, self._spark.createDataFrame([], rows))
-        super().apply_schema(rows, stored, entries)
-
-    def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
-        """Return the rows as records: partition, key, value and headers."""
-        if self._records is None or self._records.schema != rows.schema:
-            self._records = RowRecords.settle(self._sink, rows)
-        alone = not has_state(commit.ranges) and bool(jvm.java(self._spark).query.StreamingPlan.onePerRecord(rows._jdf))
-        # Spark's id of the query; a run as a batch has none, and its rows are the feed's.
-        query = next((query.id for query in self._spark.streams.active if query.name == commit.feed), commit.feed)
-        batch = sf.lit(f"{query}/{commit.batch_id}")
-        return self._records.of(rows, batch=batch, one_per_record=alone, partitions=self._partitions)
-
-    def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
-        settled = self._records or RowRecords.settle(self._sink, rows)
-        return settled.of(rows, batch=batch, one_per_record=True, partitions=self._partitions)
+        where = f"topic {sink.topic}"
+        super().__init__(TopicWriter(spark, sink, source=source), claim, NoLedger(where), where=where)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Send a batch; a ConfigError if a row has no value for a field that has to have one."""
@@ -145,14 +119,46 @@ class KafkaSink(StatelessSink):
                 raise refusal from None
             raise
 
-    def write(self, rows: DataFrame, commit: Commit) -> None:
-        """Send the records, and return when the brokers have acknowledged them."""
-        rows.write.format("kafka").options(**self.options).save()
+    def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
+        return self.writer.records(rows, batch=batch, one_per_record=True)
 
     @property
     def options(self) -> dict[str, str]:
         """Options of Spark's Kafka sink."""
-        return {**self._producer, "topic": self._sink.topic}
+        return self.writer.options
+
+
+class TopicWriter:
+    """Encodes rows as records of a topic, and sends them."""
+
+    def __init__(self, spark: SparkSession, sink: KafkaSinkConfig, *, source: KafkaSource | None) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._records: RowRecords | None = None
+        self._partitions = 0
+        self.options = {**producer_settings(sink, source), "topic": sink.topic}
+
+    def begin(self, columns: StructType) -> None:
+        """Settle how these rows are encoded, and register their schema."""
+        self._partitions = len(_topics(self.options).describe(self._sink.topic).partitions)
+        self._records = RowRecords.settle(self._sink, self._spark.createDataFrame([], columns))
+
+    def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
+        """Return the rows as records: partition, key, value and headers."""
+        if self._records is None or self._records.schema != rows.schema:
+            self._records = RowRecords.settle(self._sink, rows)
+        alone = not has_state(commit.ranges) and bool(jvm.java(self._spark).query.StreamingPlan.onePerRecord(rows._jdf))
+        # Spark's id of the query; a run as a batch has none, and its rows are the feed's.
+        query = next((query.id for query in self._spark.streams.active if query.name == commit.feed), commit.feed)
+        return self.records(rows, batch=sf.lit(f"{query}/{commit.batch_id}"), one_per_record=alone)
+
+    def records(self, rows: DataFrame, *, batch: Column, one_per_record: bool) -> DataFrame:
+        settled = self._records or RowRecords.settle(self._sink, rows)
+        return settled.of(rows, batch=batch, one_per_record=one_per_record, partitions=self._partitions)
+
+    def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
+        """Send the records, and return when the brokers have acknowledged them."""
+        rows.write.format("kafka").options(**self.options).save()
 
 
 @dataclass(frozen=True, kw_only=True)

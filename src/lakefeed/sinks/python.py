@@ -16,14 +16,14 @@ from lakefeed.config.sinks import EVERY_MODE, PythonSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.partial import NoLedger, RangesLedger
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.messages.pages import page_command
-from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.transform.steps import load
-from lakefeed.sinks.base import StatelessSink
+from lakefeed.sinks.base import BatchedSink
 from lakefeed.sinks.definition import SinkDefinition, StoredState
+from lakefeed.sinks.spark_format import PlainWriter
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,20 @@ class UserSink(Protocol):
 class PythonDefinition(SinkDefinition[PythonSinkConfig]):
     """A class of the user's own."""
 
-    def open(self, spark: SparkSession, claim: Claim) -> PythonSink:
-        return PythonSink(self._user_sink(), claim, where=f"python:{self.settings.path}")
+    def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
+        own = self._user_sink()
+        return BatchedSink(PythonWriter(own), claim, self._ledger(own), where=self._where)
 
     def state(self) -> SinkState:
-        own = self._user_sink()
-        return StoredState(keeps_ledger=hasattr(own, "last"), position=lambda: last_position(own))
+        ledger = self._ledger(self._user_sink())
+        return StoredState(keeps_ledger=ledger.keeps_offsets, position=ledger.position)
+
+    def _ledger(self, own: Any) -> NoLedger:
+        return RangesLedger(self._where, own.last) if hasattr(own, "last") else NoLedger(self._where)
+
+    @property
+    def _where(self) -> str:
+        return f"python:{self.settings.path}"
 
     def check_settings(self) -> Iterator[Problem]:
         """Load the class, and look whether it takes the options and the output mode."""
@@ -86,26 +94,11 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
         return own
 
 
-class PythonSink(StatelessSink):
-    """Lands batches through an object of a user's class."""
+class PythonWriter(PlainWriter):
+    """Writes batches through an object of a user's class."""
 
-    def __init__(self, own: Any, claim: Claim, *, where: str) -> None:
-        super().__init__(claim)
+    def __init__(self, own: Any) -> None:
         self._own = own
-        self._where = where
-        self.keeps_ledger = hasattr(own, "last")
 
-    def location(self) -> str:
-        return self._where
-
-    def position(self) -> Position | None:
-        return last_position(self._own)
-
-    def write(self, rows: DataFrame, commit: Commit) -> None:
+    def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
         self._own.write(rows, Batch(commit.feed, commit.batch_id, commit.ranges.to_json()))
-
-
-def last_position(own: Any) -> Position | None:
-    """Return where the feed stands as a user's class says; None if it has nothing, or has no ``last``."""
-    text = own.last() if hasattr(own, "last") else None
-    return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig
@@ -11,10 +10,9 @@ from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError, SchemaUnusable
 from lakefeed.lazy import StructType
 from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.partial import NoLedger
 from lakefeed.ledger.snapshot_summary import Commit
-from lakefeed.records.schema.changes import Entry
-from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import StatelessSink
+from lakefeed.sinks.base import BatchedSink
 from lakefeed.sinks.definition import SinkContext, SinkDefinition
 
 if TYPE_CHECKING:
@@ -28,41 +26,47 @@ _KEEPING_NAMES = ("orc", "json", "csv")
 class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
     """A view in the running session."""
 
-    def open(self, spark: SparkSession, claim: Claim) -> MemorySink:
-        return MemorySink(spark, self.settings, claim, self.context)
+    def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
+        where = f"memory:{self.settings.view or f'{self.context.feed}_rows'}"
+        return BatchedSink(MemoryView(spark, self.settings, self.context), claim, NoLedger(where), where=where)
 
 
-class MemorySink(StatelessSink):
+class PlainWriter:
+    """Takes rows as they are."""
+
+    def begin(self, columns: StructType) -> None:
+        """Do nothing."""
+
+    def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
+        return rows
+
+
+class MemoryView(PlainWriter):
     """A view over the rows that have come: all of them, the newest of each key, or those of the newest batch."""
 
-    def __init__(self, spark: SparkSession, sink: MemorySinkConfig, claim: Claim, context: SinkContext) -> None:
-        super().__init__(claim)
+    def __init__(self, spark: SparkSession, sink: MemorySinkConfig, context: SinkContext) -> None:
         self._spark = spark
         self._sink = sink
         self._name = sink.view or f"{context.feed}_rows"
         self._mode = context.output_mode
         self._rows: list[Row] = []
 
-    def location(self) -> str:
-        return f"memory:{self._name}"
-
-    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+    def begin(self, columns: StructType) -> None:
         """Create the view; a ConfigError if the rows lack a key."""
         from pyspark.sql import Row
 
-        super().apply_schema(rows, stored, entries)
         for key in self._sink.keys:
-            if key not in rows.names:
+            if key not in columns.names:
                 raise ConfigError(
                     f"keys names the column '{key}', which the rows do not have",
-                    where=f"sink.memory, columns {', '.join(rows.names)}",
+                    where=f"sink.memory, columns {', '.join(columns.names)}",
                 )
         # Earlier rows may lack columns that have come.
         earlier = [row.asDict() for row in self._rows]
-        self._rows = [Row(**{name: values.get(name) for name in rows.names}) for values in earlier]
-        self._show(rows)
+        self._rows = [Row(**{name: values.get(name) for name in columns.names}) for values in earlier]
+        self._show(columns)
 
-    def write(self, rows: DataFrame, commit: Commit) -> None:
+    def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
         """Take the batch into the view; a ConfigError if these are more rows than the driver may keep."""
         new = rows.limit(self._sink.max_rows + 1).collect()
         if self._mode == "complete":
@@ -87,21 +91,17 @@ class MemorySink(StatelessSink):
 class ConsoleDefinition(SinkDefinition[ConsoleSinkConfig]):
     """The first rows of each batch, printed."""
 
-    def open(self, spark: SparkSession, claim: Claim) -> ConsoleSink:
-        return ConsoleSink(self.settings, claim)
+    def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
+        return BatchedSink(Console(self.settings), claim, NoLedger("console"), where="console")
 
 
-class ConsoleSink(StatelessSink):
+class Console(PlainWriter):
     """Prints the first rows of each batch."""
 
-    def __init__(self, sink: ConsoleSinkConfig, claim: Claim) -> None:
-        super().__init__(claim)
+    def __init__(self, sink: ConsoleSinkConfig) -> None:
         self._sink = sink
 
-    def location(self) -> str:
-        return "console"
-
-    def write(self, rows: DataFrame, commit: Commit) -> None:
+    def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
         frame = rows._show_string(self._sink.rows, self._sink.width, False)  # type: ignore[operator]
         print(f"batch {commit.batch_id}\n{frame}")
 
@@ -109,28 +109,24 @@ class ConsoleSink(StatelessSink):
 class SparkFormatDefinition(SinkDefinition[FormatSinkConfig]):
     """A format that Spark knows by name."""
 
-    def open(self, spark: SparkSession, claim: Claim) -> SparkFormatSink:
-        return SparkFormatSink(self.settings, claim, output_mode=self.context.output_mode)
+    def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
+        writer, where = FormatWriter(self.settings, output_mode=self.context.output_mode), self.settings.target
+        return BatchedSink(writer, claim, NoLedger(where), where=where)
 
 
-class SparkFormatSink(StatelessSink):
+class FormatWriter(PlainWriter):
     """Writes each batch in a format of Spark; with the output mode complete it replaces the rows before."""
 
-    def __init__(self, sink: FormatSinkConfig, claim: Claim, *, output_mode: OutputMode) -> None:
-        super().__init__(claim)
+    def __init__(self, sink: FormatSinkConfig, *, output_mode: OutputMode) -> None:
         self._sink = sink
         self._save_mode = "overwrite" if output_mode == "complete" else "append"
 
-    def location(self) -> str:
-        return self._sink.target
-
-    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+    def begin(self, columns: StructType) -> None:
         """Refuse names that a format of files would change."""
         if self._sink.path is not None and self._sink.name.lower() not in _KEEPING_NAMES:
-            _require_plain_names(rows, where=self._sink.path)
-        super().apply_schema(rows, stored, entries)
+            _require_plain_names(columns, where=self._sink.path)
 
-    def write(self, rows: DataFrame, commit: Commit) -> None:
+    def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
         writer = rows.write.format(self._sink.name).options(**self._sink.options).mode(self._save_mode)
         if self._sink.partition_by:
             writer = writer.partitionBy(*self._sink.partition_by)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from lakefeed.ledger.entries import EntryLedger
 from lakefeed.ledger.iceberg import IcebergLedger
+from lakefeed.ledger.partial import NoLedger, RangesLedger
 from lakefeed.ledger.protocol import Ledger
 from tests.support.ledger_protocol import require_protocol
-from tests.support.user_sinks import PythonSinkLedger
 
-LEDGERS: tuple[type[Ledger], ...] = (IcebergLedger, PythonSinkLedger)
+LEDGERS: tuple[type[Ledger], ...] = (IcebergLedger, EntryLedger, NoLedger, RangesLedger)
 
 
 @pytest.mark.parametrize("ledger", LEDGERS)

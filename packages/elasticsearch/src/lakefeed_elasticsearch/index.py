@@ -31,7 +31,7 @@ from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import ServerSink
+from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.changes import (
     counted_groups,
     deleting,
@@ -40,7 +40,7 @@ from lakefeed.sinks.changes import (
     shuffle_by_key,
     summarize_changes,
 )
-from lakefeed.sinks.definition import Changes, Check, SinkDefinition, StoredState, TableChange
+from lakefeed.sinks.definition import Changes, Check, SinkContext, SinkDefinition, StoredState, TableChange
 from lakefeed_elasticsearch.documents import IndexDocuments
 from lakefeed_elasticsearch.layout import IndexLayout
 from lakefeed_elasticsearch.ledger import ElasticsearchLedger
@@ -53,16 +53,23 @@ OLDEST = 7
 """Elasticsearch before it has types of documents, and no compare-and-set by sequence number."""
 
 
-class ElasticsearchIndex(ServerSink[ElasticsearchSinkConfig]):
+class ElasticsearchIndex(BaseSink):
     """One feed's index in a search server."""
 
     ledger: ElasticsearchLedger
 
-    def _open(self) -> None:
+    def __init__(self, spark: SparkSession, sink: ElasticsearchSinkConfig, context: SinkContext) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._context = context
+        self._followed = False
         self._documents = IndexDocuments(self._sink, groups=self._context.groups)
         self._server = Server(self._sink)
         self._layout = IndexLayout(self._server, self._sink)
         self.ledger = ElasticsearchLedger(self._server, self._sink, self._context.feed)
+
+    def location(self) -> str:
+        return self.ledger.where
 
     def stored_schema(self) -> StoredSchema | None:
         standing = self.ledger.standing() if self._layout.describe() is not None else None

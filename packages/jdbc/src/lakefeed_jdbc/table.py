@@ -20,14 +20,14 @@ from lakefeed.clients.retry import retry_until
 from lakefeed.clients.spark.jvm import spark_setting
 from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
-from lakefeed.lazy import DataFrame, StructType, sf, t
+from lakefeed.lazy import DataFrame, SparkSession, StructType, sf, t
 from lakefeed.ledger.continuity import recreated_topic
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import ServerSink
+from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.changes import (
     deleting,
     key_moved,
@@ -37,7 +37,7 @@ from lakefeed.sinks.changes import (
     summarize_changes,
     topic_recreated,
 )
-from lakefeed.sinks.definition import Changes, TableChange
+from lakefeed.sinks.definition import Changes, SinkContext, TableChange
 from lakefeed.sinks.kept_values import KEPT, KeptValues
 from lakefeed_jdbc.layout import JdbcLayout, is_nested
 from lakefeed_jdbc.ledger import JdbcLedger, rows_changed
@@ -50,17 +50,24 @@ STAGE = "lakefeed_stage_"
 EXACT_TIMES = ("spark.sql.datetime.java8API.enabled", "true")
 
 
-class JdbcTable(ServerSink[JdbcSinkConfig]):
+class JdbcTable(BaseSink):
     """One feed's table in a database."""
 
     ledger: JdbcLedger
 
-    def _open(self) -> None:
+    def __init__(self, spark: SparkSession, sink: JdbcSinkConfig, context: SinkContext) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._context = context
+        self._followed = False
         self._has_changes = self._sink.mode == "upsert" and not self._context.groups
         self._database = JvmDatabase(self._spark, self._sink)
         self.ledger = JdbcLedger(self._database, self._sink, self._context.feed)
         self._columns: list[str] = []
         self._kept: dict[str, list[int]] = {}
+
+    def location(self) -> str:
+        return self.ledger.where
 
     def stored_schema(self) -> StoredSchema | None:
         with self.ledger.session() as session:

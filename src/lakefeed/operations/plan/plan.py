@@ -23,6 +23,7 @@ from lakefeed.feed.feed import Feed, FeedPath
 from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table
 from lakefeed.lazy import DataFrame, SparkSession, StructType, py4j, spark_errors
 from lakefeed.ledger.checkpoint import Owner
+from lakefeed.ledger.partial import NoLedger
 from lakefeed.messages.printable import ReadableResult, counted
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.estimates import (
@@ -41,7 +42,7 @@ from lakefeed.operations.plan.history import Past, Sample, read_past, sample_rec
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import LedgerlessSink
+from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.dead_letters.store import TopicCreation
 from lakefeed.sinks.definition import SchemaPlanner, TableChange
 
@@ -388,8 +389,10 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
         table.refusal = translate(error)
 
 
-class _PlannedSink(LedgerlessSink):
+class _PlannedSink(BaseSink):
     """A sink that plans the changes of its columns and makes none."""
+
+    ledger = NoLedger("a plan")
 
     def __init__(self, planner: SchemaPlanner) -> None:
         self._planner = planner

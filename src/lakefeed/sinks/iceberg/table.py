@@ -29,7 +29,7 @@ from lakefeed.records.schema.ddl import type_sql
 from lakefeed.records.schema.defaults import column_defaults
 from lakefeed.records.schema.fit import align_columns, carries_data, find_field
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import LedgerBackedSink
+from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.definition import Changes, TableChange
 from lakefeed.sinks.iceberg import layout
 from lakefeed.sinks.iceberg.branch import branch_statements
@@ -51,7 +51,7 @@ HOURS_END = 2**31 * 3_600_000_000
 """The first time, in microseconds since 1970, whose hour is no int."""
 
 
-class IcebergTable(LedgerBackedSink):
+class IcebergTable(BaseSink):
     """One feed's table.
 
     Args:
