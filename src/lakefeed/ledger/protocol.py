@@ -69,11 +69,11 @@ class SinkState(Protocol):
 
     @property
     def keeps_ledger(self) -> bool:
-        """Whether it says which offsets it holds."""
+        """Return True if it says which offsets it holds."""
 
     @property
     def keeps_log(self) -> bool:
-        """Whether it keeps no ledger, but a log of the batches that it has."""
+        """Return True if it keeps no ledger, but a log of the batches that it has."""
 
     def position(self) -> Position | None:
         """Return the feed's position; None if the sink has nothing of it, or keeps no ledger."""
