@@ -35,7 +35,7 @@ COLUMNS = "id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGI
 
 
 @dataclass
-class Driver:
+class SinkDriver:
     """A driver that runs the feed: its sink is open and has the columns, and the driver has taken the feed over."""
 
     spark: SparkSession
@@ -70,7 +70,7 @@ class Driver:
 
 
 @dataclass
-class Place:
+class SinkPlace:
     """A sink of a pipeline file, for several drivers and feeds."""
 
     spark: SparkSession
@@ -84,11 +84,11 @@ class Place:
     def definition(self, feed: str) -> Any:
         return sink_of(self.config(feed), Connections())
 
-    def driver(self, feed: str = "contract") -> Driver:
+    def driver(self, feed: str = "contract") -> SinkDriver:
         """Start a driver of the feed, as another process would."""
         config = self.config(feed)
         claim = Claim(self.spark, str(config.checkpoint), Owner.of(config))
-        return Driver(self.spark, feed, self.definition(feed).open(self.spark, claim))
+        return SinkDriver(self.spark, feed, self.definition(feed).open(self.spark, claim))
 
     def ends_at(self, feed: str = "contract") -> int | None:
         """Return the offset at which the feed ends in the sink, read as ``lakefeed status`` does; None before it."""
@@ -119,10 +119,10 @@ class SinkContract:
         running.stop()
 
     @pytest.fixture
-    def place(self, spark: SparkSession, tmp_path: Path) -> Place:
-        return Place(spark, self.block(tmp_path), tmp_path)
+    def place(self, spark: SparkSession, tmp_path: Path) -> SinkPlace:
+        return SinkPlace(spark, self.block(tmp_path), tmp_path)
 
-    def test_batches_are_there_in_order_with_their_position(self, place: Place) -> None:
+    def test_batches_are_there_in_order_with_their_position(self, place: SinkPlace) -> None:
         assert place.ends_at() is None
         driver = place.driver()
         assert place.ends_at() is None
@@ -131,13 +131,13 @@ class SinkContract:
         assert place.ids() == [0, 1, 2, 3, 4]
         assert place.ends_at() == 5
 
-    def test_an_empty_batch_moves_the_position(self, place: Place) -> None:
+    def test_an_empty_batch_moves_the_position(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 3, driver.rows(0, 0))
         assert place.ids() == []
         assert place.ends_at() == 3
 
-    def test_a_batch_that_comes_again_after_a_crash_is_there_once(self, place: Place) -> None:
+    def test_a_batch_that_comes_again_after_a_crash_is_there_once(self, place: SinkPlace) -> None:
         place.driver().land(0, 0, 3)
         # The driver died before Spark noted that the batch is done, and the checkpoint may count from 0 again.
         again = place.driver()
@@ -145,7 +145,7 @@ class SinkContract:
         again.land(8, 3, 4)
         assert place.ids() == [0, 1, 2, 3]
 
-    def test_a_batch_whose_write_fails_leaves_nothing(self, place: Place) -> None:
+    def test_a_batch_whose_write_fails_leaves_nothing(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 3)
         entries = list(self.own(place).entries())
@@ -159,7 +159,7 @@ class SinkContract:
             self.own(place).write(None, Batch("contract", 1, entries[-1]))
         assert list(self.own(place).entries()) == entries
 
-    def test_a_gap_and_an_overlap_are_refused(self, place: Place) -> None:
+    def test_a_gap_and_an_overlap_are_refused(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 3)
         for start, end in ((4, 6), (2, 6)):
@@ -169,7 +169,7 @@ class SinkContract:
                 driver.force(driver.batch(1, start, end))
         assert place.ids() == [0, 1, 2]
 
-    def test_a_driver_that_was_replaced_can_write_nothing(self, place: Place) -> None:
+    def test_a_driver_that_was_replaced_can_write_nothing(self, place: SinkPlace) -> None:
         first = place.driver()
         first.land(0, 0, 3)
         second = place.driver()
@@ -181,14 +181,14 @@ class SinkContract:
             first.force(first.batch(1, 3, 5))
         assert place.ids() == [0, 1, 2, 3]
 
-    def test_two_feeds_do_not_mix(self, place: Place) -> None:
+    def test_two_feeds_do_not_mix(self, place: SinkPlace) -> None:
         one, other = place.driver(), place.driver("other")
         one.land(0, 0, 3)
         other.land(0, 10, 12)
         one.land(1, 3, 4)
         assert (place.ends_at(), place.ends_at("other")) == (4, 12)
 
-    def test_verify_reads_each_batch_with_its_counts(self, place: Place) -> None:
+    def test_verify_reads_each_batch_with_its_counts(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 3)
         driver.land(1, 3, 5)
@@ -203,7 +203,7 @@ class SinkContract:
         assert [commit.snapshot_id for commit in commits] == [1, 2, 3]
         assert all(commit.counts.get(("topic", 0), ZERO).dead_letters == 0 for commit in commits)
 
-    def test_a_move_changes_the_position_and_no_row(self, place: Place) -> None:
+    def test_a_move_changes_the_position_and_no_row(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 3)
         move = PositionReset("accepted-loss", {("topic", 0): (3, 9)})
@@ -212,7 +212,7 @@ class SinkContract:
         driver.land(1, 9, 10)
         assert place.ids() == [0, 1, 2, 9]
 
-    def test_a_column_is_added(self, place: Place) -> None:
+    def test_a_column_is_added(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 2)
         rows = driver.rows(2, 3).withColumn("city", sf.lit("Bern"))
@@ -225,6 +225,6 @@ class SinkContract:
                 "Bern",
             ]
 
-    def own(self, place: Place) -> Any:
+    def own(self, place: SinkPlace) -> Any:
         """Return the sink's object as ``lakefeed status`` creates it."""
         return place.definition("contract").own

@@ -89,7 +89,7 @@ class BatchSinkDefinition(SinkDefinition[SinkConfig]):
         self._ledger = EntryLedger(context.feed, self.own, where=settings.target) if keeps else None
 
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
-        writer, where = BatchWriter(self.own, self._ledger, self.context.patience), self.settings.target
+        writer, where = BatchSinkWriter(self.own, self._ledger, self.context.patience), self.settings.target
         return BatchedSink(writer, claim, self._ledger or NoLedger(where), where=where)
 
     def state(self) -> SinkState:
@@ -129,7 +129,7 @@ class SinkRows:
 
 
 @dataclass(frozen=True)
-class BatchWriter:
+class BatchSinkWriter:
     """Writes batches through a ``BatchSink``: rows alone, or with an entry of the ledger."""
 
     own: BatchSink

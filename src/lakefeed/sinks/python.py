@@ -27,7 +27,7 @@ from lakefeed.sinks.spark_format import PlainWriter
 
 
 @dataclass(frozen=True)
-class Batch:
+class PythonBatch:
     """The batch as a sink gets it."""
 
     feed: str
@@ -40,7 +40,7 @@ class Batch:
 class UserSink(Protocol):
     """The methods of a user's class; it may also have ``modes`` (default: append) and ``last() -> str | None``."""
 
-    def write(self, rows: DataFrame, batch: Batch) -> None:
+    def write(self, rows: DataFrame, batch: PythonBatch) -> None:
         """Write the rows of one micro-batch. Called in the driver, once for each batch; its errors stop the feed.
 
         Args:
@@ -101,4 +101,4 @@ class PythonWriter(PlainWriter):
         self._own = own
 
     def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
-        self._own.write(rows, Batch(commit.feed, commit.batch_id, commit.ranges.to_json()))
+        self._own.write(rows, PythonBatch(commit.feed, commit.batch_id, commit.ranges.to_json()))

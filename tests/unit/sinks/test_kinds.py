@@ -33,8 +33,11 @@ def subclasses(of: type) -> Iterator[type]:
 def concrete_names() -> set[str]:
     for module in pkgutil.walk_packages(lakefeed.sinks.__path__, "lakefeed.sinks."):
         importlib.import_module(module.name)
-    found = {each.__name__ for base in (BaseSink, SinkDefinition, SinkConfig) for each in subclasses(base)}
-    return {name for name in found if name not in ("SinkConfig", "SinkChoice")}
+    bases = (BaseSink, SinkDefinition, SinkConfig)
+    kinds = {each for base in bases for each in subclasses(base)}
+    # Places for the rows of one read, and what plans a start, are no sinks of a pipeline file.
+    others = ("lakefeed.sinks.export", "lakefeed.operations.plan.plan")
+    return {each.__name__ for each in kinds if each.__module__ not in others} - {"SinkConfig", "SinkChoice"}
 
 
 def asked(tree: ast.AST, names: set[str], kinds: Collection[str] = SinkChoice.kinds()) -> Iterator[str]:
