@@ -136,11 +136,11 @@ class TopicWriter:
         self._sink = sink
         self._records: RowRecords | None = None
         self._partitions = 0
-        self.options = {**producer_settings(sink, source), "topic": sink.topic}
+        self._producer = producer_settings(sink, source)
 
     def begin(self, columns: StructType) -> None:
         """Settle how these rows are encoded, and register their schema."""
-        self._partitions = len(_topics(self.options).describe(self._sink.topic).partitions)
+        self._partitions = len(_topics(self._producer).describe(self._sink.topic).partitions)
         self._records = RowRecords.settle(self._sink, self._spark.createDataFrame([], columns))
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
@@ -155,6 +155,11 @@ class TopicWriter:
     def records(self, rows: DataFrame, *, batch: Column, one_per_record: bool) -> DataFrame:
         settled = self._records or RowRecords.settle(self._sink, rows)
         return settled.of(rows, batch=batch, one_per_record=one_per_record, partitions=self._partitions)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of Spark's Kafka sink."""
+        return {**self._producer, "topic": self._sink.topic}
 
     def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
         """Send the records, and return when the brokers have acknowledged them."""
