@@ -82,7 +82,7 @@ class ElasticsearchIndex(BaseSink):
             if self._followed:
                 raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where)
             # The start has found that the feed starts over.
-            self.ledger.forget()
+            self.ledger.note(commit=None, reader=None, keyed=None, topics=None)
         self._require_same_keys()
         for method, path, document in self._requests(rows):
             self._layout.change(method, path, document)

@@ -110,10 +110,6 @@ class ElasticsearchLedger(ServerLedger):
     def note(self, **entries: str | None) -> None:
         self._change(lambda document: entries)
 
-    def forget(self) -> None:
-        """Remove the entries about an index that was removed."""
-        self.note(commit=None, reader=None, keyed=None, topics=None)
-
     def take_fence(self) -> str:
         """Take the next fence: a driver that had the one before can commit nothing, and its documents are late."""
         taken = self._change(
