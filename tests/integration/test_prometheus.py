@@ -23,7 +23,7 @@ from lakefeed.monitor.metrics.exposition import merged_text, metrics_text
 from lakefeed.monitor.metrics.reading import FeedReading
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import OwnFeed
-from lakefeed_dashboard.driver import serve
+from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
 from tests.support.servers.prometheus import prometheus, promtool
 

@@ -15,8 +15,8 @@ from lakefeed.config.base import validated
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.endpoint import OwnFeed
-from lakefeed_dashboard.driver import serve
 from lakefeed_dashboard.feeds import Feeds
+from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
 
 VIEWER_TOKEN = "viewer-token-of-the-tests-1234567890"

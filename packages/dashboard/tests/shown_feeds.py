@@ -21,8 +21,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import Document, OwnFeed
 from lakefeed_dashboard.details.costs import costs_of
-from lakefeed_dashboard.feeds import FeedView
-from lakefeed_dashboard.follower import documents_of
+from lakefeed_dashboard.feeds import DETAILS, FeedView
 from lakefeed_dashboard.panel_settings import Tariff
 
 SCRIPT = "<script>document.title = 'taken over'</script><img src=x onerror=\"document.title='taken over'\">"
@@ -122,6 +121,7 @@ class HostileDetails:
 
     def __init__(self, monitor: FeedMonitor) -> None:
         self._monitor = monitor
+        self.documents = {name: getattr(self, name.replace("-", "_")) for name in DETAILS}
 
     def graph(self) -> Document:
         rate = self._monitor.snapshot().rate or 0.0
@@ -265,7 +265,7 @@ class ShownFeeds:
 
     def __post_init__(self) -> None:
         for feed in self.feeds:
-            feed.monitor.documents.update(documents_of(HostileDetails(feed.monitor)))
+            feed.monitor.documents.update(HostileDetails(feed.monitor).documents)
         self._views = {feed.name: OwnFeed(feed.monitor) for feed in self.feeds}
 
     def rows(self) -> Sequence[Document]:

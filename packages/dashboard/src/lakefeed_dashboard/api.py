@@ -14,9 +14,9 @@ from starlette.types import ASGIApp
 
 from lakefeed.operations.endpoint import Refused, event_number, history_range, require_action
 from lakefeed_dashboard.access import PROBES, Access, Caller
-from lakefeed_dashboard.audit import Audit
 from lakefeed_dashboard.feeds import DETAILS, Feeds, FeedView
 from lakefeed_dashboard.guard import Guard
+from lakefeed_dashboard.limits import Audit
 from lakefeed_dashboard.login import Login
 from lakefeed_dashboard.responses import JsonResponse, document_of
 from lakefeed_dashboard.stream import Hub

@@ -45,8 +45,8 @@ def dashboard(
     """
     if context.invoked_subcommand is not None:
         return
-    from lakefeed_dashboard.driver import serve
     from lakefeed_dashboard.remote import RemoteFeeds, sources_of
+    from lakefeed_dashboard.server import serve
 
     settings = _settings(access_from, host, port)
     feeds = RemoteFeeds(sources_of(servers_of(urls, token_file)), note=_note)
@@ -65,8 +65,8 @@ def hash_password() -> None:
 
     Without a terminal the password is the first line of the input.
     """
-    from lakefeed_dashboard.passwords import LONGEST
-    from lakefeed_dashboard.passwords import hash_password as hashed
+    from lakefeed_dashboard.credentials import LONGEST
+    from lakefeed_dashboard.credentials import hash_password as hashed
 
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)

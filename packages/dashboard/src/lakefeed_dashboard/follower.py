@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 from lakefeed.monitor.metrics.reading import MetricSettings
-from lakefeed.operations.endpoint import Document, OwnFeed
+from lakefeed.operations.endpoint import OwnFeed
 from lakefeed.operations.followers import FollowedRun
 from lakefeed_dashboard.details.feed_details import FeedDetails
-from lakefeed_dashboard.feeds import DETAILS
 from lakefeed_dashboard.settings import Dashboard
 
 
@@ -25,19 +24,14 @@ def follow(run: FollowedRun) -> Iterator[None]:
         yield
         return
     details = FeedDetails(run.config, run.monitor, run.spark, connections=run.connections)
-    run.monitor.documents.update(documents_of(details))
+    run.monitor.documents.update(details.documents)
     settings = run.config.block(Dashboard)
     with ExitStack() as stack:
         stack.enter_context(closing(details))
         if settings is not None:
             # A run without a dashboard does not load its libraries.
-            from lakefeed_dashboard.driver import serve
+            from lakefeed_dashboard.server import serve
 
             feed = OwnFeed(run.monitor, settings=MetricSettings.of(run.config))
             run.say(f"the dashboard is at {stack.enter_context(serve(feed, settings))}")
         yield
-
-
-def documents_of(details: object) -> dict[str, Callable[[], Document]]:
-    """Return the methods of ``FeedDetails`` by the names of their pages."""
-    return {name: getattr(details, name.replace("-", "_")) for name in DETAILS}

@@ -15,10 +15,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lakefeed.operations.endpoint import Refused
-from lakefeed_dashboard.access import PROBES, Access, Caller
-from lakefeed_dashboard.audit import Audit
-from lakefeed_dashboard.limits import Attempts, network_of
-from lakefeed_dashboard.peer import is_own_user
+from lakefeed_dashboard.access import PROBES, Access, Caller, is_own_user
+from lakefeed_dashboard.limits import Attempts, Audit, network_of
 from lakefeed_dashboard.responses import JsonResponse
 
 _log = logging.getLogger(__name__)

@@ -11,10 +11,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lakefeed.operations.endpoint import Refused
 from lakefeed_dashboard.access import Access, Caller
-from lakefeed_dashboard.audit import Audit
+from lakefeed_dashboard.credentials import LONGEST, TooBusy
 from lakefeed_dashboard.guard import too_many
-from lakefeed_dashboard.limits import Attempts, network_of
-from lakefeed_dashboard.passwords import LONGEST, TooBusy
+from lakefeed_dashboard.limits import Attempts, Audit, network_of
 from lakefeed_dashboard.responses import JsonResponse, document_of
 
 FORM = "application/x-www-form-urlencoded"

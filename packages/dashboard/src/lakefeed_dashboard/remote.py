@@ -20,8 +20,8 @@ from lakefeed.monitor.client import MOST_BYTES, FeedServer, feed_path
 from lakefeed.monitor.drivers import DriverFile, all_drivers
 from lakefeed.monitor.metrics.exposition import MetricsText, merged_text
 from lakefeed.operations.endpoint import ON_BEHALF_OF, Document, Refused
-from lakefeed_dashboard.daemon_threads import DaemonThreads
 from lakefeed_dashboard.feeds import FeedView
+from lakefeed_dashboard.workers import DaemonThreads
 
 MOST_DRIVERS = 500
 THREADS = 8

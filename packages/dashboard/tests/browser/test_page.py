@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from lakefeed_dashboard.driver import serve
+from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
 from packages.dashboard.tests.shown_feeds import PLACES, ShownFeed, ShownFeeds, fifty_feeds, shown_feed
 from tests.support.browser import DESKTOP, PHONE, tab

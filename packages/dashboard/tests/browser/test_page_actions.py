@@ -11,7 +11,7 @@ from argon2 import PasswordHasher
 from playwright.sync_api import Browser, Page, expect
 
 from lakefeed.config.base import validated
-from lakefeed_dashboard.driver import serve
+from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
 from packages.dashboard.tests.shown_feeds import ShownFeed, ShownFeeds, shown_feed
 from tests.support.browser import Tab, tab

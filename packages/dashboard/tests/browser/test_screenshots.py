@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from lakefeed_dashboard.driver import serve
+from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
 from packages.dashboard.tests.shown_feeds import ShownFeeds, calm_feeds
 from tests.support.browser import DESKTOP, PHONE, tab

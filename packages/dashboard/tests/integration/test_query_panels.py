@@ -49,7 +49,7 @@ def pipeline_of(feed: Feed, **blocks: Any) -> Pipeline:
 @contextmanager
 def running(feed: Feed, spark: SparkSession, *panels: QueryPanel) -> Iterator[tuple[FeedMonitor, FeedDetails]]:
     """Runs a feed in a thread until the block ends, with its details."""
-    dashboard = {"panels": [panel.model_dump() for panel in panels], "tariff": "aws-us-east-1"}
+    dashboard = {"panels": [panel.model_dump() for panel in panels], "tariff": "aws-us-east-1", "port": 0}
     pipeline, monitor, stop = pipeline_of(feed, dashboard=dashboard), FeedMonitor(feed.name), threading.Event()
     thread = threading.Thread(target=lambda: pipeline.run(spark=spark, stop=stop, monitor=monitor))
     details = FeedDetails(pipeline.config, monitor, spark, connections=pipeline.connections)
@@ -64,7 +64,7 @@ def running(feed: Feed, spark: SparkSession, *panels: QueryPanel) -> Iterator[tu
 
 
 def shown(details: FeedDetails, name: str) -> dict[str, Any]:
-    return next(each for each in details.panels()["panels"] if each["name"] == name)
+    return next(each for each in details.documents["panels"]()["panels"] if each["name"] == name)
 
 
 def batches_of(feed: Feed, monitor: FeedMonitor, count: int, *, look: Callable[[], object]) -> list[int]:
@@ -102,8 +102,8 @@ def test_panels_and_details_follow_the_records(lake: SparkSession, feed: Feed) -
         assert shown(details, "refused")["rows"] == []
 
         requests = s3_requests(lake)
-        table, letters, in_memory = details.table()["tables"]
-        schemas = details.schemas()["schemas"]
+        table, letters, in_memory = details.documents["table"]()["tables"]
+        schemas = details.documents["schemas"]()["schemas"]
         assert s3_requests(lake) == requests
         assert (table["name"], table["rows"], table["error"]) == (feed.table, 12, None)
         assert table["files"] == len(table["snapshots"]) == 2
@@ -112,13 +112,13 @@ def test_panels_and_details_follow_the_records(lake: SparkSession, feed: Feed) -
         assert (in_memory["kind"], in_memory["files"]) == ("memory", None)
         assert [[field["name"] for field in schema["fields"]] for schema in schemas] == [["zip", "id"]]
 
-        found = details.dead_letters()
+        found = details.documents["dead-letters"]()
         assert s3_requests(lake) == requests
         [reason] = found["reasons"]
         assert (reason["count"], reason["samples"][0]["value"], found["replayable"]) == (1, "not json", False)
-        rates = {node["id"]: node["rate"] for node in details.graph()["nodes"]}
+        rates = {node["id"]: node["rate"] for node in details.documents["graph"]()["nodes"]}
         assert rates["decode"] > rates["dead_letters"] > 0
-        costs = details.costs()
+        costs = details.documents["costs"]()
         assert costs["per_batch"] > 0
         assert costs["by_class"]["data"] >= 1
 

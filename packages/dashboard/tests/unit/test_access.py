@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed_dashboard import guard, peer
+from lakefeed_dashboard import access, guard
 from packages.dashboard.tests.dashboards import (
     OPERATOR_TOKEN,
     PASSWORD,
@@ -210,14 +210,14 @@ def test_the_other_end_of_a_connection_is_found_in_the_kernels_table(tmp_path: P
         with socket.create_connection(server.getsockname()) as client:
             own, there = client.getsockname(), server.getsockname()
             if Path("/proc/net/tcp").exists():
-                assert peer.is_own_user(own, there)
-                assert not peer.is_own_user((own[0], own[1] - 1), there)
+                assert access.is_own_user(own, there)
+                assert not access.is_own_user((own[0], own[1] - 1), there)
     head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
     row = "   0: 0100007F:1F90 0100007F:0050 {} 00000000:00000000 00:00000000 00000000  4711        0 {} 1\n"
     for state, inode, uid in (("01", "77", 4711), ("01", "0", None), ("06", "77", None)):
         (tmp_path / "tcp").write_text(head + row.format(state, inode))
-        assert peer.uid_of(("127.0.0.1", 8080), ("127.0.0.1", 80), folder=tmp_path) == uid
-    assert not peer.is_own_user(("127.0.0.1", 8080), ("127.0.0.1", 80), folder=tmp_path / "none")
+        assert access.uid_of(("127.0.0.1", 8080), ("127.0.0.1", 80), folder=tmp_path) == uid
+    assert not access.is_own_user(("127.0.0.1", 8080), ("127.0.0.1", 80), folder=tmp_path / "none")
 
 
 def test_tokens_are_compared_in_constant_time(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from lakefeed_dashboard.daemon_threads import DaemonThreads
+from lakefeed_dashboard.workers import DaemonThreads
 
 
 def test_calls_are_made_at_once_up_to_the_number_and_threads_are_used_again() -> None:

@@ -9,12 +9,10 @@ import httpx
 import pytest
 
 from lakefeed.config.base import validated
-from lakefeed_dashboard import sessions, stream
+from lakefeed_dashboard import credentials, stream
 from lakefeed_dashboard.access import dashboard_access
-from lakefeed_dashboard.audit import Audit
-from lakefeed_dashboard.limits import Attempts, network_of
-from lakefeed_dashboard.passwords import Passwords, hash_password
-from lakefeed_dashboard.sessions import MOST_OF_A_USER, Sessions
+from lakefeed_dashboard.credentials import MOST_OF_A_USER, Passwords, Sessions, hash_password
+from lakefeed_dashboard.limits import Attempts, Audit, network_of
 from lakefeed_dashboard.settings import Dashboard
 from packages.dashboard.tests.dashboards import (
     OPERATOR_TOKEN,
@@ -174,9 +172,9 @@ def test_sessions_end_and_are_bounded() -> None:
     clock.now += 3600
     assert found.find(others[-1]) is None
     assert first not in repr(found.__dict__)
-    for _ in range(sessions.MOST_DEVICES + 5):
+    for _ in range(credentials.MOST_DEVICES + 5):
         found.new_device("anna")
-    assert len(found._devices) == sessions.MOST_DEVICES
+    assert len(found._devices) == credentials.MOST_DEVICES
 
 
 def test_an_expired_session_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.metrics.reading import MetricSettings
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import OwnFeed
-from lakefeed_dashboard.driver import serve
+from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
 
 TOKEN = "viewers-token-of-these-tests-1234567890"

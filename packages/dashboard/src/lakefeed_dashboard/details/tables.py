@@ -40,6 +40,17 @@ _SUMMARY = (
     FEED,
     BATCH_ID,
 )
+_UNKNOWN: Mapping[str, Any] = {
+    "files": None,
+    "delete_files": None,
+    "bytes": None,
+    "rows": None,
+    "snapshot_count": None,
+    "snapshots": [],
+    "seen_at": None,
+    "note": None,
+    "error": None,
+}
 
 Metadata = dict[str, Any]
 """As ``RecentTables.describe`` returns it, with the names of Iceberg's specification."""
@@ -125,19 +136,7 @@ def table_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMetad
 
 
 def _iceberg(name: str, feed: str, read: ReadMetadata) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "name": name,
-        "kind": "iceberg",
-        "files": None,
-        "delete_files": None,
-        "bytes": None,
-        "rows": None,
-        "snapshot_count": None,
-        "snapshots": [],
-        "seen_at": None,
-        "note": None,
-        "error": None,
-    }
+    document = {"name": name, "kind": "iceberg", **_UNKNOWN}
     try:
         metadata = read(name)
     except ResourceMissing:
@@ -193,13 +192,6 @@ def _elsewhere(place: str, kind: str, target: str, *, rows: int) -> dict[str, An
     return {
         "name": target or place,
         "kind": kind,
-        "files": None,
-        "delete_files": None,
-        "bytes": None,
-        "rows": None,
-        "snapshot_count": None,
-        "snapshots": [],
-        "seen_at": None,
+        **_UNKNOWN,
         "note": f"{place} is {kind}, which has no snapshots; {rows:,} rows were written by this run",
-        "error": None,
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lakefeed.config.connections import Connections
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.s3_requests import BatchRequests
 from lakefeed.monitor.feed_monitor import FeedMonitor
@@ -142,11 +143,13 @@ def test_without_counted_requests_nothing_is_known() -> None:
 
 
 def test_without_spark_there_are_no_panels() -> None:
-    details = FeedDetails(config(sink={"memory": {}}), FeedMonitor("hits"))
-    assert details.panels() == {"panels": []}
-    assert details.graph()["nodes"][0]["id"] == "topic:hits"
-    assert details.table()["tables"][0]["kind"] == "memory"
-    assert details.schemas()["schemas"] == []
-    assert details.dead_letters()["reasons"] == []
-    assert details.costs()["by_class"] == {}
+    details = FeedDetails(
+        config(sink={"memory": {}}), FeedMonitor("hits"), connections=Connections.from_environment({})
+    )
+    assert details.documents["panels"]() == {"panels": []}
+    assert details.documents["graph"]()["nodes"][0]["id"] == "topic:hits"
+    assert details.documents["table"]()["tables"][0]["kind"] == "memory"
+    assert details.documents["schemas"]()["schemas"] == []
+    assert details.documents["dead-letters"]()["reasons"] == []
+    assert details.documents["costs"]()["by_class"] == {}
     details.close()

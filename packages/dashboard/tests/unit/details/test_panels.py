@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed_dashboard.details.panel_query import cell, statement_of
-from lakefeed_dashboard.details.panels import Panels
+from lakefeed_dashboard.details.panels import Panels, cell, statement_of
 from lakefeed_dashboard.panel_settings import QueryPanel
 
 
