@@ -79,9 +79,6 @@ class DaemonThreads(Executor):
         self._calls.put(None)  # For the next thread.
 
 
-P = ParamSpec("P")
-Result = TypeVar("Result")
-
 READERS = 16
 SLOW = 4
 MOST_WAITING = 64

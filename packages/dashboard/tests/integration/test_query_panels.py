@@ -142,6 +142,6 @@ def test_panels_cost_no_requests_and_an_endless_query_stops_no_batch(lake: Spark
         assert "cancelled after 3 seconds" in shown(details, "endless")["error"]
     monitor_panels = [by_zip, endless]
     with running(feed, lake, *monitor_panels) as (monitor, details):
-        watched = batches_of(feed, monitor, 5, look=details.panels)
+        watched = batches_of(feed, monitor, 5, look=details.documents["panels"])
         assert shown(details, "by_zip")["error"] is None
     assert set(watched[1:]) <= set(alone)
