@@ -144,12 +144,17 @@ Ends = Callable[[], Mapping[Partition, int]]
 def observing_ends(
     config: PipelineConfig, monitor: FeedMonitor, *, ends: Ends | None = None, every: float = EVERY_SECONDS
 ) -> Iterator[None]:
-    """Keep the lag of a paused feed up to date within this block, in a thread of its own."""
+    """Keep the lag of a paused feed up to date within this block, in a thread of its own: no batch does so then."""
     if config.source.kafka is None:
         yield
         return
     over = threading.Event()
-    look = ends or ends_of(config)
+
+    def ends_now() -> Mapping[Partition, int]:
+        parts = partitions_of(SourceTopics(config.kafka).describe())
+        return {key: part.end_offset for key, part in parts.items()}
+
+    look = ends or ends_now
 
     def follow() -> None:
         while not over.wait(every):
@@ -168,13 +173,3 @@ def observing_ends(
     finally:
         # Not joined: a broker that hangs is not to delay the end of the run.
         over.set()
-
-
-def ends_of(config: PipelineConfig) -> Ends:
-    """Return what asks the brokers for the ends of the feed's topics."""
-
-    def look() -> dict[Partition, int]:
-        parts = partitions_of(SourceTopics(config.kafka).describe())
-        return {key: part.end_offset for key, part in parts.items()}
-
-    return look
