@@ -116,7 +116,7 @@ RECIPES = {
     ),
     # On top of "spark" where a catalog is Glue's.
     "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}",)),
-    # On top of "spark" where the source is Kinesis; the rest of what it needs is there.
+    # On top of "spark" where the source is Kinesis (packages/kinesis); the rest of what it needs is there.
     "kinesis": Recipe(
         exact=(
             f"software.amazon.awssdk:kinesis:{AWS_SDK}",

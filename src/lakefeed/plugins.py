@@ -26,6 +26,7 @@ COMMANDS_GROUP = "lakefeed.commands"
 SETTINGS_GROUP = "lakefeed.settings"
 FOLLOWERS_GROUP = "lakefeed.followers"
 SINKS_GROUP = "lakefeed.sinks"
+SOURCES_GROUP = "lakefeed.sources"
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "offsets export"),
@@ -43,8 +44,11 @@ KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "testing": ("tests",),
 }
 """The keys of a pipeline file that each extra brings."""
-SINKS_OF_EXTRAS = ("elasticsearch", "jdbc")
-"""The sinks that an extra of the same name brings."""
+KINDS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
+    SINKS_GROUP: ("elasticsearch", "jdbc"),
+    SOURCES_GROUP: ("kinesis",),
+}
+"""The sinks and sources that an extra of the same name brings."""
 
 
 @dataclass(frozen=True)
@@ -106,22 +110,24 @@ def _commands() -> Iterator[tuple[str, CliCommand]]:
             yield entry.name, CliCommand(f"{entry.module}:{entry.name}", f"Cannot be imported: {error}", "servers")
 
 
-def installed_sinks() -> dict[str, EntryPoint]:
-    """Return the sinks of installed packages by name; imports none of them."""
-    return {entry.name: entry for entry in installed(SINKS_GROUP)}
+def installed_kinds(group: str) -> dict[str, EntryPoint]:
+    """Return the sinks, or the sources, of installed packages by name; imports none of them."""
+    return {entry.name: entry for entry in installed(group)}
 
 
-def missing_sink(name: str) -> str | None:
-    """Return the command that installs a sink of ours, also one with a name like this; None if no extra brings it."""
-    near = difflib.get_close_matches(name, [each for each in SINKS_OF_EXTRAS if each not in installed_sinks()], n=1)
+def missing_kind(group: str, name: str) -> str | None:
+    """Return the command that installs a kind of ours, also one with a name like this; None if no extra brings it."""
+    missing = [each for each in KINDS_OF_EXTRAS[group] if each not in installed_kinds(group)]
+    near = difflib.get_close_matches(name, missing, n=1)
     return install_command(near[0]) if near else None
 
 
-def page_of_sink(key: str) -> str | None:
-    """Return the page that the package of a sink names in ``PAGE``, for a setting such as ``sink.jdbc.url``."""
+def page_of_kind(key: str) -> str | None:
+    """Return the page that the package of a sink or source names in ``PAGE``, for a key such as ``sink.jdbc.url``."""
     parts = key.split(".")
-    name = next(iter(parts[2:] if parts[0] == "sinks" else parts[1:]), "") if parts[0] in ("sink", "sinks") else ""
-    entry = installed_sinks().get(name)
+    group = {"sink": SINKS_GROUP, "sinks": SINKS_GROUP, "source": SOURCES_GROUP}.get(parts[0])
+    name = next(iter(parts[2:] if parts[0] == "sinks" else parts[1:]), "")
+    entry = None if group is None else installed_kinds(group).get(name)
     package = None if entry is None else sys.modules.get(entry.module.partition(".")[0])
     return getattr(package, "PAGE", None)
 

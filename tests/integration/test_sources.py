@@ -168,7 +168,7 @@ def test_words_from_a_socket_are_counted(
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
-        ({"dead_letters": {"table": "lake.a.b"}}, "dead_letters is for records of Kafka and Kinesis"),
+        ({"dead_letters": {"table": "lake.a.b"}}, "dead_letters is for records of topics and streams"),
         ({"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["zip"]}}}, "rows of rate have none"),
         ({"source": {"files": {"path": "/x", "format": "csv"}}}, "require their columns"),
         ({"source": {"files": {"path": "/x", "format": "text", "done": "archive"}}}, "archive is where files go"),

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.session import is_running, session
-from lakefeed.config.connections import Connections, KinesisAccess
+from lakefeed.config.connections import Connections
+from lakefeed_kinesis.settings import KinesisSource
 from lakefeed_local.stack import Endpoints
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def spark_in(
     is_shared = is_running()
     running = session(
         name,
-        connections=(connections or Connections()).model_copy(update={"kinesis": KinesisAccess()}),
+        connections=(connections or Connections()).model_copy(update={"source": KinesisSource(stream="any")}),
         master="local[2]",
         conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", **(conf or {})},
         log_file=folder / "spark.log",

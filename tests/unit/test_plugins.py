@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from lakefeed import plugins
 from lakefeed.cli.main import main, root
-from lakefeed.config.blocks import SinkChoice
+from lakefeed.config.blocks import SinkChoice, Source
 from lakefeed.errors import ConfigError
-from lakefeed.plugins import COMMANDS_GROUP, KEYS_OF_EXTRAS, OF_EXTRAS, SETTINGS_GROUP, SINKS_OF_EXTRAS
+from lakefeed.plugins import COMMANDS_GROUP, KEYS_OF_EXTRAS, KINDS_OF_EXTRAS, OF_EXTRAS, SETTINGS_GROUP
 
 
 def found(*entries: tuple[str, str]) -> list[EntryPoint]:
@@ -59,7 +59,9 @@ COMMANDS = {"run": plugins.CliCommand("nowhere:run", "Another run.", "run")}
 
 @pytest.mark.parametrize("name", ["jdbc", "jbdc"])
 def test_a_sink_whose_extra_is_missing_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(SINKS_OF_EXTRAS) <= set(plugins.installed_sinks())
-    monkeypatch.setattr(plugins, "installed_sinks", dict)
+    assert all(set(names) <= set(plugins.installed_kinds(group)) for group, names in KINDS_OF_EXTRAS.items())
+    monkeypatch.setattr(plugins, "installed_kinds", lambda group: {})
     assert SinkChoice.unknown_kind(name) == (f"no such sink is installed: '{name}'", "pip install 'lakefeed[jdbc]'")
-    assert plugins.missing_sink("clickhouse") is None
+    hint = "pip install 'lakefeed[kinesis]'"
+    assert Source.unknown_kind("kinesis") == ("no such source is installed: 'kinesis'", hint)
+    assert plugins.missing_kind(plugins.SINKS_GROUP, "clickhouse") is None

@@ -6,27 +6,23 @@ The rules take these blocks, and ``models.PipelineConfig`` runs the rules: so ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
     Field,
-    ModelWrapValidatorHandler,
-    ValidationInfo,
-    create_model,
     field_validator,
-    model_validator,
 )
 
 from lakefeed import plugins
 from lakefeed.config import sinks, sources
-from lakefeed.config.addresses import storage_path
-from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems, spelled
+from lakefeed.config.addresses import DatasetName, PlainTextLogin, storage_path
+from lakefeed.config.base import ConfigProblem, Model, raise_problems, spelled
 from lakefeed.config.capabilities import Operation, Refusal
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import DeadLetters, Decode, Expectation, RawDecode, SchemaChange
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.config.installed import OneOfInstalled
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.operation import Metrics, SparkUi, Upkeep
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
@@ -45,7 +41,7 @@ from lakefeed.config.values import (
     TableName,
     Trigger,
 )
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, LakefeedError
 
 AddedBlock = TypeVar("AddedBlock", bound="Block")
 
@@ -54,24 +50,78 @@ FastPath = Literal["auto", "reader", "encoder", "off"]
 """Which of lakefeed's own reader of topics and encoder of Parquet files may be used; each applies where it can."""
 
 
-class Source(OneOf):
+class InstalledSource(Model):
+    """The settings of a source that another package adds, of records with topic, partition and offset.
+
+    A model that derives from it has a field ``max_records_per_batch``.
+    """
+
+    reader: ClassVar[str]
+    """The source's code, the ``package.module:Class`` of a ``SourceReader``; imported when it is needed."""
+    jars: ClassVar[tuple[str, ...]] = ()
+    """Jars of the source's package, as ``package/name.jar``; they are on the class path of every session."""
+    jar_groups: ClassVar[tuple[str, ...]] = ()
+    """Groups of the locked jars, for sessions that read the source."""
+    failures: ClassVar[Mapping[str, LakefeedError]] = {}
+    """What texts of Spark's errors mean, by regular expressions."""
+    max_records_per_batch: int
+    """Upper bound on the records of one micro-batch."""
+
+    @property
+    def topics(self) -> list[str]:
+        """The names that the records have as their topic, which schemas are registered for."""
+        raise NotImplementedError
+
+    @property
+    def needs_checkpoint(self) -> str | None:
+        """Why a feed of it cannot resume from the sink's ledger alone; None if it can."""
+        return None
+
+    @property
+    def dataset(self) -> DatasetName | None:
+        """The name of the source for lineage."""
+        return None
+
+    def completed(self, environment: Mapping[str, str]) -> Self:
+        """Return the same with the environment's settings where the file has none."""
+        return self
+
+    def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
+        """Yield each mistake between these settings and the rest of the file."""
+        return iter(())
+
+    def plain_text_logins(self) -> Iterator[PlainTextLogin]:
+        """Yield each login that would cross a network without TLS."""
+        return iter(())
+
+
+class Source(OneOfInstalled):
     """The source of the records."""
 
     kafka: sources.KafkaSource | None = None
-    kinesis: sources.KinesisSource | None = None
     files: sources.FilesSource | None = None
     rate: sources.RateSource | None = None
     socket: sources.SocketSource | None = None
     iceberg: sources.IcebergSource | None = None
     format: sources.FormatSource | None = None
 
+    group: ClassVar[str] = plugins.SOURCES_GROUP
+    noun: ClassVar[str] = "source"
+    base: ClassVar[type[InstalledSource]] = InstalledSource
+
     @property
-    def numbered(self) -> sources.KafkaSource | sources.KinesisSource | None:
+    def installed(self) -> InstalledSource | None:
+        """The source, if another package has added it."""
+        chosen = getattr(self, self.kind)
+        return chosen if isinstance(chosen, InstalledSource) else None
+
+    @property
+    def numbered(self) -> sources.KafkaSource | InstalledSource | None:
         """The source, if its records are bytes that ``decode`` reads, and known by topic, partition and offset."""
-        return self.kafka or self.kinesis
+        return self.kafka or self.installed
 
 
-class SinkChoice(OneOf):
+class SinkChoice(OneOfInstalled):
     """The destination of the rows."""
 
     iceberg: IcebergSinkConfig | None = None
@@ -83,43 +133,9 @@ class SinkChoice(OneOf):
     format: sinks.FormatSinkConfig | None = None
     python: sinks.PythonSinkConfig | None = None
 
-    @classmethod
-    def kinds(cls) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([*cls.__kinds__, *plugins.installed_sinks()]))
-
-    @classmethod
-    def installed_kind(cls, name: str) -> type[sinks.SinkConfig] | None:
-        """Return the settings of a sink that another package has registered; None if there is none."""
-        return sinks.installed_settings(name)
-
-    @classmethod
-    def unknown_kind(cls, name: str) -> tuple[str, str] | None:
-        """Name the extra that brings the sink, or the sinks that exist."""
-        if (command := plugins.missing_sink(name)) is not None:
-            return f"no such sink is installed: '{name}'", command
-        hint = f"installed: {', '.join(cls.kinds())}; a sink of another package is used after pip install"
-        return f"no such sink: '{name}'", hint
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _of_another_package(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
-        """Read a block with a registered sink through a model that has a field for it."""
-        given = {data: {}} if isinstance(data, str) else data
-        names = [name for name in given if isinstance(name, str)] if isinstance(given, dict) else []
-        others = {name: cls.installed_kind(name) for name in names if name not in cls.model_fields}
-        found = {name: settings for name, settings in others.items() if settings is not None}
-        if not found:
-            return handler(data)
-        return cls.with_kinds(tuple(found.items())).model_validate(given, context=info.context)
-
-    @classmethod
-    @cache
-    def with_kinds(cls, found: tuple[tuple[str, type[sinks.SinkConfig]], ...]) -> type[Self]:
-        """Return this model with fields for sinks of other packages."""
-        fields: Any = {name: (settings | None, None) for name, settings in found}
-        extended = create_model(cls.__name__, __base__=cls, __doc__=cls.__doc__, **fields)
-        extended.__kinds__ = (*cls.__kinds__, *(name for name, _ in found))
-        return extended
+    group: ClassVar[str] = plugins.SINKS_GROUP
+    noun: ClassVar[str] = "sink"
+    base: ClassVar[type[sinks.SinkConfig]] = sinks.SinkConfig
 
     @property
     def chosen(self) -> sinks.SinkConfig:
@@ -237,7 +253,7 @@ class PipelineBlocks(Model):
     """The feed's name: it marks commits and the checkpoint. Do not change it later."""
     source: Source
     decode: Decode = Field(default_factory=lambda: Decode(raw=RawDecode()))
-    """How records become columns. Required for Kafka and Kinesis only: others' rows come decoded."""
+    """How records become columns. Required for records of topics and streams only: others' rows come decoded."""
     schema_: SchemaChange = Field(default_factory=SchemaChange, alias="schema")
     """What happens when the records' schema becomes another."""
     expect: dict[str, Expectation] = Field(default_factory=dict)
@@ -380,5 +396,5 @@ class PipelineBlocks(Model):
     def connections(self, environment: Mapping[str, str]) -> Connections:
         """Return store and catalogs as declared, the rest from the environment."""
         default = Connections.from_environment(environment)
-        kinesis = self.source.kinesis.completed(environment) if self.source.kinesis is not None else None
-        return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs}, kinesis=kinesis)
+        source = self.source.installed.completed(environment) if self.source.installed is not None else None
+        return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs}, source=source)

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from lakefeed.config import tls, upserts
 from lakefeed.config.addresses import PlainTextLogin, over_http
-from lakefeed.config.blocks import PipelineBlocks
+from lakefeed.config.blocks import InstalledSource, PipelineBlocks
 from lakefeed.config.connections import Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.kafka_client import MSK_JAR, over_plain_sasl
@@ -251,9 +251,11 @@ def _plain_text_logins(config: PipelineBlocks, connections: Connections) -> Iter
     for key, registry in _registries(config):
         if registry.credentials is not None:
             yield from over_http(f"{key}.url", registry.url.split(","))
-    for key, service in (("s3", connections.s3), ("source.kinesis", connections.kinesis)):
-        if service is not None and service.endpoint and service.access_key is not None:
-            yield from over_http(f"{key}.endpoint", (service.endpoint,))
+    if connections.s3.endpoint and connections.s3.access_key is not None:
+        yield from over_http("s3.endpoint", (connections.s3.endpoint,))
+    if isinstance(connections.source, InstalledSource):
+        for login in connections.source.plain_text_logins():
+            yield replace(login, key=f"source.{config.source.kind}.{login.key}")
     for name, catalog in connections.catalogs.items():
         at = f"catalogs.{name}"
         if catalog.type == "rest" and catalog.secrets():

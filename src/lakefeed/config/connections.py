@@ -1,4 +1,4 @@
-"""Connections of a pipeline: S3 store, Kinesis, Schema Registry, catalogs.
+"""Connections of a pipeline: S3 store, Schema Registry, catalogs.
 
 Each connection can stand in ``pipeline.yaml``; what is left out comes from the environment, under the names
 that other clients use too. Secrets have no default and print as ``**********``.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from lakefeed.config.addresses import is_local, local_folder, local_path
 from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, checked, raise_problems, validated
@@ -89,7 +89,8 @@ class AwsAccess(Model):
             yield "access_key and secret_key belong together: give both or none"
 
 
-def _aws_settings(environment: Mapping[str, str], service: str) -> dict[str, str]:
+def aws_settings(environment: Mapping[str, str], service: str) -> dict[str, str]:
+    """Return the settings of a service that the AWS variables of the environment have."""
     settings = {
         "endpoint": environment.get(f"AWS_ENDPOINT_URL_{service}") or environment.get("AWS_ENDPOINT_URL"),
         "region": environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
@@ -113,29 +114,6 @@ class S3(AwsAccess):
     def uses_path_style(self) -> bool:
         """Check that the bucket is part of the path."""
         return self.endpoint is not None if self.path_style is None else self.path_style
-
-
-class KinesisAccess(AwsAccess):
-    """The address of Kinesis, and the keys for it. The environment provides what is left out.
-
-    Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
-    """
-
-    endpoint: Endpoint | None = None
-    """URL of the service. Default: AWS_ENDPOINT_URL_KINESIS or AWS_ENDPOINT_URL, else AWS itself."""
-    access_key: SecretStr | None = Field(None, description="Access key id. Default: AWS_ACCESS_KEY_ID.")
-    secret_key: SecretStr | None = Field(None, description="Secret key. Default: AWS_SECRET_ACCESS_KEY.")
-    session_token: SecretStr | None = None
-    """Token of temporary credentials. Default: AWS_SESSION_TOKEN."""
-    region: str | None = Field(None, description="Region of the stream. Default: AWS_REGION, else us-east-1.")
-
-    def completed(self, environment: Mapping[str, str]) -> KinesisAccess:
-        """Return the same with the environment's settings where the file has none."""
-        default = _aws_settings(environment, "KINESIS")
-        if self.access_key is not None:
-            default = {name: value for name, value in default.items() if name not in AWS_KEYS}
-        given = {name: value for name in KinesisAccess.model_fields if (value := getattr(self, name)) is not None}
-        return KinesisAccess.model_validate({**default, **given})
 
 
 class Registry(Model):
@@ -336,12 +314,12 @@ class Catalog(Model):
 
 
 class Connections(Model):
-    """The connections of a Spark session: the store, the catalogs by name, and Kinesis where it is read."""
+    """The connections of a Spark session: the store, the catalogs by name, and a source that another package adds."""
 
     s3: S3 = Field(default_factory=S3)
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
-    kinesis: KinesisAccess | None = None
-    """None where nothing is read from Kinesis: then its client is not loaded."""
+    source: SerializeAsAny[Model] | None = None
+    """The settings of a source of another package, completed; None for one of lakefeed's own."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:
@@ -353,7 +331,7 @@ class Connections(Model):
             if warehouse:
                 settings["warehouse"] = warehouse
             catalogs["lake"] = validated(Catalog, "LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE", **settings)
-        s3 = validated(S3, "the AWS variables of the environment", **_aws_settings(environment, "S3"))
+        s3 = validated(S3, "the AWS variables of the environment", **aws_settings(environment, "S3"))
         found = cls(s3=s3, catalogs=catalogs)
         remember(texts_of(found))
         return found

@@ -181,8 +181,8 @@ class Decode(Encoded):
     """What such a value becomes where none is stored: in an append, a history or the row of a new key. Default:
     set_null; in an upsert of documents, which are replaced as a whole, an error of the record."""
     metadata: list[RecordMetadata] = Field(default_factory=list)
-    """Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on. sequence_number is of
-    Kinesis alone."""
+    """Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on. sequence_number is
+    for Kinesis."""
     on_null: Literal["fail", "skip", "keep", "dead_letter"] = "fail"
     """Null values (tombstones): stop, skip and count them, keep a row of nulls, or make dead letters."""
     on_bad_timestamp: Literal["error", "keep"] | None = None

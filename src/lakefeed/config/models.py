@@ -153,24 +153,20 @@ def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         yield ConfigProblem("transform.streams joins, which keeps state: no table for each topic, no sink that pauses")
 
 
-def _kinesis(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Refuse settings for topics of Kafka with a stream of Kinesis."""
-    if config.source.kinesis is None:
+def _installed_source(config: PipelineBlocks) -> Iterator[ConfigProblem]:
+    """Refuse settings for topics of Kafka with a source of another package."""
+    source, kind = config.source.installed, config.source.kind
+    if source is None:
         return
     if config.decode.is_sampled:
         yield ConfigProblem("json: {schema: sample} samples topics of Kafka", hint="decode.json.schema_ddl")
     if config.dead_letters is not None and config.dead_letters.topic is not None:
-        yield ConfigProblem("dead letters of a stream of Kinesis are kept in a table", hint="dead_letters.table")
-    if (keyed := upserts.upserting(config)) is not None and not keyed.order_by:
-        what = "after a split or a merge a key's changes go to another shard, with its own numbers"
-        hint = "land it in a table, whose order_by does"
-        if "order_by" in type(config.sink.chosen).model_fields:
-            hint = "order_by: a column of the value that does"
-        yield ConfigProblem(f"{what}: nothing says then which change is newer", hint=hint)
+        yield ConfigProblem(f"dead letters of source.{kind} are kept in a table", hint="dead_letters.table")
     for name, beside in config.sinks.items():
         if beside.can_lag:
-            what = f"sinks.{name} could not be given what it has missed of a stream of Kinesis"
+            what = f"sinks.{name} could not be given what it has missed of source.{kind}"
             yield ConfigProblem(what, hint="on_failure: stop")
+    yield from source.problems(config)
 
 
 def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
@@ -184,7 +180,7 @@ def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         return
     for name in ("decode", "schema_", "expect", "dead_letters"):
         if name in config.model_fields_set:
-            yield ConfigProblem(f"{name.rstrip('_')} is for records of Kafka and Kinesis; rows of {kind} come decoded")
+            yield ConfigProblem(f"{name.rstrip('_')} is for records of topics and streams; rows of {kind} come decoded")
     if upserts.upserting(config) is not None:
         yield ConfigProblem(f"mode: upsert orders changes by their offset, and rows of {kind} have none")
     for place, sink in config.sink_blocks:
@@ -230,8 +226,8 @@ def _checkpoint(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         why = "the query keeps state from batch to batch, which is stored there"
     elif config.sinks:
         why = "only that says which of several sinks have begun"
-    elif source.kinesis is not None and source.kinesis.start != "earliest":
-        why = "until the first batch is committed, only that knows where start: latest was"
+    elif source.installed is not None and source.installed.needs_checkpoint is not None:
+        why = source.installed.needs_checkpoint
     else:
         return
     yield ConfigProblem(f"a pipeline needs a checkpoint: {why}", hint=CHECKPOINT_HINT)
@@ -251,7 +247,7 @@ _RULES: tuple[Callable[[PipelineBlocks], Iterator[ConfigProblem]], ...] = (
     _sinks_take_the_output,
     shared_places,
     _streams_of_topics,
-    _kinesis,
+    _installed_source,
     _records_or_rows,
     _one_table_or_many,
     _checkpoint,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from lakefeed.errors import ConfigError, LakefeedError, UserError, WorldError
 from lakefeed.messages.pages import page_of_setting
 from lakefeed.messages.printable import shortened
-from lakefeed.plugins import page_of_sink
+from lakefeed.plugins import page_of_kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
 
 
 def _page_of(problem: Problem) -> str | None:
-    return page_of_sink(problem.key) or page_of_setting(problem.key) or problem.page
+    return page_of_kind(problem.key) or page_of_setting(problem.key) or problem.page
 
 
 def _shared_class(classes: set[type[LakefeedError]]) -> type[LakefeedError]:

@@ -15,7 +15,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from lakefeed.config.base import OneOf, descriptions, summary
-from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
+from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice, Source
+from lakefeed.config.installed import OneOfInstalled
 from lakefeed.config.kafka_client import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
 from lakefeed.config.loading import shape
 from lakefeed.config.models import pipeline_model
@@ -50,6 +51,7 @@ class _Described(GenerateJsonSchema):
 def json_schema() -> dict[str, Any]:
     """Return the schema, draft 2020-12."""
     sinks: Any = {
+        "source": (_with_installed(Source), ...),
         "sink": (_with_installed(SinkChoice), ...),
         "sinks": (dict[str, _with_installed(SecondarySinkChoice)], Field(default_factory=dict)),  # type: ignore[misc]
     }
@@ -70,8 +72,8 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _with_installed(choice: type[SinkChoice]) -> Any:
-    """Return the model with a field for each sink of an installed package."""
+def _with_installed(choice: type[OneOfInstalled]) -> Any:
+    """Return the model with a field for each kind of an installed package."""
     others = {name: field.annotation for name, field in shape.fields(choice).items() if name not in choice.__kinds__}
     return choice.with_kinds(tuple((name, kind) for name, kind in others.items() if name not in choice.model_fields))
 

@@ -8,14 +8,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from lakefeed.config.addresses import FORMS, DatasetName, Place, PlainTextLogin, path_name, spell_path, storage_path
-from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, model_of_package, spelled
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, spelled
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.keyed import KeyedSink
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.transform import FUNCTION, OutputMode
 from lakefeed.config.values import Count, Identifier, catalog_of
 from lakefeed.messages.pages import page_command
-from lakefeed.plugins import installed_sinks
 
 FileFormat = Literal["parquet", "orc", "avro", "json", "csv"]
 EVERY_MODE: tuple[OutputMode, ...] = ("append", "update", "complete")
@@ -337,12 +336,3 @@ class FilesSinkConfig(PathSinkConfig):
 
     def writer_options(self) -> dict[str, str]:
         return {**({"header": "true"} if self.format == "csv" else {}), **self.options}
-
-
-# Sinks of other packages. An entry point has the sink's name in a pipeline file, and its subclass of ``SinkConfig``.
-
-
-def installed_settings(name: str) -> type[SinkConfig] | None:
-    """Return the settings of an installed sink; None if no package has one of this name."""
-    entry = installed_sinks().get(name)
-    return None if entry is None else model_of_package(entry, SinkConfig, "sink", key=name)

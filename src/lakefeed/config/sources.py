@@ -1,4 +1,4 @@
-"""The blocks of a pipeline file for sources: topics of Kafka, streams of Kinesis, and those whose rows come decoded."""
+"""The blocks of a pipeline file for sources: topics of Kafka, and those whose rows come decoded."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, checked, nearest, raise_problems, spelled
-from lakefeed.config.connections import KinesisAccess
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, checked, nearest, raise_problems
 from lakefeed.config.kafka_client import KafkaClient, consumer_problems
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.sinks import FileFormat
 from lakefeed.config.sql import Ddl
 from lakefeed.config.values import Bound, Brokers, Count, Period, TableName, is_topic_name, seconds_of
 from lakefeed.offsets.ranges import Partition
-
-_NO_STREAM = "a stream's name has letters, digits, '_', '.' and '-'; for an ARN, what is behind the '/'"
-_START = "Where a new feed begins; afterwards it resumes where its last commit ended."
 
 
 def _require_java_pattern(pattern: str) -> None:
@@ -115,20 +111,6 @@ class KafkaSource(KafkaClient):
         if self.topics is not None:
             return topic in self.topics
         return re.fullmatch(self.topics_pattern or "", topic) is not None
-
-
-class KinesisSource(KinesisAccess):
-    """A stream of Kinesis."""
-
-    stream: Annotated[str, spelled(r"[a-zA-Z0-9_.-]{1,128}", _NO_STREAM)] = Field(description="The stream's name.")
-    start: Literal["earliest", "latest"] = Field("earliest", description=_START)
-    max_records_per_batch: Count = 100_000
-    """Upper bound on the records of one micro-batch, over all shards."""
-
-    @property
-    def topics(self) -> list[str]:
-        """The stream, as the name that schemas are registered for."""
-        return [self.stream]
 
 
 class FilesSource(Model):

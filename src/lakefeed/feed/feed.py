@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from lakefeed.config.blocks import InstalledSource
 from lakefeed.config.connections import Connections
 from lakefeed.config.decoding import DeadLetters
 from lakefeed.config.models import CHECKPOINT_HINT, PipelineConfig
-from lakefeed.config.sources import KinesisSource
 from lakefeed.config.topic_tables import as_new_topic, config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
@@ -23,7 +23,7 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics, mark_copies, read_batch, read_stream
-from lakefeed.records.sources.kinesis import KinesisStream
+from lakefeed.records.sources.reader import SourceReader, open_reader
 from lakefeed.records.sources.rows import read_rows
 from lakefeed.records.transform.plan import QueryPlan, keeps_no_state
 from lakefeed.records.transform.steps import TransformSteps, split_by_topic
@@ -83,8 +83,8 @@ class FeedSource:
         positions in ``starting``.
         """
         source = self.config.source
-        if source.kinesis is not None:
-            return self._kinesis(spark, source.kinesis).read_stream(starting=starting, marks=marks)
+        if source.installed is not None:
+            return self._installed(spark, source.installed).read_stream(starting=starting, marks=marks)
         if source.kafka is None:
             return read_rows(spark, source)
         return self._mark_duplicates(
@@ -117,19 +117,20 @@ class FeedSource:
 
     def reread_with_headers(self, spark: SparkSession, spans: Sequence[OffsetRange], of: OffsetRanges) -> DataFrame:
         """Read some records of a commit again, for its dead letters; ``of`` are the ranges of the commit."""
-        if self.config.source.kinesis is not None:
-            return self._kinesis(spark, self.config.source.kinesis).read_batch(spans, of=of)
+        if (installed := self.config.source.installed) is not None:
+            return self._installed(spark, installed).read_batch(spans, of=of)
         return read_batch(spark, self.config.kafka, ranges=spans, headers=True)
 
-    def topics(self, spark: SparkSession) -> SourceTopics | KinesisStream | None:
+    def topics(self, spark: SparkSession) -> SourceTopics | SourceReader | None:
         """Return what describes the topics, or the stream, of this moment; None for a source without offsets."""
-        kafka, kinesis = self.config.source.kafka, self.config.source.kinesis
-        if kinesis is not None:
-            return self._kinesis(spark, kinesis)
+        kafka, installed = self.config.source.kafka, self.config.source.installed
+        if installed is not None:
+            return self._installed(spark, installed)
         return SourceTopics(kafka) if kafka is not None else None
 
-    def _kinesis(self, spark: SparkSession, source: KinesisSource) -> KinesisStream:
-        return KinesisStream(spark, source, self.connections.kinesis or source)
+    def _installed(self, spark: SparkSession, source: InstalledSource) -> SourceReader:
+        completed = self.connections.source
+        return open_reader(spark, completed if isinstance(completed, InstalledSource) else source)
 
     def _mark_duplicates(self, records: DataFrame) -> DataFrame:
         """Mark duplicates, if the pipeline says so: they are skipped, and counted."""

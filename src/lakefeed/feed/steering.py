@@ -20,7 +20,7 @@ from lakefeed.feed.run import POLL_SECONDS, RunOptions, StopRequested
 from lakefeed.ledger.pauses import Pause, PauseStore
 
 AT_THE_START = "by the option --resume of its start"
-MOST_OF_KINESIS = 2**31 - 1
+MOST_OF_INSTALLED = 2**31 - 1
 REAL_TIME = (
     "in real time there are no batches, and each interruption of the query sends records again: stop the feed, and "
     "start it again"
@@ -162,8 +162,8 @@ class Steering:
         where = "max_records_per_batch"
         if source.numbered is None:
             raise ConfigError("the source has no such setting", where=where)
-        if source.kinesis is not None and most > MOST_OF_KINESIS:
-            raise ConfigError(f"it is {MOST_OF_KINESIS:,} at most for Kinesis", where=where)
+        if source.installed is not None and most > MOST_OF_INSTALLED:
+            raise ConfigError(f"it is {MOST_OF_INSTALLED:,} at most for source.{source.kind}", where=where)
         least = source.kafka.min_records_per_batch if source.kafka is not None else None
         if least is not None and least > most:
             raise ConfigError(f"it is less than min_records_per_batch, which is {least:,}", where=where)
@@ -171,9 +171,8 @@ class Steering:
 
 def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
     """Return the pipeline with at most so many records in a batch."""
-    source, update = config.source, {"max_records_per_batch": most}
-    changed = {
-        "kafka": source.kafka and source.kafka.model_copy(update=update),
-        "kinesis": source.kinesis and source.kinesis.model_copy(update=update),
-    }
+    source, numbered = config.source, config.source.numbered
+    if numbered is None:
+        return config
+    changed = {source.kind: numbered.model_copy(update={"max_records_per_batch": most})}
     return config.model_copy(update={"source": source.model_copy(update=changed)})

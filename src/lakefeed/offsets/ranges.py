@@ -52,7 +52,7 @@ class OffsetRange:
     start: int
     end: int
     marks: tuple[str, str] | None = None
-    """What the source calls start and end, where it does not know them by their number: Kinesis's sequence numbers."""
+    """What the source calls start and end, where it does not know them by their number, such as sequence numbers."""
     epoch: int | None = field(default=None, compare=False)
     """The epoch of the leader that Kafka's records are read from. The same records may have another leader later."""
 

@@ -33,4 +33,4 @@ def test_a_login_in_clear_is_a_warning(reading: Reader) -> None:
 
 
 def test_the_jar_of_the_package_is_on_the_class_path_of_a_session() -> None:
-    assert jvm.jars_of(ElasticsearchSinkConfig) == [jar for jar in jvm.jars_of_sinks() if "elasticsearch" in jar.name]
+    assert jvm.jars_of(ElasticsearchSinkConfig) == [jar for jar in jvm.installed_jars() if "elasticsearch" in jar.name]

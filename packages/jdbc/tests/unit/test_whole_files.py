@@ -64,4 +64,4 @@ def test_a_missing_option_is_shown_with_an_example(reading: Reader) -> None:
 
 
 def test_the_jar_of_the_package_is_on_the_class_path_of_a_session() -> None:
-    assert jvm.jars_of(JdbcSinkConfig) == [jar for jar in jvm.jars_of_sinks() if "jdbc" in jar.name]
+    assert jvm.jars_of(JdbcSinkConfig) == [jar for jar in jvm.installed_jars() if "jdbc" in jar.name]

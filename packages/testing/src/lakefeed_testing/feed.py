@@ -62,7 +62,7 @@ class CaseSource(FeedSource):
         return self._mark_duplicates(records) if self.config.source.kafka is not None else records
 
     def _completed(self, records: DataFrame) -> DataFrame:
-        if self.config.source.kinesis is None:
+        if self.config.source.installed is None:
             return records
         return records.withColumn("sequence_number", sf.col("offset").cast("string"))
 

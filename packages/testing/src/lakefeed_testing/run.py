@@ -146,7 +146,7 @@ class CaseRunner:
     def __init__(self, config: PipelineConfig, *, folder: Path) -> None:
         if config.source.numbered is None:
             raise ConfigError(
-                f"cases are records of Kafka or Kinesis, and the pipeline reads {config.source.kind}",
+                f"cases are records of topics or streams, and the pipeline reads {config.source.kind}",
                 where=f"source.{config.source.kind}",
             )
         self._config = config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from lakefeed.errors import (
@@ -122,23 +122,6 @@ KNOWN: dict[str, LakefeedError] = {
     r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)": ResourceMissing(
         "a topic of the pipeline no longer exists", hint="lakefeed topics list"
     ),
-    r"Kinesis has no such stream": ResourceMissing(
-        "there is no such stream of Kinesis",
-        hint="correct source.kinesis.stream, region and endpoint; or create the stream",
-    ),
-    r"Kinesis refuses the credentials": AccessDenied(
-        "Kinesis refuses the credentials",
-        hint="check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and what that key may do: "
-        "DescribeStreamSummary, ListShards, GetShardIterator, GetRecords",
-    ),
-    r"Kinesis (?:does not answer|throttles all requests)": Unreachable(
-        "Kinesis does not answer",
-        hint="check source.kinesis.endpoint and region; a shard takes five reads a second of all that read it",
-    ),
-    r"Kinesis has lost records": RecordsLost(
-        "the stream no longer holds records that have not been read",
-        hint="lakefeed run pipeline.yaml --accept-loss resumes without them, and records the gap in the table's ledger",
-    ),
     r"(?:No space left on device|Disk quota exceeded|SQLITE_FULL)": JobFailed(
         "the disk is full",
         hint="make room where warehouse, checkpoint and spark.local.dir are, and start the feed again",
@@ -198,7 +181,7 @@ def translate(error: BaseException) -> LakefeedError:
     text = str(error)
     # A record whose row cannot be computed has its values in the message: they accuse no server and no other driver.
     is_of_record = cause_in_data(error) is not None
-    for pattern, known in KNOWN.items():
+    for pattern, known in {**KNOWN, **_failures_of_sources()}.items():
         if is_of_record and not isinstance(known, _OF_OWN_WORDS):
             continue
         if match := re.search(pattern, text, re.DOTALL):
@@ -209,6 +192,19 @@ def translate(error: BaseException) -> LakefeedError:
         where=without_values(_root_cause(text)),
         hint="set LAKEFEED_DEBUG=1 for the stack trace; the JVM's log is named above where one is written",
     )
+
+
+def _failures_of_sources() -> dict[str, LakefeedError]:
+    """Return what texts mean to the sources that installed packages add."""
+    from lakefeed.config.base import ConfigProblems
+    from lakefeed.config.blocks import Source
+
+    found: dict[str, LakefeedError] = {}
+    for name in Source.kinds():
+        with suppress(ConfigProblems):
+            settings = Source.installed_kind(name)
+            found |= {} if settings is None else settings.failures
+    return found
 
 
 @contextmanager
@@ -286,7 +282,7 @@ def registry_error_of(exception: BaseException) -> LakefeedError | None:
 
 # Classes of Java's exceptions that no record causes: of files, networks, stores, memory, and of Spark's scheduler.
 _WORLD = re.compile(
-    r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|io\.lakefeed\.kinesis|"
+    r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|io\.lakefeed\.\w+\.StreamFailure$|"
     r"org\.apache\.(?:kafka|hadoop|iceberg\.(?:exceptions|jdbc)))\.|RegistryException|Timeout|Interrupted|Refused|"
     r"FetchFailed|RuntimeIO|TaskKilled|NotFound|(?:Memory|Linkage|Internal|NoSuch\w+|ClassDef\w*)Error|spark\.SparkException$"
 )

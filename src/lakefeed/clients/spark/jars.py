@@ -34,7 +34,7 @@ from typing import Any, BinaryIO, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from lakefeed.errors import ConfigError, DownloadError
-from lakefeed.plugins import installed_sinks
+from lakefeed.plugins import SINKS_GROUP, installed_kinds
 
 Progress = Callable[[int], None]
 """Called with the bytes fetched so far; one call at a time, but from any thread."""
@@ -146,7 +146,7 @@ def read_lock() -> Lock:
     own = json.loads(files("lakefeed").joinpath("jars.lock").read_text())
     artifacts = list(_artifacts(own))
     sink_groups: dict[str, None] = {}
-    for package in dict.fromkeys(entry.module.partition(".")[0] for entry in installed_sinks().values()):
+    for package in dict.fromkeys(entry.module.partition(".")[0] for entry in installed_kinds(SINKS_GROUP).values()):
         with suppress(ImportError, FileNotFoundError):  # A package without jars of others, or a broken one.
             added = list(_artifacts(json.loads(files(package).joinpath("jars.lock").read_text())))
             artifacts += added

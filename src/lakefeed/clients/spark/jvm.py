@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.base import ConfigProblems
-from lakefeed.config.sinks import SinkConfig, installed_settings
+from lakefeed.config.blocks import InstalledSource, SinkChoice, Source
+from lakefeed.config.sinks import SinkConfig
 from lakefeed.errors import LakefeedError
 from lakefeed.lazy import DataFrame, SparkSession
-from lakefeed.plugins import installed_sinks
+from lakefeed.plugins import installed_kinds
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -29,22 +30,23 @@ def jar() -> Path:
     return path
 
 
-def jars_of_sinks() -> list[Path]:
-    """Return the jars of all installed sinks: a session may land many feeds, and its class path is that of its start.
+def installed_jars() -> list[Path]:
+    """Return the jars of all installed sinks and sources: a session may land many feeds, with one class path.
 
-    A package that is broken has none; a feed that uses its sink is refused.
+    A package that is broken has none; a feed that uses it is refused.
     """
     found = []
-    for name in installed_sinks():
-        with suppress(ConfigProblems, LakefeedError):
-            settings = installed_settings(name)
-            found += [] if settings is None else jars_of(settings)
+    for choice in (SinkChoice, Source):
+        for name in installed_kinds(choice.group):
+            with suppress(ConfigProblems, LakefeedError):
+                settings = choice.installed_kind(name)
+                found += [] if settings is None else jars_of(settings)
     return found
 
 
-def jars_of(sink: type[SinkConfig]) -> list[Path]:
-    """Return the jars that a sink's package has."""
-    return [jar_of(name) for name in sink.jars]
+def jars_of(settings: type[SinkConfig | InstalledSource]) -> list[Path]:
+    """Return the jars that the package of a sink or source has."""
+    return [jar_of(name) for name in settings.jars]
 
 
 def jar_of(name: str) -> Path:

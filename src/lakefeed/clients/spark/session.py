@@ -323,13 +323,14 @@ def log_path(name: str) -> Path:
 def class_path(connections: Connections) -> list[Path]:
     """Return the jars that driver and executors need for these connections."""
     from lakefeed.clients.spark import jars, jvm
+    from lakefeed.config.blocks import InstalledSource
 
     groups = ["spark", *jars.read_lock().sink_groups]
     if any(catalog.type == "glue" for catalog in connections.catalogs.values()):
         groups.append("glue")
-    if connections.kinesis is not None:
-        groups.append("kinesis")
-    return [jvm.jar(), *jvm.jars_of_sinks(), *jars.fetch(groups)]
+    if isinstance(connections.source, InstalledSource):
+        groups += connections.source.jar_groups
+    return [jvm.jar(), *jvm.installed_jars(), *jars.fetch(groups)]
 
 
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:

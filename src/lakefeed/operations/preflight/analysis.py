@@ -29,7 +29,7 @@ RECORDS = (
     "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
     "'' AS sequence_number",
 )
-"""The columns of Spark's Kafka source, and of ours for Kinesis, out of its rate source's ``timestamp, value``."""
+"""The columns of Spark's Kafka source, and of installed sources, out of its rate source's ``timestamp, value``."""
 
 
 def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:

@@ -174,8 +174,8 @@ class Evidence:
 
 def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
     """Collect all that is known of a feed whose sink keeps a ledger; ``deep`` also reads each row's own offset."""
-    # Kinesis numbers no records, so that it cannot say how many a range has.
-    source = None if config.source.kinesis is not None else config.kafka
+    # A stream of another package may number no records, so that it cannot say how many a range has.
+    source = None if config.source.installed is not None else config.kafka
     name = config.sink.chosen.snapshot_table
     if name is None:
         with sink_of(config, connections).history() as history:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lakefeed.clients.spark import jvm
+from lakefeed.config.blocks import InstalledSource
 from lakefeed.config.connections import Registry
 from lakefeed.config.decoding import Accept, AvroDecode, Decode, Encoded, JsonDecode, ProtobufDecode
-from lakefeed.config.sources import KafkaSource, KinesisSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
 from lakefeed.lazy import SparkSession
 from lakefeed.records import spec as specs
@@ -24,7 +25,7 @@ from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec, ResolvedDecoder
 
 Part = Literal["value", "key"]
-NumberedSource = KafkaSource | KinesisSource
+NumberedSource = KafkaSource | InstalledSource
 
 _SPECS: dict[str, type[specs.ConfluentAvro | specs.ConfluentProtobuf | specs.ConfluentJson]] = {
     "avro": specs.ConfluentAvro,

@@ -9,7 +9,7 @@ from lakefeed.lazy import DataFrame, SparkSession
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:
-    """Read the rows of a source, of another kind than Kafka and Kinesis, as a streaming DataFrame."""
+    """Read the rows of a source, whose rows come decoded, as a streaming DataFrame."""
     reader = spark.readStream
     match getattr(source, source.kind):
         case RateSource() as rate:

@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 
 from lakefeed.clients.spark import jvm
+from lakefeed.config.blocks import SinkChoice
 from lakefeed.config.sinks import SinkConfig
 from lakefeed.errors import LakefeedError
 
@@ -22,8 +23,8 @@ class Broken(Whole):
 
 def test_a_missing_jar_stops_its_own_sink_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"broken": Broken, "whole": Whole}
-    monkeypatch.setattr(jvm, "installed_sinks", lambda: installed)
-    monkeypatch.setattr(jvm, "installed_settings", installed.get)
-    assert [path.name for path in jvm.jars_of_sinks()] == ["py.typed"]
+    monkeypatch.setattr(jvm, "installed_kinds", lambda group: installed if group == SinkChoice.group else {})
+    monkeypatch.setattr(SinkChoice, "installed_kind", installed.get)
+    assert [path.name for path in jvm.installed_jars()] == ["py.typed"]
     with pytest.raises(LakefeedError, match=r"(?s)a jar of the package is missing.*nowhere\.jar"):
         jvm.jars_of(Broken)

@@ -298,8 +298,9 @@ def inputs(config: PipelineConfig, topics: Sequence[str] = ()) -> list[Dataset]:
     if source.kafka is not None:
         names = source.kafka.topics or sorted(topics)
         found = [Dataset(*topic_name(source.kafka.bootstrap_servers, name), topic=name) for name in names]
-    elif source.kinesis is not None:
-        found = [Dataset(f"kinesis://{source.kinesis.region or 'us-east-1'}", source.kinesis.stream)]
+    elif source.installed is not None:
+        named = source.installed.dataset
+        found = [] if named is None else [Dataset(named.namespace, named.name)]
     elif source.files is not None:
         found = [Dataset(*path_name(source.files.path))]
     return found[:MOST_DATASETS]

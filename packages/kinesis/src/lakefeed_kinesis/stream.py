@@ -8,12 +8,11 @@ from typing import Any
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.clients.spark import jvm
-from lakefeed.config.connections import KinesisAccess
-from lakefeed.config.sources import KinesisSource
 from lakefeed.errors import ConfigError, RecordsLost
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+from lakefeed_kinesis.settings import KinesisSource
 
 FORMAT = "io.lakefeed.kinesis.KinesisSource"
 CLIENT = "software/amazon/awssdk/services/kinesis/KinesisClient.class"
@@ -26,23 +25,23 @@ class KinesisStream:
 
     has_new_leaders = False
 
-    def __init__(self, spark: SparkSession, source: KinesisSource, access: KinesisAccess) -> None:
+    def __init__(self, spark: SparkSession, source: KinesisSource) -> None:
         self._spark = spark
         self._source = source
         self._id: str | None = None
-        self._options = {"stream": source.stream, "region": access.region or "us-east-1"}
-        if access.endpoint is not None:
-            self._options["endpoint"] = access.endpoint
+        self._options = {"stream": source.stream, "region": source.region or "us-east-1"}
+        if source.endpoint is not None:
+            self._options["endpoint"] = source.endpoint
         gateway: Any = spark._jvm
         if gateway.java.lang.Thread.currentThread().getContextClassLoader().getResource(CLIENT) is None:
             what = "the Spark session that is running has no client for Kinesis"
             hint = "stop that session and let the pipeline make its own: lakefeed run, or Pipeline.session()"
             raise ConfigError(what, where=f"not on its class path: {CLIENT.removesuffix('.class')}", hint=hint)
-        if access.access_key is not None and access.secret_key is not None:
-            secrets = (access.access_key, access.secret_key, access.session_token)
+        if source.access_key is not None and source.secret_key is not None:
+            secrets = (source.access_key, source.secret_key, source.session_token)
             keys = [secret.get_secret_value() for secret in secrets if secret]
             # By a name of the keys' own: two feeds in one session may have others.
-            name = f"kinesis {keys[0]}@{access.endpoint or access.region}"
+            name = f"kinesis {keys[0]}@{source.endpoint or source.region}"
             jvm.java(spark).Secrets.put(name, "\n".join(keys))
             self._options["credentials"] = name
 

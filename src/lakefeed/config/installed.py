@@ -1,0 +1,59 @@
+"""Kinds of sources and sinks that installed packages add: entry points with the settings of each."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ModelWrapValidatorHandler, ValidationInfo, create_model, model_validator
+
+from lakefeed import plugins
+from lakefeed.config.base import OneOf, model_of_package
+
+
+class OneOfInstalled(OneOf):
+    """A block with one of several kinds, of lakefeed's own and of those that installed packages add."""
+
+    group: ClassVar[str]
+    """The group of the entry points."""
+    noun: ClassVar[str]
+    base: ClassVar[type[BaseModel]]
+    """The class that the settings of a kind derive from."""
+
+    @classmethod
+    def kinds(cls) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*cls.__kinds__, *plugins.installed_kinds(cls.group)]))
+
+    @classmethod
+    def installed_kind(cls, name: str) -> type[Any] | None:
+        entry = plugins.installed_kinds(cls.group).get(name)
+        return None if entry is None else model_of_package(entry, cls.base, cls.noun, key=name)
+
+    @classmethod
+    def unknown_kind(cls, name: str) -> tuple[str, str] | None:
+        """Name the extra that brings the kind, or the kinds that exist."""
+        if (command := plugins.missing_kind(cls.group, name)) is not None:
+            return f"no such {cls.noun} is installed: '{name}'", command
+        hint = f"installed: {', '.join(cls.kinds())}; a {cls.noun} of another package is used after pip install"
+        return f"no such {cls.noun}: '{name}'", hint
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_another_package(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        """Read a block with a registered kind through a model that has a field for it."""
+        given = {data: {}} if isinstance(data, str) else data
+        names = [name for name in given if isinstance(name, str)] if isinstance(given, dict) else []
+        others = {name: cls.installed_kind(name) for name in names if name not in cls.model_fields}
+        found = {name: settings for name, settings in others.items() if settings is not None}
+        if not found:
+            return handler(data)
+        return cls.with_kinds(tuple(found.items())).model_validate(given, context=info.context)
+
+    @classmethod
+    @cache
+    def with_kinds(cls, found: tuple[tuple[str, type[BaseModel]], ...]) -> type[Self]:
+        """Return this model with fields for kinds of other packages."""
+        fields: Any = {name: (settings | None, None) for name, settings in found}
+        extended = create_model(cls.__name__, __base__=cls, __doc__=cls.__doc__, **fields)
+        extended.__kinds__ = (*cls.__kinds__, *(name for name, _ in found))
+        return extended
