@@ -43,12 +43,12 @@ from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
-from lakefeed.records.sources.kinesis import KinesisStream
+from lakefeed.records.sources.reader import SourceReader
 from lakefeed.sinks.definition import Sink
 from lakefeed.stopwatch import timed
 
 RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0  # A query that an older driver has disturbed starts again so often, so long after.
-Topics = SourceTopics | KinesisStream | None
+Topics = SourceTopics | SourceReader | None
 
 
 def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
