@@ -22,9 +22,7 @@ import org.junit.jupiter.api.Test;
  * imported classes. The working directory is the repository.
  */
 class InterfacesTest {
-    private static final List<Path> SOURCES = List.of(
-            Path.of("jvm/src/main/java/io/lakefeed"), Path.of("packages/elasticsearch/jvm/src/main/java/io/lakefeed"),
-            Path.of("packages/jdbc/jvm/src/main/java/io/lakefeed"), Path.of("packages/deploy/jvm/src/main/java/io/lakefeed"));
+    private static final String PACKAGES = "jvm/src/main/java/io/lakefeed";
     private static final Path PAGE = Path.of("docs/jvm-interfaces.md");
     private static final Pattern IMPORT =
             Pattern.compile("^import (?:static )?((org\\.apache\\.(?:spark|iceberg)[a-z0-9.]*)\\.([A-Z][A-Za-z0-9_.$]*|[a-z]+))", Pattern.MULTILINE);
@@ -59,7 +57,7 @@ class InterfacesTest {
 
     private static String table() throws IOException, ClassNotFoundException {
         Map<String, Group> groups = new TreeMap<>();
-        for (Path sources : SOURCES) {
+        for (Path sources : sources()) {
             try (Stream<Path> files = Files.walk(sources)) {
                 for (Path file : files.filter(path -> path.toString().endsWith(".java")).toList()) {
                     Path folder = sources.relativize(file).getParent();
@@ -77,6 +75,15 @@ class InterfacesTest {
                 .map(group -> group.getKey() + " " + String.join(", ", group.getValue().classes) + " | "
                         + String.join(", ", group.getValue().users) + " |")
                 .collect(Collectors.joining("\n"));
+    }
+
+    /** The module's own folder and that of each plug-in with Java. */
+    private static List<Path> sources() throws IOException {
+        try (Stream<Path> plugIns = Files.list(Path.of("packages"))) {
+            return Stream.concat(Stream.of(Path.of(PACKAGES)), plugIns.map(plugIn -> plugIn.resolve(PACKAGES)))
+                    .filter(Files::isDirectory)
+                    .toList();
+        }
     }
 
     private static String stability(String name, String folder, String simple) throws ClassNotFoundException {
