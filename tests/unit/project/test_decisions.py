@@ -14,8 +14,8 @@ DECISIONS = ROOT / "docs" / "decisions"
 RECORDS = sorted(path for path in DECISIONS.glob("*.md") if path.name[0].isdigit())
 TITLE = re.compile(r"# (\d{4}): (\S.*)")
 RECORD_LINK = re.compile(r"\[(\d{4})\]\((\d{4})-[^)]+\.md\)")
-RELATION = re.compile(r"(Supersedes|Supersedes in part): (.+)")
-STATUS = re.compile(r"Status: (accepted|deprecated|superseded by .+|accepted, superseded in part by .+)")
+RELATION = re.compile(r"Supersedes in part: (.+)")
+STATUS = re.compile(r"Status: (accepted|deprecated|accepted, superseded in part by .+)")
 INDEX_ROW = re.compile(r"\| \[(\d{4})\]\(([^)]+)\) \| (.+) \| ([^|]+) \|")
 SECTIONS = ["Context", "Decision", "Consequences", "Rejected"]
 
@@ -28,7 +28,6 @@ class Record:
     number: str
     title: str
     status: str
-    supersedes: frozenset[str]
     supersedes_in_part: frozenset[str]
 
 
@@ -41,14 +40,13 @@ def read_record(path: Path) -> Record:
     status = STATUS.fullmatch(lines[2])
     assert status, f"{path.name}: line 3 is not a status"
     head = lines[3 : next(index for index, line in enumerate(lines) if line.startswith("## "))]
-    relations = {found[1]: found[2] for line in head if (found := RELATION.fullmatch(line))}
+    relations = [found[1] for line in head if (found := RELATION.fullmatch(line))]
     return Record(
         path=path,
         number=title[1],
         title=title[2],
         status=status[1],
-        supersedes=frozenset(linked_numbers(relations.get("Supersedes", ""))),
-        supersedes_in_part=frozenset(linked_numbers(relations.get("Supersedes in part", ""))),
+        supersedes_in_part=frozenset(linked_numbers("".join(relations))),
     )
 
 
@@ -76,13 +74,9 @@ def test_numbers_are_unique() -> None:
 
 def test_supersession_is_recorded_on_both_sides() -> None:
     records = [read_record(path) for path in RECORDS]
-    replaced = {(record.number, old) for record in records for old in record.supersedes}
     changed = {(record.number, old) for record in records for old in record.supersedes_in_part}
-    whole = [record for record in records if record.status.startswith("superseded by")]
     part = [record for record in records if "in part" in record.status]
-    assert replaced == {(new, record.number) for record in whole for new in linked_numbers(record.status)}
     assert changed == {(new, record.number) for record in part for new in linked_numbers(record.status)}
-    assert replaced
     assert changed
 
 
