@@ -134,7 +134,7 @@ def test_history(lake: SparkSession, feed: Feed) -> None:
             }
         ],
     }
-    assert run(feed, "history").exit_code == 2
+    assert isinstance(run(feed, "history").exception, ConfigError)
 
 
 def test_infer(lake: SparkSession, feed: Feed) -> None:

@@ -122,8 +122,8 @@ def test_commands(stack: Endpoints, name: str) -> None:
         "created": False,
     }
     assert name in run("list").splitlines()
-    assert "partition 1  leader" in run("describe", name)
-    described = json.loads(run("describe", name, "--output", "json"))
+    assert "partition 1  leader" in run("show", name)
+    described = json.loads(run("show", name, "--output", "json"))
     assert (described["name"], described["offsets"], len(described["partitions"])) == (name, 0, 2)
     with pytest.raises(ConfigError, match="not KEY=VALUE"):
         run("create", name, "--config", "nonsense")
