@@ -324,7 +324,7 @@ def test_commands_take_the_table_of_one_topic_or_all(
     assert (one["table"], one["count"]) == (f"{shop.table('users')}_dead", 1)
     assert run("dead-letters", "list", file, topic="quiet.one")["count"] == 0
     position = f"1:{one['dead_letters'][0]['offset']}"
-    assert run("dead-letters", "show", file, position, topic="users")["topic"] == shop.topic("users")
+    assert run("dead-letters", "show", position, file, topic="users")["topic"] == shop.topic("users")
     assert run("schema", "show", file, topic="users")["table"] == shop.table("users")
     assert run("schema", "history", file, topic="users")["table"] == shop.table("users")
     assert run("schema", "diff", file, topic="users")["ddl"] == []

@@ -19,6 +19,8 @@ from click.testing import CliRunner
 from lakefeed.cli.jars import jars as command
 from lakefeed.clients.spark import jars
 from lakefeed.errors import ConfigError, DownloadError
+from lakefeed.plugins import SINKS_GROUP, installed_kinds
+from tests.support.plugin import put_on_path
 
 FIRST, SECOND = "org.example:first:1.0", "org.example.deep:second:all@tar.gz:2.0"
 CONTENT = {FIRST: b"first jar" * 1000, SECOND: b"second archive" * 2000}
@@ -126,6 +128,13 @@ def test_the_lock_of_the_package_is_sound() -> None:
         "kinesis",
         "jdbc",
     )
+
+
+def test_a_sink_of_one_module_has_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = jars.read_lock()
+    put_on_path(tmp_path, {"lakefeed.sinks": "duck = duck_sink:Settings"}, monkeypatch, duck_sink="class Settings: ...")
+    assert "duck" in installed_kinds(SINKS_GROUP)
+    assert jars.read_lock() == before
 
 
 def test_paths_in_a_repository() -> None:
