@@ -80,7 +80,7 @@ function content(sample, name, most) {
     (isCut || value.length > most) && size ? h("span", { class: "soft" }, ` … (${bytes(size)} in all)`) : null,
   );
   const whole = foreign(value, value.length);
-  const rest = `The rest: lakefeed dead-letters show ${sample.topic}:${sample.partition}:${sample.offset}` pipeline.yaml;
+  const rest = `The rest: lakefeed dead-letters show ${sample.topic}:${sample.partition}:${sample.offset} pipeline.yaml`;
   return h(
     "div",
     { class: "content" },
