@@ -197,7 +197,7 @@ tests:
 
 
 def test_a_source_of_rows_is_refused_with_the_sources_that_cases_are_for(run: Run) -> None:
-    with pytest.raises(ConfigError, match=r"cases are records of Kafka or Kinesis, and the pipeline reads files"):
+    with pytest.raises(ConfigError, match=r"cases are records of topics or streams, and the pipeline reads files"):
         run(
             """
 name: hits
