@@ -71,12 +71,21 @@ class CliCommand:
         Raises:
             ConfigError: its package cannot be imported.
         """
-        module, _, name = self.target.partition(":")
-        try:
-            return getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            what = f"the package of the command '{name}' cannot be imported: {error}"
-            raise ConfigError(what, hint=f"reinstall the package that has {module}") from error
+        return load(self.target, f"the package of the command '{self.target.partition(':')[2]}'")
+
+
+def load(target: str, what: str, *, where: str | None = None) -> Any:
+    """Import ``package.module:name`` of an installed package.
+
+    Raises:
+        ConfigError: it cannot be imported; the error calls it ``what``.
+    """
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        hint = f"reinstall the package that has {module}"
+        raise ConfigError(f"{what} cannot be imported: {error}", where=where, hint=hint) from error
 
 
 def installed(group: str) -> list[EntryPoint]:

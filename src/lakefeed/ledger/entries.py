@@ -118,6 +118,7 @@ class EntryLedger(ServerLedger):
         try:
             self._write(rows, entry)
         except Exception:
+            # The answer was lost, or another driver has this number; else nothing is stored, and the error stands.
             taken = self._newest()
             if taken is None or taken.number < entry.number:
                 raise

@@ -12,7 +12,6 @@ again before its next batch, at the next start at the latest. So it needs a ledg
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,13 +24,14 @@ from lakefeed.clients.spark.jvm import jars_of
 from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
+from lakefeed.errors import CheckpointMismatch, LakefeedError
 from lakefeed.lazy import DataFrame, SparkSession, StructType
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import check_outcomes, seconds_since_allowed, timing_commit
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.plugins import load
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
@@ -99,15 +99,7 @@ def _definition(
         is_transformed=config.transform is not None or config.decode.envelope is not None,
     )
     jars_of(type(settings))
-    module, _, name = settings.definition.partition(":")
-    try:
-        found: type[Any] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"the sink's code cannot be loaded: {error}",
-            where=context.place,
-            hint="reinstall the package that the sink comes from",
-        ) from None
+    found: type[Any] = load(settings.definition, "the sink's code", where=context.place)
     if issubclass(found, SinkDefinition):
         return found(settings, context)
     return BatchSinkDefinition(settings, context, found)

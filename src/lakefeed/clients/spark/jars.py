@@ -147,8 +147,12 @@ def read_lock() -> Lock:
     artifacts = list(_artifacts(own))
     sink_groups: dict[str, None] = {}
     for package in dict.fromkeys(entry.module.partition(".")[0] for entry in installed_kinds(SINKS_GROUP).values()):
-        with suppress(ImportError, FileNotFoundError, TypeError):  # Without jars of others, broken, or one module.
-            added = list(_artifacts(json.loads(files(package).joinpath("jars.lock").read_text())))
+        try:
+            lock = files(package).joinpath("jars.lock")
+        except (ImportError, TypeError):  # The package is broken, or one module.
+            continue
+        if lock.is_file():
+            added = list(_artifacts(json.loads(lock.read_text())))
             artifacts += added
             sink_groups |= dict.fromkeys(group for artifact in added for group in artifact.groups)
     return Lock(repository=own["repository"], artifacts=tuple(artifacts), sink_groups=tuple(sink_groups))

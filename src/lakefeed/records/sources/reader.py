@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.blocks import InstalledSource
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+from lakefeed.plugins import load
 
 
 class SourceReader(Protocol):
@@ -52,7 +52,5 @@ class SourceReader(Protocol):
 
 def open_reader(spark: SparkSession, settings: InstalledSource) -> SourceReader:
     """Return what reads a source of another package."""
-    module, _, name = settings.reader.partition(":")
-    opened: Any = getattr(import_module(module), name)(spark, settings)
-    reader: SourceReader = opened
+    reader: SourceReader = load(settings.reader, "the source's code")(spark, settings)
     return reader
