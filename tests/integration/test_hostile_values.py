@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.cli import lakefeed
-from tests.support.drivers import address, driver, until
+from tests.support.drivers import driver, until
 from tests.support.feed import Feed
 from tests.support.openlineage import problems, server
 
@@ -47,7 +47,7 @@ def test_no_view_is_harmed_by_keys_and_values(feed: Feed, tmp_path: Path) -> Non
             dead_letters={"table": f"lake.{feed.name}.letters"},
             lineage={"url": lineage, "every": "1 second"},
         )
-        with driver(path, environment, tmp_path / "log") as ask:
+        with driver(path, environment, tmp_path / "log", "--dashboard=127.0.0.1:0") as ask:
             own = f"/api/feeds/{feed.name}"
             until(lambda: json.loads(ask("/progress"))["totals"]["dead_letters"] == 4)
             for name in ("/progress", "/history", "/health", "/api/feeds", *(f"{own}/{detail}" for detail in DETAILS)):
@@ -56,7 +56,8 @@ def test_no_view_is_harmed_by_keys_and_values(feed: Feed, tmp_path: Path) -> Non
             texts["/metrics"] = ask("/metrics")
             families = {family.name: family for family in text_string_to_metric_families(texts["/metrics"])}
             assert families["lakefeed_dead_letters"].samples[0].value == 4
-            texts["stream"] = stream(feed, environment, events=6)
+            page = re.findall(r"the dashboard is at (http://[^\s\"]+)", (tmp_path / "log").read_text())[0]
+            texts["stream"] = stream(page, feed.name, events=6)
             done = lakefeed("status", path, environment=environment)
             texts["lakefeed status"] = done.stdout + done.stderr
         texts["log"] = (tmp_path / "log").read_text()
@@ -73,12 +74,10 @@ def test_no_view_is_harmed_by_keys_and_values(feed: Feed, tmp_path: Path) -> Non
         json.loads(line)
 
 
-def stream(feed: Feed, environment: dict[str, str], *, events: int) -> str:
+def stream(page: str, feed: str, *, events: int) -> str:
     """The first server-sent events, each of which is a name and one line of JSON."""
-    url, token = address(environment)
-    request = urllib.request.Request(f"{url}/api/stream?feed={feed.name}", headers={"Authorization": f"Bearer {token}"})
     lines: list[str] = []
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(f"{page.rstrip('/')}/api/stream?feed={feed}", timeout=30) as answer:
         while sum(line.startswith("data:") for line in lines) < events:
             lines.append(answer.readline().decode().rstrip("\n"))
     for line in lines:

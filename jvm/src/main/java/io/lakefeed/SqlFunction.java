@@ -54,6 +54,6 @@ public abstract class SqlFunction<T> implements ScalarFunction<T>, Serializable 
     /** Shows only the name: Spark prints plans, and a function's settings can have credentials. */
     @Override
     public final String toString() {
-        return "lakefeed." + name;
+        return canonicalName;
     }
 }
