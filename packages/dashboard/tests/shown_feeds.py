@@ -20,9 +20,9 @@ from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import Document, OwnFeed
-from lakefeed_dashboard.details.costs import costs_of
+from lakefeed_dashboard.details.feed_details import costs_of
 from lakefeed_dashboard.feeds import DETAILS, FeedView
-from lakefeed_dashboard.panel_settings import Tariff
+from lakefeed_dashboard.settings import Tariff
 
 SCRIPT = "<script>document.title = 'taken over'</script><img src=x onerror=\"document.title='taken over'\">"
 RIGHT_TO_LEFT = "\u202eتجربة\u202c עברית"

@@ -8,17 +8,16 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from lakefeed.operations.endpoint import Refused, event_number, history_range, require_action
 from lakefeed_dashboard.access import PROBES, Access, Caller
 from lakefeed_dashboard.feeds import DETAILS, Feeds, FeedView
-from lakefeed_dashboard.guard import Guard
+from lakefeed_dashboard.guard import Guard, JsonResponse, document_of
 from lakefeed_dashboard.limits import Audit
 from lakefeed_dashboard.login import Login
-from lakefeed_dashboard.responses import JsonResponse, document_of
 from lakefeed_dashboard.stream import Hub
 from lakefeed_dashboard.workers import Workers
 
@@ -46,12 +45,8 @@ class DashboardApp:
 
     def app(self) -> ASGIApp:
         """Return the ASGI application."""
-        router = Router([*self._documents(), *self._pages()])
-        return Guard(router, access=self._access, audit=self._audit)
-
-    def _documents(self) -> list[BaseRoute]:
-        feed = "/api/feeds/{feed:path}"
-        return [
+        feed, login = "/api/feeds/{feed:path}", Login(self._access, self._audit)
+        routes = [
             Route("/api/session", self._session),
             Route("/api/feeds", self._list),
             Route("/api/stream", self._stream),
@@ -63,17 +58,13 @@ class DashboardApp:
             Route("/metrics", self._metrics),
             Route("/health", self._health),
             *(Route(path, self._probe) for path in PROBES),
-        ]
-
-    def _pages(self) -> list[BaseRoute]:
-        login = Login(self._access, self._audit)
-        return [
             Route("/", self._page),
             Route("/login", login.page),
             Route("/login", login.login, methods=["POST"]),
             Route("/logout", login.logout, methods=["POST"]),
             Mount("/static", _Static(directory=STATIC, check_dir=False)),
         ]
+        return Guard(Router(routes), access=self._access, audit=self._audit)
 
     async def _page(self, request: Request) -> Response:
         return FileResponse(STATIC / "index.html")
@@ -118,14 +109,17 @@ class DashboardApp:
         messages = self._hub.stream(feed, last=last, after=after)
         # Its first message is asked for here, so that a refusal is one, and no broken stream.
         return StreamingResponse(
-            self._while_logged_in(request, _resumed(await anext(messages), messages)),
+            self._while_logged_in(request, await anext(messages), messages),
             media_type="text/event-stream",
             headers={"x-accel-buffering": "no", "cache-control": "no-store"},
         )
 
-    async def _while_logged_in(self, request: Request, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _while_logged_in(
+        self, request: Request, first: bytes, messages: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
         """End a stream with the session that has opened it; the page then leads to the login."""
         has_session = self._access.session(request) is not None and _caller(request).csrf is not None
+        yield first
         async for each in messages:
             if has_session and self._access.session(request) is None:
                 return
@@ -156,12 +150,6 @@ class DashboardApp:
         key = request.scope["path"].rpartition("/")[2]
         is_so = bool(document.get(key))
         return JsonResponse({key: is_so}, 200 if is_so else 503)
-
-
-async def _resumed(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for message in rest:
-        yield message
 
 
 def _caller(request: Request) -> Caller:

@@ -53,22 +53,17 @@ class Passwords:
         from argon2 import PasswordHasher
         from argon2.exceptions import Argon2Error, InvalidHashError
 
+        if not self._hashes:
+            return False
         known = self._hashes.get(user)
         # An unknown user is checked against another's hash: hashes may differ in how long they take.
-        tried = known if known is not None else self._stand_in(user)
-        if tried is None:
-            return False
+        keyed = hmac.digest(self._key, user.encode("utf-8", "replace"), "sha256")
+        stand_in = list(self._hashes.values())[int.from_bytes(keyed[:4]) % len(self._hashes)]
         try:
-            PasswordHasher().verify(tried, password)
+            PasswordHasher().verify(stand_in if known is None else known, password)
         except (Argon2Error, InvalidHashError, UnicodeEncodeError):  # The last: half a surrogate pair, from JSON.
             return False
         return known is not None
-
-    def _stand_in(self, user: str) -> str | None:
-        if not self._hashes:
-            return None
-        digest = hmac.digest(self._key, user.encode("utf-8", "replace"), "sha256")
-        return list(self._hashes.values())[int.from_bytes(digest[:4]) % len(self._hashes)]
 
 
 def hash_password(password: str) -> str:
@@ -117,7 +112,9 @@ class Sessions:
 
     def open(self, user: str, role: Role) -> str:
         """Begin a session, and return its secret."""
-        self._drop_ended()
+        now = self._clock()
+        for ended in [key for key, session in self._sessions.items() if session.ends_at <= now]:
+            del self._sessions[ended]
         own = [key for key, session in self._sessions.items() if session.user == user]
         for key in own[: max(0, len(own) - MOST_OF_A_USER + 1)]:
             del self._sessions[key]
@@ -153,8 +150,3 @@ class Sessions:
     def is_device_of(self, secret: str, user: str) -> bool:
         """Check that this user has logged in with this browser before."""
         return self._devices.get(digest(secret)) == user
-
-    def _drop_ended(self) -> None:
-        now = self._clock()
-        for key in [key for key, session in self._sessions.items() if session.ends_at <= now]:
-            del self._sessions[key]

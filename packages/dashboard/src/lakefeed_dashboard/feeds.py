@@ -21,9 +21,6 @@ class FeedView(Protocol):
     def name(self) -> str:
         """The name in URLs: the feed's."""
 
-    def row(self) -> Document:
-        """Return the feed's entry in the list of all."""
-
     def progress(self) -> Document:
         """Return ``FeedProgress.as_dict``."""
 

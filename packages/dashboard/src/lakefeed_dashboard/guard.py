@@ -1,11 +1,14 @@
-"""Stands before the dashboard's routes: host, caller, origin, method, size and time of each request."""
+"""Stands before the dashboard's routes: host, caller, origin, method, size and time of each request.
+
+An answer is JSON with bounded texts, and no secrets.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import logging
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from starlette.datastructures import MutableHeaders
@@ -14,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lakefeed.operations.endpoint import Refused
+from lakefeed.messages.text import json_line
+from lakefeed.operations.endpoint import Document, Refused, json_object
 from lakefeed_dashboard.access import PROBES, Access, Caller, is_own_user
 from lakefeed_dashboard.limits import Attempts, Audit, network_of
-from lakefeed_dashboard.responses import JsonResponse
 
 _log = logging.getLogger(__name__)
 
@@ -88,8 +91,12 @@ class Guard:
         if isinstance(caller, Response):
             return caller
         request.state.caller = caller
-        if caller is None and not self._is_public(request):
-            return self._require_login(request)
+        path = request.scope["path"]
+        # What is needed to log in, or by probes, is open to all.
+        is_public = path == "/login" or (request.method == "GET" and (path in PROBES or path.startswith("/static/")))
+        if caller is None and not is_public:
+            is_page = request.method == "GET" and path == "/"
+            return RedirectResponse("/login", 303) if is_page else unauthorized()
         if request.method not in METHODS:
             return JsonResponse({"error": "GET and POST are all"}, 405, {"allow": ", ".join(METHODS)})
         return self._foreign(request, caller)
@@ -115,17 +122,6 @@ class Guard:
         self._audit.refused("a wrong token", address=address)
         return unauthorized()
 
-    def _is_public(self, request: Request) -> bool:
-        """Check that a page is the same everywhere, and needed to log in; or that it is for probes."""
-        path = request.scope["path"]
-        if path == "/login":
-            return True
-        return request.method == "GET" and (path in PROBES or path.startswith("/static/"))
-
-    def _require_login(self, request: Request) -> Response:
-        is_page = request.method == "GET" and request.scope["path"] == "/"
-        return RedirectResponse("/login", 303) if is_page else unauthorized()
-
     def _foreign(self, request: Request, caller: Caller | None) -> Response | None:
         """Refuse what another site's page has sent, with the user's cookie or from the user's machine."""
         if request.method not in CHANGING:
@@ -141,6 +137,22 @@ class Guard:
             if not hmac.compare_digest(given.encode("utf-8", "replace"), (caller.csrf or "").encode()):
                 return forbidden(f"the header {CSRF} is missing or old", "load the page again")
         return None
+
+
+class JsonResponse(Response):
+    """A document as JSON."""
+
+    media_type = "application/json; charset=utf-8"
+
+    def __init__(self, document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(json_line(document).encode(), status_code=status, headers=headers)
+
+
+async def document_of(request: Request) -> Document:
+    """Read a request's body as an object of JSON."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, "the body is JSON", "Content-Type: application/json")
+    return json_object(await request.body())
 
 
 def unauthorized() -> Response:

@@ -12,9 +12,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from lakefeed.operations.endpoint import Refused
 from lakefeed_dashboard.access import Access, Caller
 from lakefeed_dashboard.credentials import LONGEST, TooBusy
-from lakefeed_dashboard.guard import too_many
+from lakefeed_dashboard.guard import JsonResponse, document_of, too_many
 from lakefeed_dashboard.limits import Attempts, Audit, network_of
-from lakefeed_dashboard.responses import JsonResponse, document_of
 
 FORM = "application/x-www-form-urlencoded"
 DEVICE_DAYS = 90
@@ -45,7 +44,7 @@ class Login:
         counts = self._counts(request, user, address)
         waits = [attempts.wait(key) for attempts, key in counts]
         if max(waits) > 0:
-            return _html(_page("Too many attempts. Wait a minute."), 429) if is_form else too_many(max(waits))
+            return HTMLResponse(_page("Too many attempts. Wait a minute."), 429) if is_form else too_many(max(waits))
         for attempts, key in counts:
             attempts.take(key)
         try:
@@ -55,8 +54,9 @@ class Login:
         if caller is None:
             known = user if user in self._access.roles else None
             self._audit.refused("a login", address=address, user=known)
-            wrong = "user, password or token is wrong"
-            return _html(_page(f"{wrong.capitalize()}."), 401) if is_form else JsonResponse({"error": wrong}, 401)
+            if is_form:
+                return HTMLResponse(_page("User, password or token is wrong."), 401)
+            return JsonResponse({"error": "user, password or token is wrong"}, 401)
         for attempts, key in counts:
             attempts.give_back(key)
         self._audit.accepted(caller.user, address=address)
@@ -119,10 +119,6 @@ async def _given(request: Request) -> tuple[dict[str, Any], bool]:
             raise Refused(400, "the form cannot be read") from None
         return {name: values[-1] for name, values in fields.items()}, True
     return await document_of(request), False
-
-
-def _html(text: str, status: int) -> Response:
-    return HTMLResponse(text, status)
 
 
 def _page(problem: str = "") -> str:

@@ -129,7 +129,7 @@ class RemoteFeeds:
     def find(self, name: str) -> FeedView | None:
         for known, row, own_name in self._entries():
             if row["feed"] == name:
-                return RemoteFeed(name, own_name, known, row)
+                return RemoteFeed(name, own_name, known)
         return None
 
     def metrics(self, *, accept: str) -> MetricsText:
@@ -205,18 +205,14 @@ class RemoteFeeds:
 class RemoteFeed:
     """One feed of another driver; see ``FeedView``."""
 
-    def __init__(self, name: str, own_name: str, known: _Known, row: Document) -> None:
+    def __init__(self, name: str, own_name: str, known: _Known) -> None:
         self._name = name
         self._own_name = own_name
         self._known = known
-        self._row = row
 
     @property
     def name(self) -> str:
         return self._name
-
-    def row(self) -> Document:
-        return self._row
 
     def progress(self) -> Document:
         return self._get("progress")

@@ -196,18 +196,14 @@ class _Accepting:
                 await asyncio.sleep(0.2)
                 continue
             who = network_of(str(address[0]))
-            if self._is_too_much(who):
+            is_full = self._open.total() >= MOST_CONNECTIONS and not self._make_room()
+            if is_full or (not self._listener.shares_addresses and self._open[who] >= MOST_OF_AN_ADDRESS):
                 connection.close()
                 continue
             self._open[who] += 1
             protocol = self._protocol()
             protocol.at_end = partial(self._leave, protocol, who)
             self._connections[protocol] = loop.create_task(self._begin(connection, protocol))
-
-    def _is_too_much(self, who: str) -> bool:
-        if self._open.total() >= MOST_CONNECTIONS and not self._make_room():
-            return True
-        return not self._listener.shares_addresses and self._open[who] >= MOST_OF_AN_ADDRESS
 
     def _make_room(self) -> bool:
         """Close the oldest connection that has sent no request; False if all have sent one."""

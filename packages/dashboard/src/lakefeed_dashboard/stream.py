@@ -33,10 +33,6 @@ PANELS_SECONDS = 1.0
 HEARTBEAT = b": still here\n\n"
 
 
-class Dropped(Exception):
-    """The page is too slow, or the server ends."""
-
-
 @dataclass(eq=False)
 class Client:
     """One open page, and the feed that it shows in detail."""
@@ -97,9 +93,6 @@ class Hub:
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._is_closed = False
 
-    def __len__(self) -> int:
-        return len(self._clients)
-
     async def stream(self, feed: str | None, *, last: str | None, after: int | None) -> AsyncIterator[bytes]:
         """Yield a page's messages until it is dropped.
 
@@ -122,7 +115,9 @@ class Hub:
                     return
                 yield queued
         finally:
-            self._leave(client)
+            self._clients.discard(client)
+            if client.feed is not None and not any(other.feed == client.feed for other in self._clients):
+                self._watched.pop(client.feed, None)
 
     def open(self, feed: str | None) -> Client:
         """Add a page; Refused if there are too many."""
@@ -143,11 +138,6 @@ class Hub:
             if task is not None:
                 task.cancel()
 
-    def _leave(self, client: Client) -> None:
-        self._clients.discard(client)
-        if client.feed is not None and not any(other.feed == client.feed for other in self._clients):
-            self._watched.pop(client.feed, None)
-
     async def _first(self, feed: str | None, *, last: str | None, after: int | None) -> list[bytes]:
         """Return what a page gets at once: the list, and its feed with the events that it has missed."""
         found = [message("feeds", {"feeds": await self._workers.read(self._feeds.rows)})]
@@ -167,7 +157,7 @@ class Hub:
     async def _beat(self) -> None:
         while self._clients:
             self._begin("", self._send_rows)
-            for name in self._names():
+            for name in {client.feed for client in self._clients if client.feed is not None}:
                 self._begin(f"/{name}", partial(self._send_feed, name))
             await asyncio.sleep(EVERY_SECONDS)
         self._rows = None
@@ -178,9 +168,6 @@ class Hub:
         if before is None or before.done():
             self._asking[key] = asyncio.get_running_loop().create_task(send())
             self._asking = {name: task for name, task in self._asking.items() if not task.done()}
-
-    def _names(self) -> set[str]:
-        return {client.feed for client in self._clients if client.feed is not None}
 
     async def _send_rows(self) -> None:
         with _unanswered():

@@ -13,7 +13,7 @@ from lakefeed.clients.spark.jvm import s3_requests
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
 from lakefeed_dashboard.details.feed_details import FeedDetails
-from lakefeed_dashboard.panel_settings import QueryPanel
+from lakefeed_dashboard.settings import QueryPanel
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:

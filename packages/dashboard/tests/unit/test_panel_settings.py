@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lakefeed_dashboard.panel_settings import QueryPanel, QueryPanels, Tariff
-from lakefeed_dashboard.settings import Dashboard
+from lakefeed_dashboard.settings import Dashboard, QueryPanel, QueryPanels, Tariff
 
 
 def panel(**settings: Any) -> QueryPanel:

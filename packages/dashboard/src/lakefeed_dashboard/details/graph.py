@@ -10,7 +10,7 @@ from typing import Any
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sql import without_texts
-from lakefeed.config.transform import Step, Transform
+from lakefeed.config.transform import Transform
 from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
@@ -128,21 +128,14 @@ def _add_steps(graph: _Graph, name: str, transform: Transform, behind: list[str]
         views[table.lower()] = [graph.add(f"table:{table}", table, "table", detail=what)]
     last = behind
     for step_name, step in transform.all_steps.items():
-        after = _inputs(step, views) or last
-        last = [graph.add(f"step:{step_name}", step_name, "step", after=after, detail=_about(step))]
+        # The nodes whose views a SELECT names; none of a function or of a view in backticks alone.
+        words = {word.lower() for word in re.findall(r"\w+", without_texts(step.sql or ""))}
+        inputs = dict.fromkeys(node for view, nodes in views.items() if view in words for node in nodes)
+        detail = "sql"
+        if step.python is not None:
+            detail = f"python {step.python}"
+        elif step.deduplicate is not None:
+            detail = f"first row of each {', '.join(step.deduplicate)}"
+        last = [graph.add(f"step:{step_name}", step_name, "step", after=list(inputs) or last, detail=detail)]
         views[step_name.lower()] = last
     return last
-
-
-def _inputs(step: Step, views: dict[str, list[str]]) -> list[str]:
-    """Return the nodes whose views a SELECT names; none of a function or of a view in backticks alone."""
-    words = {word.lower() for word in re.findall(r"\w+", without_texts(step.sql or ""))}
-    return list(dict.fromkeys(node for view, nodes in views.items() if view in words for node in nodes))
-
-
-def _about(step: Step) -> str:
-    if step.python is not None:
-        return f"python {step.python}"
-    if step.deduplicate is not None:
-        return f"first row of each {', '.join(step.deduplicate)}"
-    return "sql"

@@ -19,7 +19,7 @@ from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.lazy import sf
 from lakefeed.messages.printable import without_values
 from lakefeed.messages.redaction import redacted
-from lakefeed_dashboard.panel_settings import QueryPanel
+from lakefeed_dashboard.settings import QueryPanel
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -127,11 +127,12 @@ def table_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMetad
     """Return files, bytes and newest snapshots of the feed's tables; of other sinks what is known without asking."""
     tables = iceberg_tables(config, monitor)
     shown = [_iceberg(name, feed, read) for name, feed in list(tables.items())[:MOST_TABLES]]
-    shown += [
-        _elsewhere(place, sink.kind, sink.chosen.table_name, rows=monitor.snapshot().totals.rows)
-        for place, sink in config.sink_blocks
-        if not sink.chosen.snapshot_tables
-    ]
+    for place, sink in config.sink_blocks:
+        if not sink.chosen.snapshot_tables:
+            # No Iceberg table: its rows of this run alone are known without a request.
+            rows = f"{monitor.snapshot().totals.rows:,} rows were written by this run"
+            note = f"{place} is {sink.kind}, which has no snapshots; {rows}"
+            shown.append({"name": sink.chosen.table_name or place, "kind": sink.kind, **_UNKNOWN, "note": note})
     return {"tables": shown, "left_out": max(0, len(tables) - MOST_TABLES), "taken_at": iso(now)}
 
 
@@ -185,13 +186,3 @@ def number(summary: Mapping[str, str], key: str) -> int | None:
         return int(summary[key])
     except (KeyError, ValueError):
         return None
-
-
-def _elsewhere(place: str, kind: str, target: str, *, rows: int) -> dict[str, Any]:
-    """Describe a sink that is no Iceberg table: its rows of this run alone are known without a request."""
-    return {
-        "name": target or place,
-        "kind": kind,
-        **_UNKNOWN,
-        "note": f"{place} is {kind}, which has no snapshots; {rows:,} rows were written by this run",
-    }

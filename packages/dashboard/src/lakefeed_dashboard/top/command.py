@@ -54,7 +54,8 @@ def top(pipelines: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | N
     }
     finders = dict(finders_of(feeds, servers_of(urls, token_file)))
     with FeedWatch(finders, every=every) as watched:
-        if not is_json() and not watch and _is_screen():
+        is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        if is_terminal and not is_json() and not watch:
             _show_live(watched)
             return
 
@@ -72,16 +73,11 @@ def top(pipelines: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | N
         raise Exit(show(look, watch=watch, every=every))
 
 
-def _is_screen() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-
-
 def _show_live(watched: FeedWatch) -> None:
     from rich.console import Console
 
     from lakefeed_dashboard.top.keyboard import Terminated
-    from lakefeed_dashboard.top.live import run_top
-    from lakefeed_dashboard.top.screen import TopScreen
+    from lakefeed_dashboard.top.screen import TopScreen, run_top
 
     screen = TopScreen(watched.feeds, opened=watched.open)
     try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
@@ -44,11 +44,8 @@ class WatchedFeed(Protocol):
         """Return the seconds until the next look."""
 
 
-class FeedFinder(Protocol):
-    """A place where feeds are found."""
-
-    def find(self) -> Sequence[WatchedFeed]:
-        """Return the feeds that are there now."""
+FeedFinder: TypeAlias = Callable[[], Sequence[WatchedFeed]]
+"""Returns the feeds that are at a place now."""
 
 
 class WatchedDriver:
@@ -203,16 +200,6 @@ class PipelineFeeds:
         return self._parts
 
 
-class DashboardFeeds:
-    """The feeds of a dashboard, or of one driver's."""
-
-    def __init__(self, server: FeedServer) -> None:
-        self._server = server
-
-    def find(self) -> Sequence[WatchedFeed]:
-        return [WatchedRemote(self._server, listed) for listed in self._server.feeds()]
-
-
 class FeedWatch:
     """Looks at feeds again and again, while it is entered.
 
@@ -248,7 +235,10 @@ class FeedWatch:
         """Return the feeds as they were seen last, and the places that do not answer."""
         with self._lock:
             sources = [source for found in self._sources.values() for source in found.values()]
-            shown = [self._seen.get(source.key) or _unseen(source) for source in sources]
+            shown = [
+                self._seen.get(source.key) or SeenFeed(key=source.key, name=source.name, state=ASKING)
+                for source in sources
+            ]
             failed = dict(self._failures)
         unique = {seen.key: seen for seen in shown}
         places = [SeenFeed(key=name, name=name, state="no answer", note=why.what) for name, why in failed.items()]
@@ -273,7 +263,7 @@ class FeedWatch:
     def _find(self, name: str, finder: FeedFinder) -> None:
         while not self._ends.is_set():
             try:
-                found = finder.find()
+                found = finder()
             except LakefeedError as error:
                 with self._lock:
                     self._failures[name] = error
@@ -311,15 +301,16 @@ class FeedWatch:
         threading.Thread(target=run, name="lakefeed-watch", daemon=True).start()
 
 
-def _unseen(source: WatchedFeed) -> SeenFeed:
-    return SeenFeed(key=source.key, name=source.name, state=ASKING)
-
-
 def finders_of(
     pipelines: Mapping[str, PipelineFeeds], servers: Sequence[FeedServer]
 ) -> Iterator[tuple[str, FeedFinder]]:
     """Yield where to look: at what is named, and on this machine if that is nothing but files."""
-    yield from pipelines.items()
-    yield from ((server.url, DashboardFeeds(server)) for server in servers)
+    yield from ((name, pipeline.find) for name, pipeline in pipelines.items())
+    yield from ((server.url, partial(_feeds_of, server)) for server in servers)
     if not servers:
-        yield "this machine", LocalDrivers(named={pipeline.identity for pipeline in pipelines.values()})
+        yield "this machine", LocalDrivers(named={pipeline.identity for pipeline in pipelines.values()}).find
+
+
+def _feeds_of(server: FeedServer) -> Sequence[WatchedFeed]:
+    """Return the feeds of a dashboard, or of one driver's."""
+    return [WatchedRemote(server, listed) for listed in server.feeds()]

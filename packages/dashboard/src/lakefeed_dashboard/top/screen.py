@@ -1,4 +1,4 @@
-"""The state of ``lakefeed top``: which feeds are shown in which order, which one is chosen or open; keys change it."""
+"""The screen of ``lakefeed top``: which feeds are shown in which order, which one is chosen or open; keys change it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,49 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from rich.console import Console, Group
+from rich.live import Live
 from rich.text import Text
 
 from lakefeed.messages.printable import aligned
 from lakefeed.messages.text import one_line
 from lakefeed.monitor.model import PartitionLag
 from lakefeed.monitor.terminal.lines import batch_line, joined, panel_lines
+from lakefeed_dashboard.top.keyboard import END, Keyboard
 from lakefeed_dashboard.top.seen import SeenFeed
 from lakefeed_dashboard.top.table import SORTED_BY, STYLES, age, columns_for, header, row, since_text, sort, summary
 
 MOST_BATCHES = 5
 MOST_EVENTS = 20
+LONGEST_FILTER = 100
+DRAWS_EACH_SECONDS = 0.5
+"""Also after a change of the terminal's size."""
+HELP = "q quit · ↑ ↓ enter open · / filter · sort n t r l o b c d s e · i invert"
+OPEN_HELP = "q quit · esc back · ↑ ↓ scroll"
+
+
+def run_top(screen: TopScreen, *, descriptor: int, console: Console) -> None:
+    """Draw the screen on a whole terminal and pass keys to it, until it is over.
+
+    Raises:
+        Terminated: SIGTERM or SIGHUP came; the terminal is as it was before.
+    """
+    live = Live(
+        console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
+    )
+    # The outer one gives the terminal's mode back last: nothing is echoed onto the screen before.
+    with Keyboard(descriptor, leave=live.stop, resume=lambda: live.start(refresh=True)).entered() as keyboard:
+        try:
+            live.start()
+            while not screen.is_over:
+                width, height = console.size
+                live.update(Group(*screen.lines(width, height)), refresh=True)
+                for key in keyboard.read(DRAWS_EACH_SECONDS):
+                    if key == END:
+                        return
+                    screen.press(key)
+        finally:
+            live.stop()
 
 
 def detail_lines(feed: SeenFeed, *, now: float) -> Iterator[Text]:
@@ -29,7 +61,12 @@ def detail_lines(feed: SeenFeed, *, now: float) -> Iterator[Text]:
     yield Text.assemble("  ", (feed.state, STYLES.get(feed.state, "")), joined((" ", one_line(feed.note))))
     if feed.driver:
         yield Text(f"  {one_line(feed.driver)}")
-    yield from _failure(feed)
+    # What the panel does not say of the last error.
+    error = feed.progress.last_error if feed.progress else None
+    if error is not None and error.where:
+        yield Text(f"    at {one_line(error.where)}", style="red")
+    if error is not None and error.hint:
+        yield Text(f"    next: {one_line(error.hint)}")
     if feed.batches:
         yield Text("batches", style="bold")
         yield from (Text(f"  {batch_line(batch)}") for batch in reversed(feed.batches[-MOST_BATCHES:]))
@@ -43,15 +80,6 @@ def detail_lines(feed: SeenFeed, *, now: float) -> Iterator[Text]:
             yield Text(f"  {at:%Y-%m-%d %H:%M:%S}  {event.kind}: {one_line(event.message)}")
 
 
-def _failure(feed: SeenFeed) -> Iterator[Text]:
-    """Yield what the panel does not say of the last error."""
-    error = feed.progress.last_error if feed.progress else None
-    if error is not None and error.where:
-        yield Text(f"    at {one_line(error.where)}", style="red")
-    if error is not None and error.hint:
-        yield Text(f"    next: {one_line(error.hint)}")
-
-
 def _partition_rows(feed: SeenFeed) -> list[tuple[str, ...]]:
     def greatest_first(part: PartitionLag) -> tuple[int, str, int]:
         return (-(part.lag if part.lag is not None else 1 << 62), part.topic, part.partition)
@@ -62,11 +90,6 @@ def _partition_rows(feed: SeenFeed) -> list[tuple[str, ...]]:
         committed, read, end, lag = offsets
         rows.append((one_line(f"{part.topic}-{part.partition}"), committed, read, end, lag, age(part.seconds)))
     return rows
-
-
-LONGEST_FILTER = 100
-HELP = "q quit · ↑ ↓ enter open · / filter · sort n t r l o b c d s e · i invert"
-OPEN_HELP = "q quit · esc back · ↑ ↓ scroll"
 
 
 class TopScreen:

@@ -11,10 +11,9 @@ from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.s3_requests import BatchRequests
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed_dashboard.details.costs import costs_of
-from lakefeed_dashboard.details.feed_details import FeedDetails
+from lakefeed_dashboard.details.feed_details import FeedDetails, costs_of
 from lakefeed_dashboard.details.graph import MOST_TOPICS, graph_of
-from lakefeed_dashboard.panel_settings import Tariff
+from lakefeed_dashboard.settings import Tariff
 from packages.dashboard.tests.unit.details.test_tables import config
 
 

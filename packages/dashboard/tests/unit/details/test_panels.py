@@ -12,7 +12,7 @@ import pytest
 
 from lakefeed.errors import ConfigError
 from lakefeed_dashboard.details.panels import Panels, cell, statement_of
-from lakefeed_dashboard.panel_settings import QueryPanel
+from lakefeed_dashboard.settings import QueryPanel
 
 
 class Queries:

@@ -167,8 +167,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, sta
 @pytest.mark.waits
 def test_an_error_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     program = (
-        "import sys; from rich.console import Console; from lakefeed_dashboard.top.live import run_top\n"
-        "from lakefeed_dashboard.top.screen import TopScreen\n"
+        "from rich.console import Console; from lakefeed_dashboard.top.screen import TopScreen, run_top\n"
         "run_top(TopScreen(lambda: 1 / 0), descriptor=0, console=Console())"
     )
     with terminal(["--version"], environment={}) as shown:
