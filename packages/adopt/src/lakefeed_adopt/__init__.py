@@ -9,7 +9,7 @@ from lakefeed.plugins import CliCommand
 COMMANDS: Mapping[str, CliCommand] = {
     "adopt": CliCommand("lakefeed_adopt.cli:adopt", "Take a table over from another tool, without a gap.", "repair"),
     "offsets export": CliCommand(
-        "lakefeed_adopt.cli_export:export", "Hand a feed's position to a consumer group or Spark job.", "repair"
+        "lakefeed_adopt.cli:export", "Hand a feed's position to a consumer group or Spark job.", "repair"
     ),
 }
 

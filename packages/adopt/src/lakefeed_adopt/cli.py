@@ -1,4 +1,4 @@
-"""``lakefeed adopt``: takes a table over from another tool, without a gap or a duplicate."""
+"""``lakefeed adopt`` takes a table over from another tool, ``lakefeed offsets export`` hands a position to another."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from lakefeed.cli.output import column_lines, emit, figure, first_lines, say, sp
 from lakefeed.clients.spark.session import log_path
 
 if TYPE_CHECKING:
+    from lakefeed_adopt.export import ExportPlan
     from lakefeed_adopt.plan import AdoptionPlan
 
 MOST_NOTES_SHOWN = 20
@@ -119,3 +120,53 @@ def _plan_lines(agreed: AdoptionPlan) -> Iterator[str]:
     if agreed.is_checked:
         yield "the rows' own offsets agree with this position"
     yield from first_lines([f"  {note}" for note in agreed.notes], most=MOST_NOTES_SHOWN)
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="TOOL:PLACE",
+    help="Who gets the position: group:NAME, a consumer group without members; or spark-checkpoint:PATH, an empty "
+    "checkpoint location for a plain job of Structured Streaming.",
+)
+@click.option("--topic", help="Only this topic. To be said where each topic has a table of its own.")
+@click.option("--stopped", is_flag=True, help="The feed is stopped, although it has just committed.")
+@dry_run_option
+@yes_option
+@output_option
+def export(pipeline: Path, target: str, topic: str | None, stopped: bool, dry_run: bool, yes: bool) -> None:
+    """Hand the position of PIPELINE to another tool, which begins exactly where the feed has ended.
+
+    The feed has to be stopped, and must not be started again. Starts no Spark. Called again, it changes nothing.
+    """
+    from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
+
+    declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
+    if declared.config.has_many_tables:
+        declared = one_part_of(declared, topic)
+    agreed = plan_export(declared.feed, ExportTarget.parse(target), is_stopped=stopped)
+    if dry_run:
+        emit({**agreed.as_dict(), "done": False}, _export_lines(agreed))
+        return
+    if not yes:
+        say(_export_lines(agreed))
+        click.confirm("Export the position?", abort=True, err=True)
+    execute_export(declared.feed, agreed)
+
+    def text() -> Iterator[str]:
+        yield from _export_lines(agreed)
+        yield "done; the other tool resumes there, and the feed must not be started again"
+
+    emit({**agreed.as_dict(), "done": True}, text())
+
+
+def _export_lines(agreed: ExportPlan) -> Iterator[str]:
+    yield f"the position of {agreed.feed} in {agreed.sink} goes to {agreed.target}:"
+    lines = [("partition", "begins at", "before")]
+    for (topic, partition), at in sorted(agreed.offsets.items()):
+        before = agreed.before.get((topic, partition))
+        lines.append((f"{topic}-{partition}", f"{at}", "-" if before is None else f"{before}"))
+    yield from column_lines(lines, left=1)

@@ -13,7 +13,6 @@ from lakefeed.lazy import SparkSession, py4j
 from lakefeed.ledger.continuity import REWIND
 from lakefeed.ledger.iceberg import REFUSED
 from lakefeed.ledger.snapshot_summary import Commit, adopted_property
-from lakefeed.sinks.definition import LedgerTable
 from lakefeed_adopt.plan import AdoptionPlan
 
 
@@ -33,7 +32,8 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
     feed.require_stateless(spark)
     sink = feed.ledger_table(spark)
     if agreed.is_new_table:
-        _create_table(feed, sink, spark)
+        # As the feed's first batch would; it has no rows.
+        feed.begin_writer(spark, sink, feed.source.reread(spark, []))
     else:
         # Before the commit: without it, a backfill or a rewind would land the other tool's records again.
         run(spark, set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
@@ -50,8 +50,3 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
             where=agreed.table,
             hint="stop the other tool, and run the command again",
         ) from None
-
-
-def _create_table(feed: Feed, sink: LedgerTable, spark: SparkSession) -> None:
-    """Create the table as the feed's first batch would; it has no rows."""
-    feed.begin_writer(spark, sink, feed.source.reread(spark, []))

@@ -18,8 +18,8 @@ from lakefeed.ledger.snapshots import ancestors
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.offsets.ranges import OffsetRange, Partition, by_topic
 from lakefeed.operations.status import FeedStatus, feed_status
-from lakefeed_adopt.groups import require_no_members
 from lakefeed_adopt.plan import QUIET_SECONDS
+from lakefeed_adopt.position import require_no_members
 
 Receiver: TypeAlias = Literal["group", "spark-checkpoint"]
 FORMS = "group:NAME or spark-checkpoint:PATH"

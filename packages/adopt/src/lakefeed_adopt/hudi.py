@@ -58,20 +58,17 @@ def read_hudi_position(place: str, *, s3: S3) -> OtherPosition:
 
 def _extra_metadata(content: bytes, where: str) -> Mapping[str, str]:
     try:
-        document: Any = _read_avro(content) if content.startswith(_AVRO) else json.loads(content or b"{}")
+        if content.startswith(_AVRO):
+            from fastavro import reader
+
+            document: Any = next(iter(reader(io.BytesIO(content))))
+        else:
+            document = json.loads(content or b"{}")
         return {str(key): str(value) for key, value in (document.get("extraMetadata") or {}).items()}
-    except MissingExtra:
-        raise
-    except Exception as error:  # Broken bytes raise anything there.
-        raise CheckpointMismatch("the commit's metadata cannot be read", where=where) from error
-
-
-def _read_avro(content: bytes) -> Any:
-    try:
-        from fastavro import reader
     except ImportError:
         raise MissingExtra.of("fastavro", "read", "reading the timeline of Hudi") from None
-    return next(iter(reader(io.BytesIO(content))))
+    except Exception as error:  # Broken bytes raise anything there.
+        raise CheckpointMismatch("the commit's metadata cannot be read", where=where) from error
 
 
 def _offsets(text: str, where: str) -> dict[Partition, int]:

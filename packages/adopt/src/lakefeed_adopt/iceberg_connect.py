@@ -25,8 +25,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.messages.printable import counted
 from lakefeed.offsets.ranges import Partition
 from lakefeed_adopt.connect_events import Announcement, read_announcements
-from lakefeed_adopt.groups import require_no_members
-from lakefeed_adopt.position import OtherPosition
+from lakefeed_adopt.position import OtherPosition, require_no_members
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -147,8 +146,7 @@ def _require_settled(control: TopicDescription, readable: TopicDescription, sink
             where=sink.control_topic,
             hint="wait for its transaction.timeout.ms, a minute if the sink does not set it",
         )
-    ends = control.ends
-    if any(ends.get(partition, -1) < at for partition, at in sink.committed.items()):
+    if any(control.ends.get(partition, -1) < at for partition, at in sink.committed.items()):
         raise CheckpointMismatch(
             "the table's snapshots are ahead of the control topic: it was recreated, or is of another cluster",
             where=sink.control_topic,

@@ -18,10 +18,9 @@ from lakefeed.messages.printable import counted
 from lakefeed.offsets.ranges import OffsetRanges, Partition
 from lakefeed.operations.status import feed_status
 from lakefeed.operations.verify.row_offsets import TOPIC
-from lakefeed_adopt.groups import read_group, require_no_members
 from lakefeed_adopt.hudi import read_hudi_position
 from lakefeed_adopt.iceberg_connect import is_group_of_sink, read_connect_position
-from lakefeed_adopt.position import Origin, OtherPosition
+from lakefeed_adopt.position import Origin, OtherPosition, read_group, require_no_members
 from lakefeed_adopt.rows import (
     MOST_SHOWN,
     RowCheck,

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lakefeed.clients.kafka.scan import offset_behind
 from lakefeed.clients.kafka.topics import Topics
@@ -119,7 +118,11 @@ def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
 
             return int(pq.ParquetFile(file).metadata.num_rows)
         if head == _AVRO:
-            return _count_avro(file)
+            try:
+                from fastavro import block_reader
+            except ImportError:
+                raise MissingExtra.of("fastavro", "read", "counting the records of Avro files") from None
+            return sum(block.num_records for block in block_reader(file))
         codec = next((codec for suffix, codec in _COMPRESSED.items() if name.endswith(suffix)), None)
         stream = file if codec is None else pa.CompressedInputStream(file, codec)
         try:
@@ -129,14 +132,6 @@ def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
     if count is None:
         raise ConfigError(f"the records of {name} cannot be counted", where=where, hint=_GROUP)
     return count
-
-
-def _count_avro(file: Any) -> int:
-    try:
-        from fastavro import block_reader
-    except ImportError:
-        raise MissingExtra.of("fastavro", "read", "counting the records of Avro files") from None
-    return sum(block.num_records for block in block_reader(file))
 
 
 def _count_lines(lines: Iterable[bytes], *, ended: bool) -> int | None:

@@ -49,7 +49,10 @@ def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPositi
     if not planned:
         raise ResourceMissing("the job has planned no batch yet", where=where, hint="run a new feed instead")
     newest = max(planned)
-    query_id = _query_id(files, where)
+    try:
+        query_id = str(json.loads(files.read(METADATA))["id"])
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(METADATA, where) from None
     end = _offsets(files, f"offsets/{newest}", where)
     written = [files.written_at(name) for name in (f"offsets/{newest}", f"commits/{newest}") if name in names]
     written_at = max((time for time in written if time is not None), default=None)
@@ -72,13 +75,6 @@ def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPositi
 def _entries(names: set[str], log: str) -> set[int]:
     stems = (name.removeprefix(f"{log}/") for name in names if name.startswith(f"{log}/"))
     return {int(stem) for stem in stems if stem.isdigit()}
-
-
-def _query_id(files: StoredCheckpoint, where: str) -> str:
-    try:
-        return str(json.loads(files.read(METADATA))["id"])
-    except (ValueError, KeyError, TypeError):
-        raise _damaged(METADATA, where) from None
 
 
 def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, int]:
