@@ -20,7 +20,7 @@ from lakefeed.config.loading.load import read
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.secrets import SecretText, hidden, is_secret, keeps_secrets, keys_of, pattern, shown, texts_of
 from lakefeed.errors import ConfigError
-from lakefeed_deploy.conf import conf
+from lakefeed_deploy.cli import conf
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
 
 SECRET = ENVIRONMENT["THE_SECRET"]

@@ -1,19 +1,128 @@
-"""``lakefeed deploy``: its commands."""
+"""``lakefeed deploy``: its commands, of which ``size`` and ``conf`` stand here."""
 
 from __future__ import annotations
 
+import shlex
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from lakefeed_deploy.conf import conf
+import lakefeed
+from lakefeed.cli.options import FILE, master_option, output_option, pipeline_argument, set_option
+from lakefeed.cli.output import emit, field_lines, say, size_text, styled, terminal_width
+from lakefeed.clients.environment import default_environment, measured_throughput
+from lakefeed.clients.spark.session import settings, with_own
+from lakefeed.config import secrets
 from lakefeed_deploy.image.command import image
 from lakefeed_deploy.kubernetes.manifest_command import manifest
-from lakefeed_deploy.size_command import size
 from lakefeed_deploy.spark_submit.command import package, submit
+
+if TYPE_CHECKING:
+    from lakefeed_deploy.sizing import Sizing
+
+SECRETS = (
+    "Secrets are not printed. The S3 keys: give every process AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+    "call lakefeed.session() in the application, which passes them on."
+)
+LEFT_OUT = "its value is a secret, since it comes from ${…}: lakefeed run and lakefeed.session() set it"
 
 
 @click.group()
 def deploy() -> None:
     """Run a pipeline elsewhere: on Kubernetes, in a container image, on a Spark cluster by spark-submit."""
+
+
+@click.command()
+@pipeline_argument
+@click.option("--target-rate", metavar="RATE", required=True, help="Records/time: 1_000_000/s, 112M/10min.")
+@click.option("--measured", type=FILE, help="JSON of lakefeed-bench throughput.  [default: the last]")
+@click.option("--topics", type=click.IntRange(1), help="How many topics.  [default: the file's]")
+@click.option("--partitions", type=click.IntRange(1), help="Partitions of all topics.  [default: as needed]")
+@set_option
+@output_option
+def size(
+    pipeline: Path,
+    target_rate: str,
+    measured: Path | None,
+    topics: int | None,
+    partitions: int | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Size the feed of PIPELINE for a rate: partitions, executors, memory, batches, files and S3 requests.
+
+    Asks no server: the figures follow from what lakefeed-bench throughput has measured on this machine.
+    """
+    from lakefeed_deploy.sizing import FeedLoad, MachineSpeed, parse_rate, size
+
+    rate = parse_rate(target_rate)
+    config = lakefeed.Pipeline.from_file(pipeline, overrides=overrides).config
+    load = FeedLoad.of(rate, config, topics=topics, partitions=partitions)
+    found = size(load, MachineSpeed.read(measured or measured_throughput(), sink=config.sink.kind))
+    emit(found.as_dict(), _size_lines(config.name, found))
+
+
+def _size_lines(name: str, found: Sizing) -> Iterator[str]:
+    yield styled(f"{name}: {found.rate:,.0f} records/s\n", bold=True)
+    for figure in found.figures:
+        number = f"{figure.value:,}" if figure.value == int(figure.value) else f"{figure.value:,.2f}"
+        value = size_text(figure.value) if figure.unit == "B" else f"{number} {figure.unit}".rstrip()
+        basis = textwrap.wrap(figure.rests_on, terminal_width(40, 140, less=40)) or [""]
+        yield f"  {figure.name:<22}{value:>14}  {basis[0]}"
+        for more in basis[1:]:
+            yield " " * 40 + more
+    yield ""
+    for assumption in found.assumptions:
+        yield from field_lines("assumes", assumption)
+    for warning in found.warnings:
+        yield from field_lines("warning", warning, colour="yellow")
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--no-pipeline", is_flag=True, help="No file: for the store and catalogs of the environment, or of the local stack."
+)
+@master_option
+@set_option
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["properties", "arguments"]),
+    default="properties",
+    show_default=True,
+    help="A spark-defaults.conf, or arguments for spark-submit.",
+)
+@output_option
+def conf(pipeline: Path, no_pipeline: bool, master: str | None, overrides: tuple[str, ...], style: str) -> None:
+    """Print the Spark settings that lakefeed uses for PIPELINE, without any secret.
+
+    With a master that is not local, they ship the jars.
+    """
+    notes = [SECRETS]
+    if no_pipeline:
+        printed = settings(master=master)
+    else:
+        from lakefeed.config.loading.load import load
+
+        environment = default_environment()
+        config = load(pipeline, overrides=overrides, environment=environment)
+        shown, connections = secrets.shown(config.spark), config.connections(environment)
+        printed = settings(config.name, connections=connections, master=master, secret_keys=secrets.keys_of(config))
+        printed = with_own(printed, {key: str(value) for key, value in shown.items()})
+        notes += [f"{key}: {LEFT_OUT}" for key in sorted(config.spark.keys() - shown.keys())]
+
+    def text() -> Iterator[str]:
+        if style == "arguments":
+            say(f"# {note}" for note in notes)
+            yield " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in printed.items())
+        else:
+            yield from (f"# {note}" for note in notes)
+            yield from (f"{key} {value}" for key, value in printed.items())
+
+    emit(printed, text())
 
 
 for command in (size, manifest, image, submit, package, conf):

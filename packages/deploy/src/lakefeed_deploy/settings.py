@@ -78,10 +78,6 @@ def _cores(quantity: str) -> float:
     return float(int(digits) * base ** _POWERS[unit.removesuffix("i")])
 
 
-def _megabytes(memory: str) -> int:
-    return int(memory[:-1]) * (1024 if memory[-1] in "gG" else 1)
-
-
 class PodSize(Model):
     """The size of a pod."""
 
@@ -92,7 +88,7 @@ class PodSize(Model):
     """Beside the heap: Python, direct buffers. Default: Spark's, 40% of the heap, 384 MB at least."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
-        if _megabytes(self.memory) < _LEAST_MEMORY:
+        if int(self.memory[:-1]) * (1024 if self.memory[-1] in "gG" else 1) < _LEAST_MEMORY:
             yield ConfigProblem(f"Spark starts with {_LEAST_MEMORY}m at least", key="memory")
         if self.cpu_limit is not None and _cores(self.cpu_limit) < self.cores:
             what = f"cpu_limit {self.cpu_limit} is below cores, the CPU that the pod requests"

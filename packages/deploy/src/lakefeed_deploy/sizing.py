@@ -216,7 +216,9 @@ class _Arithmetic:
         # Only as many tasks run at the same time as there are partitions.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second
-        self.commits = self._commit_seconds()
+        # The time of a batch, or of a round over all tables, that is not tasks.
+        at_once = load.config.table_rules.at_once if load.tables > 1 else 1
+        self.commits = measured.batch_overhead * math.ceil(load.tables / at_once)
         self.trigger, self.trigger_why = self._trigger()
         self.batch = math.ceil(round(load.rate * self.trigger, 3))
         self.files = self._files()
@@ -228,11 +230,6 @@ class _Arithmetic:
         if self.load.topics > 1:
             return self.load.topics * math.ceil(needed / self.load.topics)
         return self.slots * math.ceil(needed / self.slots)
-
-    def _commit_seconds(self) -> float:
-        """Return the time of a batch, or of a round over all tables, that is not tasks."""
-        at_once = self.load.config.table_rules.at_once if self.load.tables > 1 else 1
-        return self.measured.batch_overhead * math.ceil(self.load.tables / at_once)
 
     def _trigger(self) -> tuple[int, str]:
         busy = self.load.rate / self.capacity if self.capacity else math.inf

@@ -114,7 +114,11 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
     arguments += [word for override in for_run for word in ("--set", override)]
     folder = path.absolute().parent
     files = {PIPELINE_FILE: path.read_text("utf-8-sig"), **_local_files(config, folder, settings)}
-    _require_small(files)
+    sizes = {name: len(text.encode()) for name, text in files.items()}
+    if (total := sum(sizes.values())) > _MOST_BYTES:
+        what = f"the pipeline's files have {total:,} bytes, and a ConfigMap holds {_MOST_BYTES:,}"
+        hint = "install its Python modules in the image instead"
+        raise ConfigError(what, where=max(sizes, key=lambda name: sizes[name]), hint=hint)
     app = Application(
         name=_name(settings, config),
         component="feed",
@@ -147,7 +151,7 @@ def read_producer(
             hint = "the producer takes passwords from the environment: deploy.kubernetes.secret_env"
             raise ConfigError(f"'{key}' may hold a secret, and would stand in the manifest", where="produce", hint=hint)
     app = Application(
-        name=_producer_name(_name(settings, config)),
+        name=f"{_name(settings, config)[: 40 - len('-producer')].rstrip('-')}-producer",
         component="producer",
         settings=settings,
         arguments=("topics", "produce", *arguments),
@@ -210,10 +214,6 @@ def _name(settings: Kubernetes, config: PipelineConfig) -> str:
         raise ConfigError(what, where="name", hint="set deploy.kubernetes.name") from None
 
 
-def _producer_name(name: str) -> str:
-    return f"{name[: 40 - len('-producer')].rstrip('-')}-producer"
-
-
 def _ports(config: PipelineConfig) -> Iterator[tuple[str, int]]:
     for key, block in config.added_blocks.items():
         if block.open_port == 0:
@@ -272,14 +272,6 @@ def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> 
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the file cannot be read as text: {error}", where=str(file)) from None
     return found
-
-
-def _require_small(files: Mapping[str, str]) -> None:
-    sizes = {path: len(text.encode()) for path, text in files.items()}
-    if (total := sum(sizes.values())) > _MOST_BYTES:
-        largest = max(sizes, key=lambda path: sizes[path])
-        what = f"the pipeline's files have {total:,} bytes, and a ConfigMap holds {_MOST_BYTES:,}"
-        raise ConfigError(what, where=largest, hint="install its Python modules in the image instead")
 
 
 def _require_no_secret(app: Application, secrets: set[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,7 +119,8 @@ def _print(read: Callable[[], Application], operator: Operator, style: Style, di
     if (style == "kustomize") != (directory is not None):
         raise click.UsageError("--format kustomize and --directory belong together: it writes several files")
     app = read()
-    _show(app.notes)
+    for note in app.notes:
+        echo(note, err=True)
     if directory is not None:
         for path in output.write_folder(output.kustomize(app, operator), directory):
             echo(str(directory / path))
@@ -127,8 +128,3 @@ def _print(read: Callable[[], Application], operator: Operator, style: Style, di
         click.echo(output.helm_values(app, operator), nl=False)
     else:
         click.echo(output.manifest(app, operator), nl=False)
-
-
-def _show(notes: Sequence[str]) -> None:
-    for note in notes:
-        echo(note, err=True)

@@ -52,7 +52,10 @@ def _surroundings(app: Application) -> Iterator[Object]:
         }
     if settings.service_account is None:
         yield from _account(app)
-    if ports := _service_ports(app):
+    ports = [
+        {"name": name, "port": port, "targetPort": port, "protocol": "TCP"} for name, port in _open_ports(app).items()
+    ]
+    if ports:
         spec = {"selector": selector(app, DRIVER), "ports": ports}
         yield {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(app), "spec": spec}
     if settings.network_policy:
@@ -93,12 +96,6 @@ def _account(app: Application) -> Iterator[Object]:
 def _open_ports(app: Application) -> dict[str, int]:
     metrics = {"metrics": app.probe_port} if app.probe_port is not None else {}
     return {**metrics, **app.ports}
-
-
-def _service_ports(app: Application) -> list[Object]:
-    return [
-        {"name": name, "port": port, "targetPort": port, "protocol": "TCP"} for name, port in _open_ports(app).items()
-    ]
 
 
 def _network_policy(app: Application) -> Object:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lakefeed.config.values import seconds_of
 from lakefeed_deploy.kubernetes.application import Application
-from lakefeed_deploy.settings import PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_FOLDER, Toleration
+from lakefeed_deploy.settings import PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_FOLDER
 
 Object = dict[str, Any]
 DRIVER, EXECUTOR = "driver", "executor"
@@ -123,7 +123,7 @@ def pod_template(app: Application, role: str) -> Object:
     if settings.node_selector:
         spec["nodeSelector"] = dict(settings.node_selector)
     if settings.tolerations:
-        spec["tolerations"] = [_toleration(each) for each in settings.tolerations]
+        spec["tolerations"] = [each.model_dump(exclude_none=True) for each in settings.tolerations]
     if settings.priority_class is not None:
         spec["priorityClassName"] = settings.priority_class
     annotations = dict(settings.annotations)
@@ -164,10 +164,6 @@ def _driver(app: Application) -> Object:
 def _probe(path: str, port: int, *, period: int, failures: int) -> Object:
     asked = {"path": path, "port": port, "scheme": "HTTP"}
     return {"httpGet": asked, "periodSeconds": period, "timeoutSeconds": 5, "failureThreshold": failures}
-
-
-def _toleration(toleration: Toleration) -> Object:
-    return toleration.model_dump(exclude_none=True)
 
 
 def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:

@@ -86,8 +86,7 @@ def submit(
     cluster starts it again.
     """
     from lakefeed_deploy.spark_submit.application import write_application
-    from lakefeed_deploy.spark_submit.before import find_mistakes, locate
-    from lakefeed_deploy.spark_submit.submit import Variables, submission
+    from lakefeed_deploy.spark_submit.submit import Variables, find_mistakes, locate, submission
 
     in_cluster = deploy_mode == "cluster"
     if application and stage:

@@ -1,22 +1,33 @@
-"""Hands a pipeline to spark-submit: the command, its properties, and the variables that the driver needs."""
+"""Hands a pipeline to spark-submit: the command, its properties, and the variables that the driver needs.
+
+Before, it looks for mistakes: they are reported here, not in the log of a worker.
+"""
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from lakefeed.clients.http import TIMEOUT_SECONDS, exchange
 from lakefeed.clients.spark import cluster
 from lakefeed.config import secrets
+from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import ConfigError, JobFailed
-from lakefeed_deploy.spark_submit.application import MAIN_CLASS
+from lakefeed.config.problem import Problem, raise_first_error
+from lakefeed.errors import ConfigError, JobFailed, ResourceMissing, WorldError
+from lakefeed.operations.preflight.connect import preflight
+from lakefeed_deploy.spark_submit.application import MAIN_CLASS, PIPELINE_FOLDER
 
 # How Spark's processes find the secret of their cluster without a setting.
 _SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105 (a name)
@@ -25,6 +36,76 @@ _DRIVER_STATE = re.compile(r"State of driver-\S+ is (\w+)")
 # Frames of Java's stack, and a warning that each start has.
 _NOISE = re.compile(r"^\s+(at |\.\.\. )|WARN NativeCodeLoader")
 _MASTER = re.compile(r"(spark|k8s)://.+|yarn|local(\[.*\])?")
+_PACKAGE = "lakefeed deploy package writes one"
+
+
+def find_mistakes(config: PipelineConfig, connections: Connections) -> list[Problem]:
+    """Ask servers as the driver will; return what only its machine can answer, as warnings.
+
+    Raises:
+        LakefeedError: the driver would be refused.
+    """
+    problems = preflight(config, connections=connections, tables=True)
+    for at, problem in enumerate(problems):
+        # The driver's machine may not have it: the network, or AWS's keys, differ.
+        if problem.severity == "error" and (issubclass(problem.error, WorldError) or problem.key == "s3"):
+            problems[at] = replace(problem, severity="warning", hint="the driver asks again, from the cluster")
+    raise_first_error(problems)
+    return problems
+
+
+def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
+    """Return an application jar as spark-submit takes it, after a look at it.
+
+    Args:
+        application: a path or a URL.
+        file: the pipeline file that was read for its variables: the jar has to have the same.
+        cluster_mode: workers fetch the jar; otherwise this machine does.
+
+    Raises:
+        ResourceMissing: there is none.
+        ConfigError: it is no application jar, or one with another pipeline.
+    """
+    try:
+        parts = urlsplit(application)
+    except ValueError as error:
+        raise ConfigError(f"this is no address: {error}", where=application) from None
+    if parts.scheme in ("http", "https"):
+        _require_answer(application)
+        return application
+    if parts.scheme not in ("", "file"):
+        return application  # Spark fetches it through Hadoop: hdfs, s3a.
+    path = Path(unquote(parts.path) if parts.scheme else application).absolute()
+    if path.is_file():
+        _require_same_pipeline(path, file)
+    elif not (cluster_mode and parts.scheme):  # A URL may name a file that only workers have.
+        raise ResourceMissing("there is no application jar", where=str(path), hint=_PACKAGE)
+    return path.as_uri() if cluster_mode else str(path)
+
+
+def _require_answer(url: str) -> None:
+    """Refuse an address that has no file; one that cannot be reached from here may be the workers' alone."""
+    try:
+        status = exchange("HEAD", url, seconds=TIMEOUT_SECONDS, headers={}).status
+    except (OSError, ssl.SSLError, http.client.HTTPException):
+        return
+    except ValueError as error:
+        raise ConfigError(f"this is no address: {error}", where=url) from None
+    if status in (404, 410):
+        raise ResourceMissing(f"there is no application jar (HTTP status {status})", where=url, hint=_PACKAGE)
+
+
+def _require_same_pipeline(jar: Path, file: Path) -> None:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            packed = archive.read(f"{PIPELINE_FOLDER}/{file.name}")
+    except (zipfile.BadZipFile, KeyError):
+        what = f"this is no application jar with {file.name}"
+        raise ConfigError(what, where=str(jar), hint=_PACKAGE) from None
+    if packed != file.read_bytes():
+        what = f"the application jar has another {file.name} than {file}"
+        hint = f"lakefeed deploy package {file} --to {jar}; variables and settings are read from the file here"
+        raise ConfigError(what, where=str(jar), hint=hint)
 
 
 class Variables(Mapping[str, str]):
@@ -79,7 +160,9 @@ class Submission:
             JobFailed: spark-submit or the driver has failed, with the last lines of its log.
         """
         with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # For its owner alone.
-            file.writelines(f"{key} {_escaped(value)}\n" for key, value in self.properties.items())
+            # As java.util.Properties reads a value.
+            escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.properties.items()}
+            file.writelines(f"{key} {value}\n" for key, value in escaped.items())
             file.flush()
             done = subprocess.run(
                 self.command(file.name),
@@ -196,8 +279,3 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else str(value)
-
-
-def _escaped(value: str) -> str:
-    """Write a value as java.util.Properties reads it."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -16,8 +16,7 @@ from lakefeed.cli.main import root
 from lakefeed.clients.http_server import HttpAnswer, serve_http
 from lakefeed.config.loading.load import load
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed_deploy.spark_submit.before import locate
-from lakefeed_deploy.spark_submit.submit import Submission, Variables, submission
+from lakefeed_deploy.spark_submit.submit import Submission, Variables, locate, submission
 
 CANARY = "the-canary-of-this-test"
 ENVIRONMENT = {
