@@ -17,8 +17,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 from lakefeed_bench.harness import Bench, say
-from lakefeed_local.produce.taxi import KEY, Totals, taxi_schema, totals
-from lakefeed_local.produce.trips import taxi_trips
+from lakefeed_local.produce.taxi import KEY, Totals, taxi_schema, taxi_trips, totals
 from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints
 

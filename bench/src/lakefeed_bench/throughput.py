@@ -38,7 +38,7 @@ from lakefeed_bench.jobs import Filled, LandingCase, Work
 from lakefeed_bench.processes import cpu_seconds_of
 from lakefeed_bench.stages import STAGES, Stage
 from lakefeed_bench.throughput_jobs import Limits, RunFigures, measure_limits, remove, run_once
-from lakefeed_local.produce.trips import table_totals
+from lakefeed_local.produce.taxi import table_totals
 from lakefeed_local.stack import Stack
 
 USUAL_WAYS = ("lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed")

@@ -15,7 +15,7 @@ COMMANDS: Mapping[str, CliCommand] = {
         "lakefeed_local.quickstart_command:quickstart", "Start servers, fill a topic, land and query it.", "begin"
     ),
     "examples": CliCommand(
-        "lakefeed_local.examples_command:examples", "List the examples, and copy one to run and to change.", "begin"
+        "lakefeed_local.examples:examples", "List the examples, and copy one to run and to change.", "begin"
     ),
     "topics": CliCommand(
         "lakefeed_local.topics.command:topics", "Create and fill topics, decode their records, profile them.", "look"

@@ -16,10 +16,8 @@ from lakefeed.monitor.terminal.view import RunView
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 from lakefeed_local.examples import packaged_example
-from lakefeed_local.produce.progress import ProduceView
-from lakefeed_local.produce.taxi import KEY, Totals, taxi_schema, totals
-from lakefeed_local.produce.trips import table_totals, taxi_trips
-from lakefeed_local.produce.write import produce
+from lakefeed_local.produce.taxi import KEY, Totals, table_totals, taxi_schema, taxi_trips, totals
+from lakefeed_local.produce.write import ProduceView, produce
 from lakefeed_local.stack import Endpoints
 
 TOPIC = "nyc-avro-topic"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +18,6 @@ from lakefeed.cli.options import output_option, own_home_option
 from lakefeed.cli.output import echo, emit, is_json
 from lakefeed.clients.environment import default_home
 from lakefeed.errors import MissingExtra
-from lakefeed_local.shell import path_lines
 
 if TYPE_CHECKING:
     from lakefeed_local.demo import DemoReport
@@ -62,6 +64,7 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
     from rich.table import Table
 
     from lakefeed.messages.text import duration
+    from lakefeed_local.examples import packaged_example
 
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, padding=(0, 2))
@@ -78,24 +81,25 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
     console.print(table)
     if not report.verified:
         console.print(f"\nproduced: {report.expected}\nin the table: {report.found}", markup=False)
-    console.print(_look_around(report.table, home=home, keep=keep), markup=False, soft_wrap=True)
-
-
-def _look_around(table: str, *, home: Path, keep: bool) -> str:
-    """Return commands for a look around that work in a shell without lakefeed's variables."""
-    from lakefeed_local.examples import packaged_example
-
+    # A look around works in a shell without lakefeed's variables.
     commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}", *path_lines()]
     if not keep:
         commands.append("lakefeed local up")
-    pipeline = shlex.quote(str(packaged_example("taxi").main))
     commands += [
         'eval "$(lakefeed local env)"',
-        f"lakefeed verify {pipeline}",
-        f"python -c \"import lakefeed; print(lakefeed.open_table('{table}').scan(limit=5).to_arrow())\"",
+        f"lakefeed verify {shlex.quote(str(packaged_example('taxi').main))}",
+        f"python -c \"import lakefeed; print(lakefeed.open_table('{report.table}').scan(limit=5).to_arrow())\"",
     ]
     lines = "".join(f"  {command}\n" for command in commands)
-    return (
+    text = (
         f"\nLook around; the stack is {'still up' if keep else 'down, its data are kept'}:\n{lines}"
         "Next: lakefeed init --topic nyc-avro-topic, lakefeed check pipeline.yaml, lakefeed run pipeline.yaml"
     )
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def path_lines() -> Iterator[str]:
+    """Yield the line that lets a shell find lakefeed, unless it does."""
+    own = Path(sys.executable).parent
+    if shutil.which("lakefeed") != str(own / "lakefeed"):
+        yield f'export PATH={shlex.quote(str(own))}:"$PATH"'

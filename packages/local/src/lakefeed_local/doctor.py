@@ -71,17 +71,13 @@ def examine() -> list[Diagnosis]:
 def _python() -> Iterator[Diagnosis]:
     what = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     yield Diagnosis(name="python", verdict="ok", what=what)
-    line = f"lakefeed {_installed('lakefeed') or '?'}, made for {', '.join(_locked_versions())}"
-    yield Diagnosis(name="versions", verdict="ok", what=line)
-
-
-def _locked_versions() -> Iterator[str]:
     names = {"iceberg-spark-runtime": "Iceberg", "hadoop-aws": "Hadoop", "kafka-clients": "Kafka's client"}
-    yield f"Spark {SPARK_LINE}x"
+    locked = [f"Spark {SPARK_LINE}x"]
     for artifact in read_lock().of(["spark"]):
         _, name, number = artifact.coordinate.split(":")[:3]
-        if (known := next((text for part, text in names.items() if name.startswith(part)), None)) is not None:
-            yield f"{known} {number}"
+        locked += [f"{text} {number}" for part, text in names.items() if name.startswith(part)]
+    line = f"lakefeed {_installed('lakefeed') or '?'}, made for {', '.join(locked)}"
+    yield Diagnosis(name="versions", verdict="ok", what=line)
 
 
 def _java() -> Iterator[Diagnosis]:

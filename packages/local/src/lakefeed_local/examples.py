@@ -1,4 +1,4 @@
-"""The examples that come with the package: what there is, and copies to run and to change."""
+"""``lakefeed examples``: the examples that come with the package, copied to run and to change."""
 
 from __future__ import annotations
 
@@ -8,20 +8,85 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
+from textwrap import fill, shorten
 
+import click
+
+from lakefeed.cli.options import FOLDER, output_option
+from lakefeed.cli.output import emit
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.operations.packaged import packaged_root
 from lakefeed.operations.pages import with_commands
 
 PAGE = "examples"
 
-FOLDER = "examples"
+_FOLDER = "examples"
 _COMMAND = re.compile(r"^#   ((?:lakefeed|python|aws) .+)$", re.MULTILINE)
 _CONTINUED = re.compile(r" \\\n# +")
 _MENTIONED = re.compile(r"examples/[A-Za-z0-9_./-]+\.[a-z]+")
 NOTES = ("Needs", "Gives", "Change")
 """What the comment on top of each pipeline file says after its commands."""
 _SCHEMA_LINE = re.compile(r"\A# yaml-language-server: .*\n#\n")
+
+
+@click.group()
+def examples() -> None:
+    """List the examples, and copy one to run and to change."""
+
+
+@examples.command("list")
+@output_option
+def list_examples() -> None:
+    """List the examples."""
+    found = packaged_examples()
+    emit([_document(example) for example in found], _list_lines(found))
+
+
+@examples.command()
+@click.argument("name")
+@click.option("--to", type=FOLDER, default=Path("."), help="The folder to copy into.  [default: this one]")
+@output_option
+def copy(name: str, to: Path) -> None:
+    """Copy example NAME into this folder, below examples/, and say how to run it."""
+    example = packaged_example(name)
+    copied = copy_example(example, to)
+    emit({**_document(example), "copied": [str(to / file) for file in copied]}, _copy_lines(example, to, copied))
+
+
+def _document(example: PackagedExample) -> dict[str, object]:
+    pipelines = [
+        {
+            "file": str(file),
+            "description": example.description(file),
+            "commands": example.commands(file),
+            **{name.lower(): text for name, text in example.notes(file).items()},
+        }
+        for file in example.pipelines
+    ]
+    return {"name": example.name, "pipelines": pipelines}
+
+
+def _list_lines(found: list[PackagedExample]) -> Iterator[str]:
+    for example in found:
+        for number, file in enumerate(example.pipelines):
+            sentence = shorten(example.description(file).split(". ")[0], 90, placeholder=" …")
+            yield f"{example.name if number == 0 else '':<24} {file.name:<28} {sentence}"
+    yield "\nlakefeed examples copy NAME copies one"
+
+
+def _copy_lines(example: PackagedExample, to: Path, copied: list[Path]) -> Iterator[str]:
+    for file in copied:
+        yield f"  {to / file}"
+    yield '\nServers to run it on, unless there are some: lakefeed local up; eval "$(lakefeed local env)"'
+    if to != Path("."):
+        yield f"Then, in {to}:"
+    for file in example.pipelines:
+        yield f"\n{fill(example.description(file), 100)}\n"
+        for command in example.commands(file):
+            yield f"  {command}"
+        yield ""
+        for name, text in example.notes(file).items():
+            yield fill(f"{name + ':':<8} {text}", 100, subsequent_indent=" " * 9, break_on_hyphens=False)
 
 
 @dataclass(frozen=True)
@@ -71,8 +136,8 @@ class PackagedExample:
 
 def packaged_examples() -> list[PackagedExample]:
     """Return all examples, by name."""
-    root = packaged_root(FOLDER)
-    folders = sorted(folder for folder in (root / FOLDER).iterdir() if any(folder.glob("*.yaml")))
+    root = packaged_root(_FOLDER)
+    folders = sorted(folder for folder in (root / _FOLDER).iterdir() if any(folder.glob("*.yaml")))
     return [_read(root, folder) for folder in folders]
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
@@ -16,12 +15,9 @@ from click.exceptions import Exit
 from lakefeed.cli.group import CommandGroup
 from lakefeed.cli.options import F, home_option, output_option
 from lakefeed.cli.output import echo, emit, styled
-from lakefeed_local.part import PartStatus, Progress, StartStep
+from lakefeed_local.part import Progress, StartStep
 from lakefeed_local.servers import DEFAULT_STORE, STORES
 from lakefeed_local.stack import Endpoints, Stack
-
-if TYPE_CHECKING:
-    from lakefeed_local.doctor import Diagnosis
 
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
@@ -93,7 +89,11 @@ def status(home: Path | None) -> None:
 
     def text() -> Iterator[str]:
         for part in parts:
-            yield from _status_lines(part)
+            color = {"up": "green", "down": "yellow"}.get(part.state, "red")
+            where = f" {part.address or '-':22} pid {part.pid or '-':<8} {part.log}"
+            yield styled(f"{part.part:10} ") + styled(f"{part.state:14}", fg=color) + where
+            if part.detail:
+                yield f"{'':10} {part.detail}"
         if not parts:
             yield f"there is no local stack in {stack.home.root}"
         if not healthy:
@@ -123,23 +123,15 @@ def doctor() -> None:
     from lakefeed_local.doctor import examine
 
     findings = examine()
-    emit({"findings": [asdict(finding) for finding in findings]}, _finding_lines(findings))
+
+    def text() -> Iterator[str]:
+        for finding in findings:
+            yield styled(f"{finding.verdict:<8}", fg=COLOURS[finding.verdict]) + f"{finding.name:<16} {finding.what}"
+            if finding.hint:
+                yield f"{'next:':>24} {finding.hint}"
+
+    emit({"findings": [asdict(finding) for finding in findings]}, text())
     raise Exit(1 if any(finding.verdict == "error" for finding in findings) else 0)
-
-
-def _finding_lines(findings: list[Diagnosis]) -> Iterator[str]:
-    for finding in findings:
-        yield styled(f"{finding.verdict:<8}", fg=COLOURS[finding.verdict]) + f"{finding.name:<16} {finding.what}"
-        if finding.hint:
-            yield f"{'next:':>24} {finding.hint}"
-
-
-def _status_lines(part: PartStatus) -> Iterator[str]:
-    color = {"up": "green", "down": "yellow"}.get(part.state, "red")
-    where = f" {part.address or '-':22} pid {part.pid or '-':<8} {part.log}"
-    yield styled(f"{part.part:10} ") + styled(f"{part.state:14}", fg=color) + where
-    if part.detail:
-        yield f"{'':10} {part.detail}"
 
 
 @contextmanager

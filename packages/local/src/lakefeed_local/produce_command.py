@@ -185,8 +185,7 @@ class _Order(SimpleNamespace):
 
     def _send(self, records: DataFrame, servers: str, settings: dict[str, str]) -> Produced:
         from lakefeed.monitor.terminal.progress_view import ProgressView
-        from lakefeed_local.produce.progress import ProduceView
-        from lakefeed_local.produce.write import Interrupted, produce, produce_stream
+        from lakefeed_local.produce.write import Interrupted, ProduceView, produce, produce_stream
 
         if self.checkpoint is not None:
             with ProgressView(f"produce {self.topic}") as view, stop_on_signals(view.note) as stop:

@@ -25,9 +25,8 @@ from lakefeed.operations.preflight.discover import discover
 from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 from lakefeed_local.doctor import examine
-from lakefeed_local.produce.progress import ProduceView
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
-from lakefeed_local.produce.write import produce
+from lakefeed_local.produce.write import ProduceView, produce
 
 PAGE = "quickstart"
 

@@ -18,7 +18,7 @@ from lakefeed.clients.environment import ENDPOINT_VARIABLES
 from lakefeed.errors import MissingExtra
 from lakefeed.messages.pages import page_command
 from lakefeed.messages.text import duration
-from lakefeed_local.shell import path_lines
+from lakefeed_local.demo_command import path_lines
 
 PAGE = "quickstart"
 
@@ -114,15 +114,13 @@ def _records_there(topic: str, records: int, *, least: int) -> str:
 def _lines(answer: str, *, folder: Path, topic: str, records: int, keep: bool, took: str) -> Iterator[str]:
     yield f"\n{answer}\n"
     yield f"From nothing to a query in {took}. The servers are {'up' if keep else 'down, their data kept'}. Next:\n"
-    for line in (*path_lines(), *_own_servers(), *(() if keep else ("lakefeed local up",))):
-        yield f"  {line}"
+    yield from (f"  {line}" for line in path_lines())
+    # So that the commands find the local stack in a shell that names other servers.
+    if set_here := sorted(ENDPOINT_VARIABLES & os.environ.keys()):
+        yield f"  unset {' '.join(set_here)}   # they name other servers"
+    if not keep:
+        yield "  lakefeed local up"
     yield f"  cd {shlex.quote(str(folder))}"
     yield f"  lakefeed topics produce {topic} --generate taxi --rows 5000 --start {records}   # more trips"
     yield "  lakefeed run --once && python query.py                                  # land them, look again"
     yield f"\nYour own topic: {page_command('quickstart')}. Stop the servers: lakefeed local down"
-
-
-def _own_servers() -> Iterator[str]:
-    """Yield what lets the commands find the local stack in a shell that names other servers."""
-    if set_here := sorted(ENDPOINT_VARIABLES & os.environ.keys()):
-        yield f"unset {' '.join(set_here)}   # they name other servers"

@@ -13,16 +13,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib.resources import files
+from pathlib import Path
 
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.statements import expression
+from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import Column, DataFrame, SparkSession
+from lakefeed.lazy import Column, DataFrame, SparkSession, sf
+from lakefeed_local.produce.sources import read_rows
 
 KEY = "trip_key"
 """The column that identifies a trip: meant as the record's key, not a field of the schema."""
 
 _ROWS_A_SLICE = 500_000
+_SUMMED: tuple[str, ...] = (
+    *("passenger_count", "trip_distance", "fare_amount", "tip_amount", "tolls_amount", "total_amount"),
+)
 
 # Quantiles in steps of 1/32: hundredths of a mile, and seconds a mile in town.
 _DISTANCE = (
@@ -241,3 +248,28 @@ _FIELDS = {
     "improvement_surcharge": "0.3D",
     "total_amount": "(metered_cents + tip_cents) / 100D",
 }
+
+
+def taxi_trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame:
+    """Return trips with the column ``trip_key``, the same ones whenever Spark computes them: a file's, or generated."""
+    if csv is None:
+        return taxi_rows(spark, rows)
+    found = read_rows(spark, str(csv), format="csv", schema=taxi_schema())
+    return found.withColumn(KEY, sf.hex(sf.xxhash64(*found.columns)))
+
+
+def table_totals(table: str, connections: Connections, *, key: str | None) -> Totals:
+    """Add up an Iceberg table, streamed by pyiceberg, with DuckDB: no Spark, and no limit by memory."""
+    import duckdb
+
+    expressions, columns = dict(TOTALS_SQL), _SUMMED
+    if key is not None:
+        expressions["distinct_keys"], columns = f"count(distinct {key})", (key, *_SUMMED)
+    scan = open_table(table, connections=connections).scan(selected_fields=columns)
+    with duckdb.connect() as connection:
+        connection.register("trips", scan.to_arrow_batch_reader())
+        listed = ", ".join(f"{sql} AS {name}" for name, sql in expressions.items())
+        found = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # our own words
+    values = found or (0,) * len(expressions)
+    sums = {name: int(value or 0) for name, value in zip(expressions, values, strict=True)}
+    return Totals(distinct_keys=sums.pop("distinct_keys", None), **sums)

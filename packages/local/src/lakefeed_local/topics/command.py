@@ -261,7 +261,11 @@ def _print_sample(found: TopicSample, output: str | None) -> None:
 
 def _print_record(record: ShownRecord, output: str) -> None:
     if output == "raw":
-        _print_raw(record)
+        value = (record.raw.value if record.raw else None) or b""
+        if sys.stdout.isatty():  # Without what would act on a terminal.
+            echo(printable(value.decode(errors="backslashreplace"), keep="\t"))
+        else:
+            sys.stdout.buffer.write(value + b"\n")
     elif output == "json":
         click.echo(printable_json(json.dumps(_redacted(record.as_dict()), default=str, ensure_ascii=False)))
     else:
@@ -276,15 +280,6 @@ def _print_record(record: ShownRecord, output: str) -> None:
         if record.error is None or record.value is not None:
             echo(f"  {_text(record.value)}")
     sys.stdout.flush()
-
-
-def _print_raw(record: ShownRecord) -> None:
-    """Print the value's bytes and a line end; to a terminal without what would act on it."""
-    value = (record.raw.value if record.raw else None) or b""
-    if sys.stdout.isatty():
-        echo(printable(value.decode(errors="backslashreplace"), keep="\t"))
-        return
-    sys.stdout.buffer.write(value + b"\n")
 
 
 def _text(value: Any) -> str:
@@ -311,22 +306,20 @@ def _redacted(value: Any) -> Any:
 def _profile_lines(found: TopicProfile) -> Iterator[str]:
     yield found.headline
     if found.rates:
-        yield from _chart_lines(narrowed([rate.per_second for rate in found.rates], _chart_columns()))
+        # As many columns as fit beside the label; a file has no end of a line.
+        columns = max(8, shutil.get_terminal_size().columns - 14) if sys.stdout.isatty() else 1_000
+        yield from _chart_lines(narrowed([rate.per_second for rate in found.rates], columns))
         first, last = found.rates[0].start, found.rates[-1].end
         yield f"  {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"
     for name, text in found.facts():
-        yield f"{name:<15}{_cut(redacted(text))}"
+        shown = redacted(text)
+        yield f"{name:<15}{shown if len(shown) <= LONGEST_VALUE else f'{shown[:LONGEST_VALUE]}…'}"
     names, *rows = found.field_rows()
     if rows:
         yield ""
         yield from column_lines(
             [tuple(_cell(cell) for cell in row) for row in (names, *rows)], left=len(names), indent=0
         )
-
-
-def _chart_columns() -> int:
-    """Return how many columns of a chart fit beside its label; a file has no end of a line."""
-    return max(8, shutil.get_terminal_size().columns - 14) if sys.stdout.isatty() else 1_000
 
 
 def narrowed(rates: Sequence[float], columns: int) -> list[float]:
@@ -345,7 +338,3 @@ def _chart_lines(rates: Sequence[float], *, height: int = 4) -> Iterator[str]:
         bars = "".join(BARS[min(step, max(0, level))] for level in levels)
         label = f" {most:,.1f}/s" if row == height - 1 else " 0" if row == 0 else ""
         yield f"  {bars}{label}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

@@ -8,7 +8,7 @@ import time
 import pytest
 from rich.console import Console
 
-from lakefeed_local.produce.progress import ProduceView
+from lakefeed_local.produce.write import ProduceView
 
 
 @pytest.fixture
