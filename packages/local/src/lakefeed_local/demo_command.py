@@ -64,7 +64,6 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
     from rich.table import Table
 
     from lakefeed.messages.text import duration
-    from lakefeed_local.examples import packaged_example
 
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, padding=(0, 2))
@@ -81,21 +80,26 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
     console.print(table)
     if not report.verified:
         console.print(f"\nproduced: {report.expected}\nin the table: {report.found}", markup=False)
-    # A look around works in a shell without lakefeed's variables.
+    console.print(_look_around(report.table, home=home, keep=keep), markup=False, soft_wrap=True)
+
+
+def _look_around(table: str, *, home: Path, keep: bool) -> str:
+    """Return the commands for a look around, which work in a shell without lakefeed's variables."""
+    from lakefeed_local.examples import packaged_example
+
     commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}", *path_lines()]
     if not keep:
         commands.append("lakefeed local up")
     commands += [
         'eval "$(lakefeed local env)"',
         f"lakefeed verify {shlex.quote(str(packaged_example('taxi').main))}",
-        f"python -c \"import lakefeed; print(lakefeed.open_table('{report.table}').scan(limit=5).to_arrow())\"",
+        f"python -c \"import lakefeed; print(lakefeed.open_table('{table}').scan(limit=5).to_arrow())\"",
     ]
     lines = "".join(f"  {command}\n" for command in commands)
-    text = (
+    return (
         f"\nLook around; the stack is {'still up' if keep else 'down, its data are kept'}:\n{lines}"
         "Next: lakefeed init --topic nyc-avro-topic, lakefeed check pipeline.yaml, lakefeed run pipeline.yaml"
     )
-    console.print(text, markup=False, soft_wrap=True)
 
 
 def path_lines() -> Iterator[str]:
