@@ -137,8 +137,14 @@ class PackagedExample:
 def packaged_examples() -> list[PackagedExample]:
     """Return all examples, by name."""
     root = packaged_root(_FOLDER)
-    folders = sorted(folder for folder in (root / _FOLDER).iterdir() if any(folder.glob("*.yaml")))
-    return [_read(root, folder) for folder in folders]
+    found = []
+    for folder in sorted({file.parent for file in (root / _FOLDER).glob("*/*.yaml")}):
+        files = {file.relative_to(root) for file in folder.rglob("*") if file.is_file()}
+        files = {file for file in files if "__pycache__" not in file.parts}
+        files |= set(_mentioned(root, files))
+        files |= set(_mentioned(root, files))  # And what those name.
+        found.append(PackagedExample(folder.name, root, tuple(sorted(files))))
+    return found
 
 
 def packaged_example(name: str) -> PackagedExample:
@@ -166,13 +172,6 @@ def copy_example(example: PackagedExample, to: Path) -> list[Path]:
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         (to / file).write_bytes(content)
     return sorted(contents)
-
-
-def _read(root: Path, folder: Path) -> PackagedExample:
-    own = {file.relative_to(root) for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
-    found = own | set(_mentioned(root, own))
-    found |= set(_mentioned(root, found))
-    return PackagedExample(folder.name, root, tuple(sorted(found)))
 
 
 def _mentioned(root: Path, files: set[Path]) -> Iterator[Path]:

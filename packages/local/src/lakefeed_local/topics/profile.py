@@ -24,6 +24,7 @@ LATENESS = (1, 10, 60, 600, 3600)
 MOST_COMMON = 5
 LONGEST_SHOWN = 40
 MOST_DISTINCT = 100_000
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "text", list: "array", dict: "object"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +285,7 @@ class _Field:
         if value is None:
             self._types["null"] += 0
             return
-        self._types[_type(value)] += 1
+        self._types[_TYPES[type(value)]] += 1
         text = _text(value)
         if text in self._seen or len(self._seen) < MOST_DISTINCT:
             self._seen[text] += 1
@@ -316,11 +317,6 @@ def _leaves(value: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(inner, f"{path}{name}.")
         else:
             yield f"{path}{name}", inner
-
-
-def _type(value: Any) -> str:
-    names = {bool: "boolean", int: "integer", float: "number", str: "text", list: "array", dict: "object"}
-    return names[type(value)]
 
 
 def _text(value: Any) -> str:
