@@ -339,7 +339,8 @@ class PipelineBlocks(Model):
     def written_topics(self) -> list[str]:
         """The topics that the feed writes to, with dead letters or rows."""
         letters = self.dead_letters.topic if self.dead_letters is not None else None
-        sinks = [sink.kafka.topic for _, sink in self.sink_blocks if sink.kafka is not None]
+        places = (place for _, sink in self.sink_blocks for place in sink.chosen.places(brokers=self.brokers))
+        sinks = [place.name for place in places if place.kind == "topic"]
         return [*([letters] if letters is not None else []), *sinks]
 
     @property

@@ -21,7 +21,7 @@ from lakefeed.config.addresses import PlainTextLogin, over_http
 from lakefeed.config.blocks import InstalledSource, PipelineBlocks
 from lakefeed.config.connections import Connections, Registry
 from lakefeed.config.decoding import Encoded
-from lakefeed.config.kafka_client import MSK_JAR, over_plain_sasl
+from lakefeed.config.kafka_client import MSK_JAR, KafkaClient, over_plain_sasl
 from lakefeed.config.keyed import DELETED, name_taken
 from lakefeed.config.problem import Problem
 from lakefeed.config.sql import columns_of_ddl, types_of_ddl
@@ -152,8 +152,8 @@ def named_functions(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
             if step.python is not None:
                 yield f"{place}.steps.{name}.python", step.python
     for place, sink in config.sink_blocks:
-        if sink.python is not None:
-            yield f"{place}.python.path", sink.python.path
+        for option, path in sink.chosen.functions():
+            yield f"{place}.{sink.kind}.{option}", path
 
 
 def function_modules(config: PipelineBlocks) -> list[str]:
@@ -281,10 +281,12 @@ def _registries(config: PipelineBlocks) -> Iterator[tuple[str, Registry]]:
 
 def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
     """Warn of a login that requires a jar which lakefeed does not bring, where the file names no jars."""
-    blocks = [("source.kafka", config.source.kafka), *((f"{at}.kafka", sink.kafka) for at, sink in config.sink_blocks)]
+    sinks = ((f"{at}.{sink.kind}", sink.chosen) for at, sink in config.sink_blocks)
+    blocks = [("source.kafka", config.source.kafka), *sinks]
     named = {"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"} & config.spark.keys()
     for place, block in blocks:
-        if block is not None and block.login is not None and block.login.msk_iam is not None and not named:
+        login = block.login if isinstance(block, KafkaClient) else None
+        if login is not None and login.msk_iam is not None and not named:
             what = f"Spark requires {MSK_JAR} for this login, and the block spark names no jars"
             hint = f"spark: {{spark.jars.packages: '{MSK_JAR}:…'}}, unless the cluster has it"
             yield Problem(what=what, key=f"{place}.login.msk_iam", hint=hint, severity="warning")

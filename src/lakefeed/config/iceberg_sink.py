@@ -11,9 +11,9 @@ from lakefeed.config.addresses import Place
 from lakefeed.config.base import ConfigProblem
 from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.keyed import Deletes, keyed_problems
-from lakefeed.config.publish import Publish
+from lakefeed.config.publish import EACH_BATCH, Publish
 from lakefeed.config.sinks import SinkConfig
-from lakefeed.config.values import Identifier, PartitionTransform, SortColumn, TableTemplate
+from lakefeed.config.values import TOPIC_MARK, Identifier, PartitionTransform, SortColumn, TableTemplate
 
 MAIN_BRANCH = "main"
 """The branch of each table that readers see."""
@@ -101,6 +101,9 @@ class IcebergSinkConfig(SinkConfig):
         if self.publish is not None and self.branch is None:
             what = "publish is for a table that is landed in a branch first"
             yield ConfigProblem(what, key="publish", hint="branch: staging")
+        if TOPIC_MARK in self.table and self.publish is not None and self.publish.seconds:
+            what = "a table for each topic is published after each batch, or by command"
+            yield ConfigProblem(what, key="publish", hint=f"publish.when: {EACH_BATCH}")
         if self.branch == MAIN_BRANCH:
             what = f"{MAIN_BRANCH} is the branch that readers see"
             yield ConfigProblem(what, key="branch", hint="branch: staging; or leave it out, to land there")
@@ -167,5 +170,4 @@ class IcebergSinkConfig(SinkConfig):
 
     @property
     def names_made(self) -> frozenset[str]:
-        """The tables that the file does not name; such a table is the feed's only if the feed has made it."""
         return self._names_made

@@ -15,6 +15,7 @@ from lakefeed.config.connections import Registry
 from lakefeed.config.kafka_client import KafkaClient, over_plain_sasl, producer_problems
 from lakefeed.config.secrets import Scalar
 from lakefeed.config.sinks import EVERY_MODE, SinkConfig
+from lakefeed.config.sources import KafkaSource
 from lakefeed.config.sql import Sql
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.values import Brokers, TopicName
@@ -151,6 +152,16 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
         if registry is not None and registry.credentials is not None:
             yield from over_http(f"value.{self.value.kind}.registry.url", registry.url.split(","))
         yield from over_plain_sasl(self.bootstrap_servers or brokers, self.options)
+
+    def problems(self, place: str, source: KafkaSource | None) -> Iterator[ConfigProblem]:
+        if source is None and self.bootstrap_servers is None:
+            what = f"{place}.kafka.bootstrap_servers has to say where the topic is: the source is not Kafka"
+            yield ConfigProblem(what)
+        if source is None or not source.reads(self.topic):
+            return
+        if not self.bootstrap_servers or servers_of(self.bootstrap_servers) & servers_of(source.bootstrap_servers):
+            what = f"{place} is the topic {self.topic}, which the source reads: rows would go in a circle"
+            yield ConfigProblem(what)
 
     def columns(self) -> Iterator[tuple[str, str]]:
         if isinstance(self.key, list):

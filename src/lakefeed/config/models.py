@@ -16,11 +16,9 @@ from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, ValidationInf
 
 from lakefeed import plugins
 from lakefeed.config import upserts
-from lakefeed.config.addresses import servers_of
 from lakefeed.config.base import ConfigProblem, ConfigProblems, model_of_package, raise_problems, summary
 from lakefeed.config.blocks import Block, PipelineBlocks
 from lakefeed.config.places import shared_places
-from lakefeed.config.publish import EACH_BATCH
 from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
 CHECKPOINT_HINT = "checkpoint: s3a://bucket/path, or /path on this machine"
@@ -80,7 +78,7 @@ def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         return
     why = f"trigger: {REAL_TIME} hands each record on by itself, from Kafka to Kafka"
     source = config.source.kafka
-    if source is None or config.sink.kafka is None or config.sinks:
+    if source is None or config.sink.refusal("real_time") is not None or config.sinks:
         what = f"source.{config.source.kind}" if source is None else f"sink.{config.sink.kind}"
         yield ConfigProblem(f"{why}; {'several sinks' if config.sinks else what} requires batches: trigger: 1 second")
         return
@@ -101,24 +99,9 @@ def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         yield ConfigProblem(f"{why}; decode.json.schema: sample is settled with a batch: give schema_ddl")
 
 
-def _topics_to_write_to(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    source = config.source.kafka
-    for place, block in config.sink_blocks:
-        if (sink := block.kafka) is None:
-            continue
-        servers = sink.bootstrap_servers
-        if source is None and servers is None:
-            what = f"{place}.kafka.bootstrap_servers has to say where the topic is: the source is not Kafka"
-            yield ConfigProblem(what)
-        is_one_cluster = not servers or not source or servers_of(servers) & servers_of(source.bootstrap_servers)
-        if source is not None and source.reads(sink.topic) and is_one_cluster:
-            what = f"{place} is the topic {sink.topic}, which the source reads: rows would go in a circle"
-            yield ConfigProblem(what)
-
-
 def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     letters = config.dead_letters.table if config.dead_letters else None
-    if config.upkeep is not None and config.sink.iceberg is None and letters is None:
+    if config.upkeep is not None and not config.sink.chosen.snapshot_tables and letters is None:
         yield ConfigProblem("upkeep looks after Iceberg tables, and this pipeline writes to none")
     for place, block in config.sink_blocks:
         sink = block.chosen
@@ -126,19 +109,16 @@ def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
             other = f" ({sink.other_modes})" if sink.other_modes else ""
             what = f"transform.output_mode: {config.output_mode} does not fit {place}.{block.kind}, which takes "
             yield ConfigProblem(f"{what}{' and '.join(sink.modes)}{other}")
+        yield from sink.problems(place, config.source.kafka)
     if config.sinks and config.has_many_tables:
         yield ConfigProblem(f"with {TOPIC_MARK} in sink.iceberg.table there are no sinks beside it")
     for name, beside in config.sinks.items():
-        if beside.iceberg is not None and TOPIC_MARK in beside.iceberg.table:
+        if TOPIC_MARK in (beside.chosen.snapshot_table or ""):
             yield ConfigProblem(f"sinks.{name}: a table for each topic is for sink.iceberg alone")
-        if beside.iceberg is not None and beside.iceberg.branch is not None:
+        if beside.chosen.landing_branch is not None:
             yield ConfigProblem(f"sinks.{name}: a branch is for the feed's own sink alone")
         if beside.chosen.keyed is not None and config.output_mode == "append":
             yield ConfigProblem(f"sinks.{name}: records that change rows by key go to the feed's own sink alone")
-    publish = config.sink.iceberg.publish if config.sink.iceberg is not None else None
-    if config.has_many_tables and publish is not None and publish.seconds:
-        what = "a table for each topic is published after each batch, or by command"
-        yield ConfigProblem(what, hint=f"publish.when: {EACH_BATCH}")
 
 
 def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:
@@ -243,7 +223,6 @@ _RULES: tuple[Callable[[PipelineBlocks], Iterator[ConfigProblem]], ...] = (
     _dead_letters,
     upserts.upsert_problems,
     _real_time,
-    _topics_to_write_to,
     _sinks_take_the_output,
     shared_places,
     _streams_of_topics,

@@ -84,11 +84,11 @@ def _places(config: PipelineBlocks) -> Iterator[Place]:
 def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
     """Yield the tables of one topic, where each has its own; ``part`` is the pipeline of the topic alone."""
     of = "" if topic == TOPIC_MARK else f" of topic {topic}"
-    assert part.sink.iceberg is not None  # Else there would not be many tables.
-    for option, table in part.sink.iceberg.snapshot_tables.items():
+    sink = part.sink.chosen
+    for option, table in sink.snapshot_tables.items():
         # Two topics' names may differ in case only; the file can say that their tables do.
-        name = table.casefold() if table in part.sink.iceberg.names_made else table
-        yield Place(f"sink.iceberg.{option}{of}", "table", name, "rows", part.name)
+        name = table.casefold() if table in sink.names_made else table
+        yield Place(f"sink.{part.sink.kind}.{option}{of}", "table", name, "rows", part.name)
     letters = part.dead_letters.table if part.dead_letters is not None else None
     if letters is not None:
         yield Place(f"dead_letters.table{of}", "table", letters.casefold(), "dead letters", part.name)

@@ -12,11 +12,11 @@ from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, spelled
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.keyed import KeyedSink
 from lakefeed.config.secrets import Scalar, Text
+from lakefeed.config.sources import KafkaSource
 from lakefeed.config.transform import FUNCTION, OutputMode
-from lakefeed.config.values import Count, Identifier, catalog_of
+from lakefeed.config.values import Count, FileFormat, Identifier, catalog_of
 from lakefeed.messages.pages import page_command
 
-FileFormat = Literal["parquet", "orc", "avro", "json", "csv"]
 EVERY_MODE: tuple[OutputMode, ...] = ("append", "update", "complete")
 MODES: dict[str, tuple[OutputMode, ...]] = {
     "append": ("append",),
@@ -48,9 +48,6 @@ class SinkConfig(Model):
     reads_stored_rows: ClassVar[bool] = True
     """False if a change by key replaces the stored row whole, and is not merged with it."""
 
-    columns_option: ClassVar[str] = "keys"
-    """The option that names columns of the rows."""
-
     @property
     def modes(self) -> tuple[OutputMode, ...]:
         """The output modes that it takes as it is set."""
@@ -59,6 +56,10 @@ class SinkConfig(Model):
     def doubles(self, mode: OutputMode) -> bool:
         """Return whether the rows of a batch that was cut off may be there twice."""
         return self.guarantee == "at-least-once" and self.is_lasting
+
+    def problems(self, place: str, source: KafkaSource | None) -> Iterator[ConfigProblem]:
+        """Yield each mistake between this sink, at ``place`` in the file, and the source; None if that is not Kafka."""
+        yield from ()
 
     def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
         """Yield why rows of these columns cannot land: paths with dots, and types as DDL names them."""
@@ -130,6 +131,11 @@ class SinkConfig(Model):
         return {}
 
     @property
+    def names_made(self) -> frozenset[str]:
+        """The tables that the file does not name; such a table is the feed's only if the feed has made it."""
+        return frozenset()
+
+    @property
     def landing_branch(self) -> str | None:
         """The branch of the table that rows land in before readers see them; None where they see them at once."""
         return None
@@ -155,10 +161,9 @@ class SinkConfig(Model):
             for index, column in enumerate(getattr(self, option, ())):
                 yield f"{option}.{index}", column if isinstance(column, str) else column.column.partition(".")[0]
 
-    @property
-    def named_columns(self) -> tuple[str, Sequence[str]]:
-        """The option that names columns of the rows, and these columns."""
-        return self.columns_option, tuple(getattr(self, self.columns_option, ()))
+    def functions(self) -> Iterator[tuple[str, str]]:
+        """Yield each option that names a Python function or class, with ``package.module:Class``."""
+        return iter(())
 
     def sql_expressions(self) -> Iterator[tuple[str, str]]:
         """Yield each option that is an SQL expression over the rows, with its text."""
@@ -214,7 +219,6 @@ class FormatSinkConfig(SinkConfig):
     """Any format that Spark can write a batch to, by its name: Cassandra, MongoDB, Delta, ORC, …"""
 
     definition: ClassVar[str] = "lakefeed.sinks.spark_format:SparkFormatDefinition"
-    columns_option: ClassVar[str] = "partition_by"
     # complete replaces what is there, the others are appended.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
 
@@ -247,6 +251,9 @@ class PythonSinkConfig(SinkConfig):
     def target(self) -> str:
         return self.path
 
+    def functions(self) -> Iterator[tuple[str, str]]:
+        yield "path", self.path
+
 
 # Files below a path.
 
@@ -255,7 +262,6 @@ class PathSinkConfig(SinkConfig):
     """Files below a path: the settings that their kinds share."""
 
     definition: ClassVar[str] = "lakefeed.sinks.files:FilesDefinition"
-    columns_option: ClassVar[str] = "partition_by"
     guarantee: ClassVar[str] = "exactly-once"
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(

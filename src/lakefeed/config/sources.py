@@ -13,9 +13,8 @@ from pydantic import BeforeValidator, Field, field_validator
 from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, checked, nearest, raise_problems
 from lakefeed.config.kafka_client import KafkaClient, consumer_problems
 from lakefeed.config.secrets import Scalar, Text
-from lakefeed.config.sinks import FileFormat
 from lakefeed.config.sql import Ddl
-from lakefeed.config.values import Bound, Brokers, Count, Period, TableName, is_topic_name, seconds_of
+from lakefeed.config.values import Bound, Brokers, Count, FileFormat, Period, TableName, is_topic_name, seconds_of
 from lakefeed.offsets.ranges import Partition
 
 

@@ -45,7 +45,7 @@ def _changes(config: PipelineBlocks, sink: KeyedSink) -> Iterator[ConfigProblem]
         yield ConfigProblem(f"{what}: {TOPIC_MARK} belongs in both of table and history, or in none")
     if not sink.keys and TOPIC_MARK in sink.table and (without := _topic_without_keys(config)):
         what = f"mode: upsert requires keys, the columns that a row is known by, and {without}"
-        yield ConfigProblem(what, hint="keys: [id] in sink.iceberg, or in tables.topics for each topic")
+        yield ConfigProblem(what, hint=f"keys: [id] in sink.{config.sink.kind}, or in tables.topics for each topic")
     letters = config.dead_letters.table if config.dead_letters else None
     for name, table in (("table", sink.table), ("history", history)):
         if letters is not None and table is not None and letters.lower() == table.lower():

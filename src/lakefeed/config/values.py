@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field
 
@@ -14,6 +14,7 @@ from lakefeed.config.base import ParsedText, checked
 Identifier = r"[A-Za-z_][A-Za-z0-9_]{0,199}"
 COLUMN = r"([^\s.,()`'\"]{1,200}(?:\.[^\s.,()`'\"]{1,200})*)"
 TOPIC_MARK = "{topic}"
+FileFormat = Literal["parquet", "orc", "avro", "json", "csv"]
 
 Count = Annotated[int, Field(gt=0, le=2**31 - 1)]
 """A number above 0, as far as Java's integers reach."""

@@ -140,12 +140,12 @@ def _catalog_problems(config: PipelineConfig, environment: Mapping[str, str] | N
         return
     for place, block in config.sink_blocks:
         catalog = block.chosen.catalog_name
-        if block.iceberg is None or catalog in known or (environment is None and catalog == "lake"):
+        if catalog is None or catalog in known or (environment is None and catalog == "lake"):
             continue
         hint = f"known: {', '.join(known) or 'none'}; declare catalogs.{catalog}, or set LAKEFEED_CATALOG_URI "
         hint += "and LAKEFEED_WAREHOUSE, which name the catalog 'lake'"
-        what = f"'{block.iceberg.table}': no catalog is called '{catalog}'"
-        yield Problem(what=what, key=f"{place}.iceberg.table", hint=hint)
+        what = f"'{block.chosen.snapshot_table}': no catalog is called '{catalog}'"
+        yield Problem(what=what, key=f"{place}.{block.kind}.table", hint=hint)
 
 
 def _subject_problems(config: PipelineConfig, document: Document) -> Iterator[Problem]:

@@ -190,12 +190,16 @@ def _why_not_analyzed(config: PipelineConfig) -> str | None:
     return None
 
 
+_PLAIN = ("keys", "partition_by")
+"""Options of sinks that name columns; the partitions of an Iceberg table are transforms, which its layout checks."""
+
+
 def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
     have = {name.lower() for name in frame.columns}
     for place, sink in config.sink_blocks:
-        setting, columns = sink.chosen.named_columns
-        for column in columns:
-            if column.lower() not in have:
+        named = [(setting, column) for setting in _PLAIN for column in getattr(sink.chosen, setting, ())]
+        for setting, column in named:
+            if isinstance(column, str) and column.lower() not in have:
                 raise ConfigError(
                     f"{setting} names the column '{column}', which the rows do not have",
                     where=f"{place}.{sink.kind}.{setting}",

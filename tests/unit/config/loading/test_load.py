@@ -211,8 +211,8 @@ def test_all_that_does_not_fit_together_shows_in_one_go(reading: Reader) -> None
     _, found = reading(f"{text}expect: {{sane: {{rule: 'a > 0', on_violation: dead_letter}}}}\n")
     assert [each.what.partition(" ")[2] for each in found] == [
         "makes dead letters, and dead_letters does not say where they go",
-        "is the topic trips, which the source reads: rows would go in a circle",
         "looks after Iceberg tables, and this pipeline writes to none",
+        "is the topic trips, which the source reads: rows would go in a circle",
         "pipeline needs a checkpoint: only that says where a feed into sink.kafka resumes, and by which schema",
     ]
 
