@@ -46,6 +46,8 @@ def pipeline_reference() -> str:
         "out. Every value can hold `${NAME}` or `${NAME:-default}` from the environment.\n",
         *_table("The file", pipeline_model(), ()),
     ]
+    described: dict[type[BaseModel], str] = {}
+    repeated: list[tuple[str, ...]] = []
     for place, field in shape.walk(pipeline_model()):
         values = shape.free_form(field.annotation)
         model, here = shape.model_of(field.annotation), place
@@ -53,8 +55,17 @@ def pipeline_reference() -> str:
             model, here = shape.model_of(values), (*place, "<name>")
         if model is None and (item := _block_of_list(field)) is not None:
             model = item
-        if model is not None and (model.model_fields or issubclass(model, OneOf)):
-            lines += _table(f"`{shape.dotted(here)}`", model, here)
+        if model is None or not (model.model_fields or issubclass(model, OneOf)):
+            continue
+        if any(here[: len(other)] == other for other in repeated):
+            continue
+        if model in described:
+            repeated.append(here)
+            first = described[model]
+            lines += [f"## `{shape.dotted(here)}`\n", f"As [`{first}`](#{_anchor(tuple(first.split('.')))}).\n"]
+            continue
+        described[model] = shape.dotted(here)
+        lines += _table(f"`{shape.dotted(here)}`", model, here)
     return "\n".join([*lines, *_kafka_options()])
 
 

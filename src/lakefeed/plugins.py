@@ -27,6 +27,9 @@ SETTINGS_GROUP = "lakefeed.settings"
 FOLLOWERS_GROUP = "lakefeed.followers"
 SINKS_GROUP = "lakefeed.sinks"
 SOURCES_GROUP = "lakefeed.sources"
+FORMATS_GROUP = "lakefeed.formats"
+OF_RUNS = (SINKS_GROUP, SOURCES_GROUP, FORMATS_GROUP, SETTINGS_GROUP, FOLLOWERS_GROUP)
+"""The groups whose packages a run needs; commands are only typed."""
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "offsets export"),
@@ -47,8 +50,9 @@ KEYS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
 KINDS_OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     SINKS_GROUP: ("elasticsearch", "jdbc"),
     SOURCES_GROUP: ("kinesis",),
+    FORMATS_GROUP: ("csv",),
 }
-"""The sinks and sources that an extra of the same name brings."""
+"""The sinks, sources and formats that an extra of the same name brings."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def _commands() -> Iterator[tuple[str, CliCommand]]:
 
 
 def installed_kinds(group: str) -> dict[str, EntryPoint]:
-    """Return the sinks, or the sources, of installed packages by name; imports none of them."""
+    """Return the sinks, sources or formats of installed packages by name; imports none of them."""
     return {entry.name: entry for entry in installed(group)}
 
 
@@ -132,10 +136,10 @@ def missing_kind(group: str, name: str) -> str | None:
 
 
 def page_of_kind(key: str) -> str | None:
-    """Return the page that the package of a sink or source names in ``PAGE``, for a key such as ``sink.jdbc.url``."""
-    parts = key.split(".")
-    group = {"sink": SINKS_GROUP, "sinks": SINKS_GROUP, "source": SOURCES_GROUP}.get(parts[0])
-    name = next(iter(parts[2:] if parts[0] == "sinks" else parts[1:]), "")
+    """Return the page that the package of a kind names in ``PAGE``, for a key such as ``sink.jdbc.url``."""
+    block, *names = key.replace("decode.key.", "decode.").split(".")
+    group = {"sink": SINKS_GROUP, "sinks": SINKS_GROUP, "source": SOURCES_GROUP, "decode": FORMATS_GROUP}.get(block)
+    name = next(iter(names[1:] if block == "sinks" else names), "")
     entry = None if group is None else installed_kinds(group).get(name)
     package = None if entry is None else sys.modules.get(entry.module.partition(".")[0])
     return getattr(package, "PAGE", None)

@@ -18,8 +18,8 @@ from lakefeed.records.decode import (
     ConfluentAvro,
     ConfluentJson,
     ConfluentProtobuf,
-    Csv,
     DecodeSpec,
+    JavaFormat,
     Json,
     PlainAvro,
     PlainProtobuf,
@@ -30,6 +30,7 @@ from lakefeed.records.decode import (
 )
 from lakefeed.records.decode.avro_schema import avro_schema_of, avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed_csv.settings import CsvFormat
 from tests.support.protos import message_class
 from tests.support.records import avro_bytes, records, results
 
@@ -108,7 +109,7 @@ def case(request: pytest.FixtureRequest, spark: SparkSession, registry: SchemaRe
         "protobuf": Case(PlainProtobuf(schema=PROTO), proto(**ROW).SerializeToString(), ROW, takes_empty=True),
         "json": Case(Json(schema=DDL), json.dumps(ROW).encode(), ROW),
         "csv": Case(
-            Csv(schema="id BIGINT, name STRING, price DOUBLE"),
+            CsvFormat(schema_ddl="id BIGINT, name STRING, price DOUBLE").decoder(),
             b'1099511627776,"Z\xc3\xbc""rich, 8\n001",\n',
             {"id": 2**40, "name": 'Zü"rich, 8\n001', "price": None},
         ),
@@ -156,7 +157,7 @@ def test_what_is_no_value_is_an_error(spark: SparkSession, case: Case) -> None:
     assert (found["empty"].error is None) == case.takes_empty
     for name in ("truncated", "garbage", "left over"):
         # Text cut inside a word, or a line without its line end, is still text or a line.
-        if case.takes_any or (name == "truncated" and isinstance(case.spec, String | Csv)):
+        if case.takes_any or (name == "truncated" and isinstance(case.spec, String | JavaFormat)):
             assert found[name].error is None
         else:
             assert found[name].value is None, name

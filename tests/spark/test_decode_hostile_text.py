@@ -132,7 +132,7 @@ def csv_payloads(size: int) -> dict[str, bytes]:
 
 JSON = {"format": "json", "reader-type": json.dumps(struct(**SINGLE, **NESTED))}
 CSV = {
-    "format": "csv",
+    "format": "io.lakefeed.csv.CsvReader",
     "reader-type": json.dumps(struct(**SINGLE)),
     "delimiter": ",",
     "quote": '"',

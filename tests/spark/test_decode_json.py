@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.records.decode import Csv, Json, decoded
+from lakefeed.records.decode import Json, decoded
 from tests.support.records import records, results
 
 if TYPE_CHECKING:
@@ -171,31 +171,3 @@ def test_a_field_of_any_name_comes_once(spark: SparkSession) -> None:
     found = results(decoded(records(spark, values), Json(schema=schema)))
     assert [each.error for each in found] == ["a b: occurs twice in one object", None]
     assert found[1].value.asDict() == {"a b": None, "c.d": 2}
-
-
-def test_numbers_of_csv(spark: SparkSession) -> None:
-    cases: list[tuple[str, Any]] = [
-        ("1,1.5,2.25", (1, 1.5, Decimal("2.25"))),
-        ("1e2,NaN,1e2", (100, None, Decimal("100.00"))),
-        ("\ufeff1,-Infinity,1", (1, -math.inf, Decimal("1.00"))),
-        ("\u0661,1,1", "a: expected bigint, found a text of another form"),
-        ("1,0x1p3,1", "b: expected double, found a text of another form"),
-        ("1,1d,1", "b: expected double, found a text of another form"),
-        ("1,9007199254740993,1", "b: expected double, found a text of another form"),
-        ("1,1," + "9" * 100_000, "c: expected decimal(10,2), found a text of another form"),
-        ("1,1,0." + "0" * 100_000 + "1", "c: expected decimal(10,2), found a text of another form"),
-        ("9" * 100_000 + ",1,1", "a: expected bigint, found a text of another form"),
-        ("1,1,1\r\n", (1, 1.0, Decimal("1.00"))),
-        ("1,1,1\n\n", "something follows the line after character 5"),
-        ("1,1,1,,,", "6 value(s) in the line, 3 expected"),
-    ]
-    spec = Csv(schema="a BIGINT, b DOUBLE, c DECIMAL(10,2)")
-    found = results(decoded(records(spark, [line.encode() for line, _ in cases]), spec))
-    for (line, expected), each in zip(cases, found, strict=True):
-        if isinstance(expected, str):
-            assert each.error == expected, line[:80]
-        else:
-            assert each.error is None, line
-            assert all(
-                one == two or (two is None and math.isnan(one)) for one, two in zip(each.value, expected, strict=True)
-            )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +9,7 @@ import jsonschema
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.decode import ConfluentProtobuf, Csv, Json, PlainProtobuf, decoded
+from lakefeed.records.decode import ConfluentProtobuf, Json, PlainProtobuf, decoded
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
 from lakefeed.records.decode.registry import ReferredSchema, SchemaText
 from lakefeed.records.encode.encode import Encoding, encoded, subject_name, to_records
@@ -111,66 +109,6 @@ def test_json_schema_holds_for_what_is_written(spark: SparkSession) -> None:
     assert [each.error for each in found] == [None, None]
     for each, row in zip(found, rows.collect(), strict=True):
         assert each.value.asDict(recursive=True) == row.asDict(recursive=True)
-
-
-CSV_ROWS: list[tuple[Any, ...]] = [(1, 'a "b", c\nd', 0.5), (2, "", None), (3, None, -1.0), (4, " x ", 1e300)]
-
-
-@pytest.mark.quick
-def test_csv_there_and_back_and_by_the_csv_module(spark: SparkSession) -> None:
-    ddl = "id BIGINT, name STRING, price DOUBLE"
-    made = values(to_records(spark.createDataFrame(CSV_ROWS, ddl).coalesce(1), format="csv", topic="t"))
-    found = results(decoded(records(spark, made), Csv(schema=ddl)))
-    assert [tuple(each.value) for each in found] == CSV_ROWS
-    [parsed] = csv.reader(io.StringIO(made[0].decode(), newline=""))
-    assert parsed == ["1", 'a "b", c\nd', "0.5"]
-
-
-def test_lines_that_the_csv_module_writes(spark: SparkSession) -> None:
-    lines = []
-    for row in CSV_ROWS:
-        text = io.StringIO(newline="")
-        csv.writer(text, quoting=csv.QUOTE_STRINGS).writerow(row) if hasattr(csv, "QUOTE_STRINGS") else csv.writer(
-            text
-        ).writerow(row)
-        lines.append(text.getvalue().encode())
-    found = results(decoded(records(spark, lines), Csv(schema="id BIGINT, name STRING, price DOUBLE")))
-    assert tuple(found[0].value) == CSV_ROWS[0]
-    assert tuple(found[3].value) == CSV_ROWS[3]
-
-
-BROKEN_CSV = {
-    b"1,a": "2 value(s) in the line, 3 expected",
-    b"1,a,2.0,4": "4 value(s) in the line, 3 expected",
-    b"x,a,2.0": "id: expected bigint, found a text of another form",
-    b"1,a,1.5.2": "price: expected double, found a text of another form",
-    b'1,"a,2.0': "the quote at character 2 is not closed",
-    b'1,"a"b,2.0': "something follows the line after character 5",
-    b"1,a,2.0\n2,b,3.0": "something follows the line after character 7",
-    b"1,\xff,2.0": "not UTF-8",
-    b"": "empty: 0 bytes",
-    b",a,2.0": "id: missing or null",
-    b"9223372036854775808,a,2.0": "id: expected bigint, found a text of another form",
-    b"1e999999999,a,2.0": "id: expected bigint, found a text of another form",
-}
-
-
-def test_lines_that_are_wrong(spark: SparkSession) -> None:
-    spec = Csv(schema="id BIGINT NOT NULL, name STRING, price DOUBLE")
-    found = results(decoded(records(spark, list(BROKEN_CSV)), spec))
-    for (line, why), result in zip(BROKEN_CSV.items(), found, strict=True):
-        assert result.value is None, line
-        assert why in result.error, line
-
-
-def test_another_dialect(spark: SparkSession) -> None:
-    spec = Csv(schema="a STRING, b INT, c DATE", delimiter=";", quote="'", escape="\\", null_value="NULL")
-    lines = [rb"'it\'s; \\ ok';5;2026-01-02", b"NULL;NULL;NULL", b"'NULL';1;2026-01-02"]
-    found = results(decoded(records(spark, lines), spec))
-    assert [each.error for each in found] == [None] * 3
-    assert (found[0].value.a, found[0].value.b, str(found[0].value.c)) == (r"it's; \ ok", 5, "2026-01-02")
-    assert tuple(found[1].value) == (None, None, None)
-    assert found[2].value.a == "NULL"
 
 
 @pytest.mark.quick

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from lakefeed.config.loading.explain import all_settings
 from lakefeed.config.models import added_models, pipeline_model
+from lakefeed.plugins import FOLLOWERS_GROUP, FORMATS_GROUP, SETTINGS_GROUP
+from tests.support.blocks import ROOT, blocks_in
 
 CACHES: tuple[Callable[[], object], ...] = (
     added_models.cache_clear,
@@ -40,6 +43,20 @@ def put_on_path(folder: Path, entry_points: Mapping[str, str], monkeypatch: pyte
     (info / "entry_points.txt").write_text(text)
     monkeypatch.syspath_prepend(folder)
     forget_blocks()
+
+
+def put_page_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the package of docs/extension-points.md: all its blocks that are run."""
+    page = ROOT / "docs" / "extension-points.md"
+    groups, modules = dict[str, str](), dict[str, str]()
+    for block in blocks_in(page.read_text("utf-8"), page):
+        if block.language == "toml":
+            for group, entries in tomllib.loads(block.text)["project"]["entry-points"].items():
+                groups[group] = "\n".join(f"{name} = {value}" for name, value in entries.items())
+        elif block.text.startswith("# my_package/"):
+            modules[block.text.split(".py", 1)[0].removeprefix("# ").replace("/", ".")] = block.text
+    kept = {group: groups[group] for group in (SETTINGS_GROUP, FOLLOWERS_GROUP, FORMATS_GROUP)}
+    put_on_path(folder, kept, monkeypatch, **modules)
 
 
 def forget_blocks() -> None:

@@ -3,7 +3,7 @@
 The Java side is ``tests/jvm``, which is compiled once for a run of the tests. For hostile payloads of a format, give
 ``Probe.hostile`` the options of its decoder's catalog and the payloads:
 
-    costs = probe.hostile({"format": "csv", "reader-type": …}, payloads)
+    costs = probe.hostile({"format": "json", "reader-type": …}, payloads)
 
 It asserts the rule that holds for each record of each format: a row or an error, CPU time of 1 ms for each KB, memory
 of 64 times the record's size and 64 KB.
@@ -22,6 +22,7 @@ from typing import IO, Any
 
 import lakefeed
 from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.jvm import installed_jars
 
 JAVA = Path(__file__).parent.parent / "jvm"
 MODULE = Path(lakefeed.__file__).parent / "lakefeed-jvm.jar"
@@ -58,7 +59,7 @@ class Probe:
         spark = importlib.util.find_spec("pyspark")
         assert spark is not None
         assert spark.origin is not None
-        needed = [MODULE, Path(spark.origin).parent / "jars" / "*", *jars.fetch(["spark"])]
+        needed = [MODULE, *installed_jars(), Path(spark.origin).parent / "jars" / "*", *jars.fetch(["spark"])]
         class_path = ":".join(map(str, [classes, *needed]))
         sources = sorted(map(str, JAVA.rglob("*.java")))
         subprocess.run(

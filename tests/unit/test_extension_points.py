@@ -1,39 +1,30 @@
-"""The package of docs/extension-points.md, as its page shows it: its block is checked, its follower is called."""
+"""The package of docs/extension-points.md, as its page shows it: what it adds is checked and called."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from lakefeed import plugins
 from lakefeed.config.connections import Connections
+from lakefeed.config.decoding import Decode
 from lakefeed.config.loading.load import read
+from lakefeed.config.schema import json_schema
 from lakefeed.errors import Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.followers import FollowedRun, following
-from tests.support.blocks import ROOT, blocks_in
-from tests.support.plugin import forget_blocks, put_on_path
+from lakefeed.plugins import FORMATS_GROUP
+from tests.support.plugin import forget_blocks, put_page_on_path
 
-PAGE = ROOT / "docs" / "extension-points.md"
 FILE = "name: taxi\nsource: {rate: {}}\nsink: memory\npager: {url: https://pager.example.org}\n"
 
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path / "home"))
-    groups, modules = dict[str, str](), dict[str, str]()
-    for block in blocks_in(PAGE.read_text("utf-8"), PAGE):
-        if block.language == "toml":
-            for group, entries in tomllib.loads(block.text)["project"]["entry-points"].items():
-                groups[group] = "\n".join(f"{name} = {value}" for name, value in entries.items())
-        elif block.text.startswith("# my_package/"):
-            name = block.text.split(".py", 1)[0].removeprefix("# ").replace("/", ".")
-            modules[name] = block.text
-    kept = {group: groups[group] for group in (plugins.SETTINGS_GROUP, plugins.FOLLOWERS_GROUP)}
-    put_on_path(tmp_path, kept, monkeypatch, **modules)
+    put_page_on_path(tmp_path, monkeypatch)
     yield
     monkeypatch.undo()
     forget_blocks()
@@ -59,3 +50,48 @@ def test_the_follower_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[st
     with pytest.raises(Unreachable), following(run), monitor.until_end():
         raise Unreachable("the broker does not answer")
     assert "call https://pager.example.org: taxi has failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("block", "line", "what", "hint"),
+    [
+        (
+            "access_log: {separatr: x}",
+            5,
+            "unknown option 'separatr' in 'decode.access_log'",
+            "did you mean 'separator'?",
+        ),
+        ("access_log: {separator: [1]}", 5, "'separator' expects text; found a list", None),
+        ("acess_log: {}", 5, "unknown option 'acess_log' in 'decode'", "did you mean 'access_log'?"),
+        (
+            "raw:\n  key: {access_log: {separator: 1}}",
+            6,
+            "'separator' expects text; found '1'",
+            "put it in quotes",
+        ),
+    ],
+)
+def test_the_format_is_checked(tmp_path: Path, block: str, line: int, what: str, hint: str | None) -> None:
+    path = tmp_path / "pipeline.yaml"
+    kafka = "name: taxi\nsource: {kafka: {bootstrap_servers: b:1, topics: [t]}}\nsink: memory\n"
+    path.write_text(f'{kafka}decode:\n  access_log: {{separator: ";"}}\n  key: access_log\n')
+    config = read(path).config
+    assert config is not None
+    assert (config.decode.kind, config.decode.key and config.decode.key.kind) == ("access_log", "access_log")
+    path.write_text(f"{kafka}decode:\n  {block}\n")
+    [problem] = read(path).problems
+    assert (problem.line, problem.what, problem.hint) == (line, what, hint)
+
+
+def test_editors_know_the_format() -> None:
+    blocks = json_schema()["$defs"]
+    assert blocks["AccessLogFormat"]["properties"]["separator"]["description"] == "Between two values."
+    for name in ("Decode", "KeyDecode"):
+        assert {"required": ["access_log"]} in blocks[name]["anyOf"][0]["oneOf"]
+        assert "access_log" in blocks[name]["anyOf"][1]["enum"]
+
+
+def test_no_package_replaces_a_format_of_lakefeed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("json", "my_package.access_log:AccessLogFormat", FORMATS_GROUP)
+    monkeypatch.setattr("lakefeed.plugins.installed", lambda group: [entry] if group == FORMATS_GROUP else [])
+    assert Decode.model_validate({"json": {"schema_ddl": "a INT"}}).json_ is not None

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from lakefeed.config import tls, upserts
 from lakefeed.config.addresses import PlainTextLogin, over_http
 from lakefeed.config.blocks import InstalledSource, PipelineBlocks
-from lakefeed.config.connections import Connections, Registry
+from lakefeed.config.connections import Connections
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.kafka_client import MSK_JAR, KafkaClient, over_plain_sasl
 from lakefeed.config.keyed import DELETED, name_taken
@@ -56,11 +56,11 @@ def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None
 def refused_columns(config: PipelineBlocks) -> Iterator[Problem]:
     """Yield what a sink refuses of the columns that the file declares in DDL; a transform makes others."""
     decode, source = config.decode, config.source
-    given = None if decode.envelope else decode.json_ or decode.csv
+    given = None if decode.envelope else decode.declaring
     declared = {f"decode.{decode.kind}": given, "source.files": source.files, "source.format": source.format}
     for place, block in declared.items() if config.transform is None else ():
-        if block is not None and block.schema_ddl is not None:
-            yield from refusals(config, types_of_ddl(block.schema_ddl), place=f"{place}.schema_ddl")
+        if (ddl := getattr(block, "schema_ddl", None)) is not None:
+            yield from refusals(config, types_of_ddl(ddl), place=f"{place}.schema_ddl")
 
 
 def refusals(config: PipelineBlocks, columns: Sequence[tuple[str, str]], *, place: str) -> Iterator[Problem]:
@@ -87,17 +87,16 @@ def decoded_columns(config: PipelineBlocks) -> list[str] | None:
 def _columns_of_format(decode: Encoded) -> list[str] | None:
     if decode.raw is not None or decode.string is not None:
         return ["value"]
-    given = decode.json_ or decode.csv
-    if given is not None and given.schema_ddl is not None:
-        return columns_of_ddl(given.schema_ddl)
-    with_file = given or decode.avro
-    if with_file is None or with_file.schema_file is None:
+    if (ddl := getattr(decode.declaring, "schema_ddl", None)) is not None:
+        return columns_of_ddl(ddl)
+    file: Path | None = getattr(decode.declaring or decode.avro, "schema_file", None)
+    if file is None:
         return None
     # An Avro record or a Spark schema. A file that cannot be read is reported elsewhere.
     try:
-        if with_file.schema_file.stat().st_size > _MAX_FILE_BYTES:
+        if file.stat().st_size > _MAX_FILE_BYTES:
             return None
-        document: Any = json.loads(with_file.schema_file.read_text("utf-8"))
+        document: Any = json.loads(file.read_text("utf-8"))
         return [str(field["name"]) for field in document["fields"]]
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return None
@@ -185,7 +184,10 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
     if file is None:
         # Of an installed module only the package is looked up: whether it has the rest, only an import shows.
         package = module.partition(".")[0]
-        if _is_installed(package):
+        try:
+            if importlib.util.find_spec(package) is not None:
+                return None
+        except (ImportError, ValueError):
             return None
         hint = f"looked in {folder} and PYTHONPATH; write package.module:name"
         return Problem(what=f"there is no Python module {package}", key=key, hint=hint)
@@ -203,13 +205,6 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
     public = sorted(name for name in names if not name.startswith("_"))
     hint = f"it has {', '.join(public[:20]) or 'nothing to call'}"
     return Problem(what=f"the module {module} has no {name}", key=key, hint=hint)
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):
-        return True
 
 
 def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
@@ -248,9 +243,11 @@ def plain_text_logins(config: PipelineBlocks, connections: Connections) -> list[
 
 
 def _plain_text_logins(config: PipelineBlocks, connections: Connections) -> Iterator[PlainTextLogin]:
-    for key, registry in _registries(config):
-        if registry.credentials is not None:
-            yield from over_http(f"{key}.url", registry.url.split(","))
+    for place, decode in _blocks(config, "decode"):
+        for at, encoded in ((place, decode), (f"{place}.key", decode.key)):
+            registry = encoded.registry if encoded is not None else None
+            if registry is not None and registry.credentials is not None:
+                yield from over_http(f"{at}.{encoded.kind}.registry.url", registry.url.split(","))
     if connections.s3.endpoint and connections.s3.access_key is not None:
         yield from over_http("s3.endpoint", (connections.s3.endpoint,))
     if isinstance(connections.source, InstalledSource):
@@ -270,13 +267,6 @@ def _plain_text_logins(config: PipelineBlocks, connections: Connections) -> Iter
     for place, sink in config.sink_blocks:
         for login in sink.chosen.plain_text_logins(brokers=config.brokers):
             yield replace(login, key=f"{place}.{sink.kind}.{login.key}")
-
-
-def _registries(config: PipelineBlocks) -> Iterator[tuple[str, Registry]]:
-    for place, decode in _blocks(config, "decode"):
-        for at, encoded in ((place, decode), (f"{place}.key", decode.key)):
-            if encoded is not None and encoded.registry is not None:
-                yield f"{at}.{encoded.kind}.registry", encoded.registry
 
 
 def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:

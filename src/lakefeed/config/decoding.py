@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from lakefeed.config.base import ConfigProblem, Model, OneOf, spelled
+from lakefeed import plugins
+from lakefeed.config.base import ConfigProblem, Model, OneOf
 from lakefeed.config.connections import Registry
+from lakefeed.config.installed import OneOfInstalled
 from lakefeed.config.sql import Ddl, Sql
 from lakefeed.config.values import Count, Period, TableTemplate, TopicName
+from lakefeed.lazy import Column
 
 _LENIENT = (
     "Read what other writers take for JSON: numbers and booleans as text, NaN and Infinity, whole numbers with more "
@@ -20,9 +24,8 @@ _LENIENT = (
 )
 
 _SUBJECT = "Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key."
-_SCHEMA_FILE = "Or a file: an .avsc, or a Spark schema as .json."
+SCHEMA_FILE = "Or a file: an .avsc, or a Spark schema as .json."
 
-_Character = Annotated[str, spelled(r"[^\r\n\x80-\U0010ffff]", "one ASCII character is expected")]
 AFTER_IS_TEXT = "envelope: debezium requires the columns of a row in after, and here it is a text, as of MongoDB"
 UNWRAP_DOCUMENTS = "let the connector unwrap its events (ExtractNewDocumentState), and leave decode.envelope out"
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -84,7 +87,7 @@ class JsonDecode(Model):
     """JSON values with a given schema, or one that is guessed from records."""
 
     schema_ddl: Ddl | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
-    schema_file: Path | None = Field(None, description=_SCHEMA_FILE)
+    schema_file: Path | None = Field(None, description=SCHEMA_FILE)
     schema_: Literal["sample"] | None = Field(None, alias="schema")
     """Or sample: guessed from the newest records when the feed first runs, then kept with the table."""
     sample_records: Count = Field(1_000, description="How many records schema: sample looks at, at most.")
@@ -95,23 +98,6 @@ class JsonDecode(Model):
             yield "json requires one of schema_ddl, schema_file and schema: sample"
 
 
-class CsvDecode(Model):
-    """Values that are one line of CSV each, without a header line."""
-
-    schema_ddl: Ddl | None = Field(None, description="Columns in the order of the line, as Spark DDL.")
-    schema_file: Path | None = Field(None, description=_SCHEMA_FILE)
-    delimiter: _Character = Field(",", description="Between two values; one character, such as ';' or \"\\t\".")
-    quote: _Character = Field('"', description="Around values that hold the delimiter, a quote or a line end.")
-    escape: _Character = Field('"', description="Before a quote in quotes. Default: the quote is doubled.")
-    null_value: str = Field("", description="What stands for null, outside quotes.")
-
-    def _contradictions(self) -> Iterator[str]:
-        if (self.schema_ddl is None) == (self.schema_file is None):
-            yield "csv requires either schema_ddl or schema_file"
-        if self.delimiter == self.quote:
-            yield "delimiter and quote are the same character"
-
-
 class StringDecode(Model):
     """Values that are text in UTF-8: one column ``value``."""
 
@@ -120,16 +106,73 @@ class RawDecode(Model):
     """Values as they are: one column ``value`` of bytes."""
 
 
-class Encoded(OneOf):
+@dataclass(frozen=True, kw_only=True)
+class JavaFormat:
+    """A format that a class of an installed package's jar reads.
+
+    Attributes:
+        name: of the format, in messages: ``CSV``.
+        reader: the class, which derives from ``io.lakefeed.decode.RecordReader``.
+        schema: of the result: Spark DDL, an Avro record schema (JSON), or the JSON of a Spark ``StructType``.
+        options: of the class, by names in lower case.
+    """
+
+    name: str
+    reader: str
+    schema: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpressionFormat:
+    """A format that an expression of Spark reads, without Python in the tasks.
+
+    Attributes:
+        decode: called with the column of bytes; returns a column ``struct<value: struct<…>, error: string>``, where
+            ``value`` is null for a record that cannot be read, and ``error`` says why. The expression is not to raise
+            errors: ``try_cast``, not ``cast``. Specs are equal if their functions are.
+    """
+
+    decode: Callable[[Column], Column]
+
+
+class InstalledFormat(Model):
+    """The settings of a format that another package adds.
+
+    A field ``schema_ddl`` or ``schema_file`` names the columns before a run: ``check`` compares them with the file.
+    """
+
+    jars: ClassVar[tuple[str, ...]] = ()
+    """Jars of the format's package, as ``package/name.jar``; they are on the class path of every session."""
+
+    def decoder(self) -> JavaFormat | ExpressionFormat:
+        """Return what reads the values; called as a run starts, and by commands that decode."""
+        raise NotImplementedError
+
+
+class Encoded(OneOfInstalled):
     """The encoding of bytes: exactly one of the formats."""
+
+    group: ClassVar[str] = plugins.FORMATS_GROUP
+    noun: ClassVar[str] = "format"
+    base: ClassVar[type[InstalledFormat]] = InstalledFormat
 
     avro: AvroDecode | None = None
     protobuf: ProtobufDecode | None = None
     json_schema: JsonSchemaDecode | None = None
     json_: JsonDecode | None = Field(None, alias="json")
-    csv: CsvDecode | None = None
     string: StringDecode | None = None
     raw: RawDecode | None = None
+
+    @property
+    def installed(self) -> InstalledFormat | None:
+        """The format, if another package has added it."""
+        return next((each for each in vars(self).values() if isinstance(each, InstalledFormat)), None)
+
+    @property
+    def declaring(self) -> JsonDecode | InstalledFormat | None:
+        """The block of a format whose columns the file may declare: ``schema_ddl`` or ``schema_file``."""
+        return self.json_ or self.installed
 
     @property
     def registered(self) -> AvroDecode | ProtobufDecode | JsonSchemaDecode | None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ModelWrapValidatorHandler, ValidationInfo, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from lakefeed import plugins
-from lakefeed.config.base import OneOf, model_of_package
+from lakefeed.config.base import ConfigProblems, OneOf, model_of_package
 
 
 class OneOfInstalled(OneOf):
@@ -43,7 +53,8 @@ class OneOfInstalled(OneOf):
         """Read a block with a registered kind through a model that has a field for it."""
         given = {data: {}} if isinstance(data, str) else data
         names = [name for name in given if isinstance(name, str)] if isinstance(given, dict) else []
-        others = {name: cls.installed_kind(name) for name in names if name not in cls.model_fields}
+        own = {*cls.__kinds__, *cls.model_fields}
+        others = {name: cls.installed_kind(name) for name in names if name not in own}
         found = {name: settings for name, settings in others.items() if settings is not None}
         if not found:
             return handler(data)
@@ -57,3 +68,21 @@ class OneOfInstalled(OneOf):
         extended = create_model(cls.__name__, __base__=cls, __doc__=cls.__doc__, **fields)
         extended.__kinds__ = (*cls.__kinds__, *(name for name, _ in found))
         return extended
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Describe the kinds of installed packages, too; one that cannot be imported is left out."""
+        found = []
+        for name in plugins.installed_kinds(cls.group):
+            with suppress(ConfigProblems):
+                if name not in cls.__kinds__ and (settings := cls.installed_kind(name)) is not None:
+                    found.append((name, settings))
+        if not found:
+            return handler(core)
+        extended = cls.with_kinds(tuple(found))
+        extended.model_rebuild()
+        whole: Any = extended.__pydantic_core_schema__
+        inner = whole["schema"] if whole["type"] == "definitions" else whole
+        # Without a name of its own it stands in this model's place.
+        unnamed = {key: value for key, value in inner.items() if key != "ref"}
+        return handler(unnamed if inner is whole else {**whole, "schema": unnamed})

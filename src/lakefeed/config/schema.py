@@ -10,15 +10,12 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from pydantic import Field, ValidationError, create_model
+from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from lakefeed.config.base import OneOf, descriptions, summary
-from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice, Source
-from lakefeed.config.installed import OneOfInstalled
 from lakefeed.config.kafka_client import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
-from lakefeed.config.loading import shape
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.sources import KafkaSource
 
@@ -50,14 +47,7 @@ class _Described(GenerateJsonSchema):
 
 def json_schema() -> dict[str, Any]:
     """Return the schema, draft 2020-12."""
-    sinks: Any = {
-        "source": (_with_installed(Source), ...),
-        "sink": (_with_installed(SinkChoice), ...),
-        "sinks": (dict[str, _with_installed(SecondarySinkChoice)], Field(default_factory=dict)),  # type: ignore[misc]
-    }
-    model = pipeline_model()
-    root = create_model(model.__name__, __base__=model, __doc__=model.__doc__, **sinks)
-    schema = root.model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
+    schema = pipeline_model().model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
     definitions: dict[str, Any] = schema["$defs"]
     definitions["Registry"] = _or(definitions["Registry"], {"type": "string", "description": "Its base URL."})
     kafka = definitions[KafkaSource.__name__]["properties"]
@@ -70,12 +60,6 @@ def json_schema() -> dict[str, Any]:
     }
     schema["title"] = TITLE
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-def _with_installed(choice: type[OneOfInstalled]) -> Any:
-    """Return the model with a field for each kind of an installed package."""
-    others = {name: field.annotation for name, field in shape.fields(choice).items() if name not in choice.__kinds__}
-    return choice.with_kinds(tuple((name, kind) for name, kind in others.items() if name not in choice.model_fields))
 
 
 def written(schema: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, UNKNOWN_SCHEMA
 from lakefeed.clients.spark.jvm import java
+from lakefeed.config.decoding import ExpressionFormat
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import SchemaChanged
 from lakefeed.feed.row_builder import RowBuilder
@@ -127,6 +128,7 @@ class DirectReader(BatchReader):
             "rows that delete": policy.deletes is not None,
             "decode.on_bad_timestamp": policy.on_bad_timestamp is not None,
             "decode.raw": isinstance(rows.schema.spec, Raw),
+            "a format that is an expression": isinstance(rows.schema.spec, ExpressionFormat),
         }
         return next((reason for reason, applies in reasons.items() if applies), None)
 

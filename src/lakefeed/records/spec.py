@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from lakefeed.config.decoding import Accept
+from lakefeed.config.decoding import Accept, ExpressionFormat, JavaFormat
 from lakefeed.errors import ConfigError
 
 ID_HEADERS = {
@@ -109,32 +109,6 @@ class Json:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Csv:
-    """One line of CSV in UTF-8 for each value, without a header line (RFC 4180).
-
-    Attributes:
-        schema: of the result, columns in the order of the line; as for ``Json``, but flat.
-        quote: around a value that has the delimiter, the quote or a line end in it.
-        escape: before a quote in quotes. Default: the quote itself, doubled.
-        null_value: the text of null where it is not in quotes.
-    """
-
-    schema: str
-    delimiter: str = ","
-    quote: str = '"'
-    escape: str = '"'
-    null_value: str = ""
-
-    def __post_init__(self) -> None:
-        for name in ("delimiter", "quote", "escape"):
-            character = getattr(self, name)
-            if len(character) != 1 or not character.isascii() or character in "\r\n":
-                raise ConfigError(f"{name} is one ASCII character", where=f"Csv({name}={character!r})")
-        if self.delimiter == self.quote:
-            raise ConfigError("delimiter and quote are the same character", where=f"Csv(delimiter={self.delimiter!r})")
-
-
-@dataclass(frozen=True, kw_only=True)
 class String:
     """Text in UTF-8, in one column ``value``."""
 
@@ -144,7 +118,8 @@ class Raw:
     """Bytes as they are, in one column ``value``."""
 
 
-DecodeSpec = ConfluentAvro | ConfluentProtobuf | ConfluentJson | PlainAvro | PlainProtobuf | Json | Csv | String | Raw
+OwnSpec = ConfluentAvro | ConfluentProtobuf | ConfluentJson | PlainAvro | PlainProtobuf | Json | String | Raw
+DecodeSpec = OwnSpec | JavaFormat | ExpressionFormat
 
 
 @dataclass(frozen=True, kw_only=True)

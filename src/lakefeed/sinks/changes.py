@@ -147,21 +147,18 @@ def summarize_changes(
     found = json.loads(str(bounds.text()))
     upserts = Upserts(found["changes"], found["keys"], found["deletes"])
     without_key = _first_place(changes.filter(_any_null(map(name, keys)))) if found["without_key"] else None
-    moved = _first_moved(changes, keys) if found["moved"] and not order_by else None
+    moved = None
+    if found["moved"] and not order_by:
+        partition = sf.struct(TOPIC, PARTITION)
+        of_key = changes.groupBy(*(sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys))).agg(
+            (sf.min(partition) != sf.max(partition)).alias("moved"), sf.min(sf.struct(*POSITION_COLUMNS)).alias("first")
+        )
+        moved = _first_place(of_key.filter("moved").select("first.*"))
     return ChangeSummary(upserts, bounds, without_key, moved)
 
 
 def _any_null(columns: Iterable[str]) -> Column:
     return reduce(or_, (sf.col(column).isNull() for column in columns))
-
-
-def _first_moved(changes: DataFrame, keys: Sequence[str]) -> str | None:
-    """Return the place of the first change of a key that has changes in more than one partition."""
-    partition = sf.struct(TOPIC, PARTITION)
-    of_key = changes.groupBy(*(sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys))).agg(
-        (sf.min(partition) != sf.max(partition)).alias("moved"), sf.min(sf.struct(*POSITION_COLUMNS)).alias("first")
-    )
-    return _first_place(of_key.filter("moved").select("first.*"))
 
 
 def _first_place(changes: DataFrame) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.base import ConfigProblems
 from lakefeed.config.blocks import InstalledSource, SinkChoice, Source
+from lakefeed.config.decoding import Encoded, InstalledFormat
 from lakefeed.config.sinks import SinkConfig
 from lakefeed.errors import LakefeedError
 from lakefeed.lazy import DataFrame, SparkSession
@@ -31,12 +32,12 @@ def jar() -> Path:
 
 
 def installed_jars() -> list[Path]:
-    """Return the jars of all installed sinks and sources: a session may land many feeds, with one class path.
+    """Return the jars of all installed sinks, sources and formats: a session may land many feeds, with one class path.
 
     A package that is broken has none; a feed that uses it is refused.
     """
     found = []
-    for choice in (SinkChoice, Source):
+    for choice in (SinkChoice, Source, Encoded):
         for name in installed_kinds(choice.group):
             with suppress(ConfigProblems, LakefeedError):
                 settings = choice.installed_kind(name)
@@ -44,8 +45,8 @@ def installed_jars() -> list[Path]:
     return found
 
 
-def jars_of(settings: type[SinkConfig | InstalledSource]) -> list[Path]:
-    """Return the jars that the package of a sink or source has."""
+def jars_of(settings: type[SinkConfig | InstalledSource | InstalledFormat]) -> list[Path]:
+    """Return the jars that the package of a sink, source or format has."""
     return [jar_of(name) for name in settings.jars]
 
 

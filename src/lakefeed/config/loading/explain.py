@@ -176,7 +176,8 @@ def _example(place: Place) -> str | None:
     field = shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1]))
     if field is not None and field.examples:
         return f"{place[-1]}: {field.examples[0]}"
-    return _EXAMPLES.get(dotted(_with_free_names(place)))
+    named = ("<name>" if shape.free_form(type_at(place[:at])) is not None else part for at, part in enumerate(place))
+    return _EXAMPLES.get(dotted(tuple(named)))
 
 
 def _in_block(place: Place) -> str:
@@ -205,14 +206,6 @@ def _found(detail: Detail, document: Document) -> str:
         return f"nothing (from {written})" if written and "${" in written else "nothing"
     text = written if written is not None else str(value)
     return f"'{text[:60]}…'" if len(text) > 60 else f"'{text}'"
-
-
-def _with_free_names(place: Place) -> Place:
-    """Return a place with ``<name>`` where keys are free."""
-    return tuple(
-        "<name>" if shape.free_form(type_at(place[:index])) is not None else segment
-        for index, segment in enumerate(place)
-    )
 
 
 @cache

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaml.nodes import Node
-
 from lakefeed.config import trust
 from lakefeed.config.checks import (
     function_problems,
@@ -97,7 +95,9 @@ def read(
                 found.append(unreadable.problem)
         if block is not None:
             key, file = block
-            node = put_block(node, key, _block_of(file), root=pipeline_model()) or node
+            if (added := compose(_text(file, hint=None), name=str(file))) is None:
+                raise Unreadable(Problem(what="the file is empty", file=str(file), line=1, column=1))
+            node = put_block(node, key, added, root=pipeline_model()) or node
         if not to_run:
             node = leave_out(node, keys_for_runs())
         root = pipeline_model()
@@ -120,15 +120,6 @@ def read(
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
     is_good = not errors_of(found) and not mistakes.replaced
     return Reading(config=config if is_good else None, mistakes=mistakes, problems=found, document=document)
-
-
-def _block_of(path: Path) -> Node:
-    """Read a file that holds one block of a pipeline file."""
-    name = str(path)
-    node = compose(_text(path, hint=None), name=name)
-    if node is None:
-        raise Unreadable(Problem(what="the file is empty", file=name, line=1, column=1))
-    return node
 
 
 def _catalog_problems(config: PipelineConfig, environment: Mapping[str, str] | None) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ not readable              null        id if known  why
 from __future__ import annotations
 
 from lakefeed.clients.spark.errors import decode_error_of, registry_error_of
+from lakefeed.config.decoding import ExpressionFormat, JavaFormat
 from lakefeed.ledger.outcomes import RECORD
 from lakefeed.records.decode.formats import decoded
 from lakefeed.records.decode.verdict import METADATA, OnNull, RecordPolicy, RowExpectation, classify, rows
@@ -23,7 +24,6 @@ from lakefeed.records.spec import (
     ConfluentAvro,
     ConfluentJson,
     ConfluentProtobuf,
-    Csv,
     DecodeSpec,
     Json,
     PlainAvro,
@@ -38,8 +38,9 @@ __all__ = [
     "ConfluentAvro",
     "ConfluentJson",
     "ConfluentProtobuf",
-    "Csv",
     "DecodeSpec",
+    "ExpressionFormat",
+    "JavaFormat",
     "Json",
     "OnNull",
     "PlainAvro",

@@ -14,7 +14,7 @@ from lakefeed.config.decoding import AFTER_IS_TEXT, UNWRAP_DOCUMENTS
 from lakefeed.config.keyed import DELETED, OWN, name_taken
 from lakefeed.config.upserts import tombstones_delete, upserting
 from lakefeed.errors import ConfigError
-from lakefeed.lazy import Column, DataFrame, DataType, StructType, sf, t
+from lakefeed.lazy import Column, DataFrame, StructType, sf, t
 from lakefeed.records.decode.formats import with_result
 
 if TYPE_CHECKING:
@@ -74,7 +74,10 @@ def unwrap(records: DataFrame) -> DataFrame:
         for name in after.names
     ]
     error = sf.coalesce(decoded["error"], sf.when(decoded["value"].isNotNull(), _fault(op, event)))
-    row = sf.struct(*fields, op.alias(OP), _change_time(event, schema).alias(TS_MS))
+    places = (event["source"], _struct(schema, "source")), (event, schema)
+    times = [place["ts_ms"].cast("bigint") for place, fields in places if "ts_ms" in fields.names]
+    change_time = sf.coalesce(*times, sf.lit(None).cast("bigint"))
+    row = sf.struct(*fields, op.alias(OP), change_time.alias(TS_MS))
     value = sf.when(error.isNull() & decoded["value"].isNotNull(), row)
     return with_result(records, value, schema_id=decoded["schema_id"], error=error)
 
@@ -166,12 +169,6 @@ def _fault(op: Column, event: Column) -> Column:
     )
 
 
-def _change_time(event: Column, schema: StructType) -> Column:
-    places = (event["source"], _struct(schema, "source")), (event, schema)
-    times = [place["ts_ms"].cast("bigint") for place, fields in places if "ts_ms" in fields.names]
-    return sf.coalesce(*times, sf.lit(None).cast("bigint"))
-
-
 def _struct(schema: StructType, name: str) -> StructType:
     """Return the type of a field that is a struct; a struct without fields if there is none."""
     field_type = schema[name].dataType if name in schema.names else None
@@ -201,11 +198,8 @@ def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
         else:
             continue
         column = sf.col(quoted((field.name,)))
-        from_key = _text(from_key, key_type, field.dataType).try_cast(field.dataType)
+        if isinstance(key_type, t.BinaryType) and not isinstance(field.dataType, t.BinaryType):
+            from_key = from_key.cast("string")
+        from_key = from_key.try_cast(field.dataType)
         columns[field.name] = sf.when(sf.col(DELETED), sf.coalesce(column, from_key)).otherwise(column)
     return columns
-
-
-def _text(key: Column, key_type: DataType, requested: DataType) -> Column:
-    """Read bytes as text, where the column is of another type."""
-    return key.cast("string") if isinstance(key_type, t.BinaryType) and not isinstance(requested, t.BinaryType) else key

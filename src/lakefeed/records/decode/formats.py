@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any, Literal
 
 from lakefeed.clients.spark import jvm
+from lakefeed.config.decoding import ExpressionFormat, JavaFormat
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.lazy import Column, DataFrame, DataType, SparkSession, StructType, py4j, sf, spark_errors, t
 from lakefeed.records import spec as specs
@@ -46,6 +48,8 @@ def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "ke
     if isinstance(spec, specs.Raw):
         value, nothing = sf.when(sf.col("value").isNotNull(), sf.struct("value")), sf.lit(None)
         return with_result(records, value, schema_id=nothing.cast("int"), error=nothing.cast("string"))
+    if isinstance(spec, ExpressionFormat):
+        return _by_expression(records, spec)
     options = decoder_options(records.sparkSession, spec)
     catalog = jvm.function_catalog(records.sparkSession, "io.lakefeed.decode.DecodeCatalog", options)
     try:
@@ -69,6 +73,23 @@ def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "ke
             where=f"{type(spec).__name__}.reader_schema" if is_avro else type(spec).__name__,
             hint="it must be a valid Avro schema (JSON)" if is_avro else None,
         ) from None
+
+
+def _by_expression(records: DataFrame, spec: ExpressionFormat) -> DataFrame:
+    """Add what an expression of an installed package decodes; a value that it passes over is an error, no tombstone."""
+    name = getattr(spec.decode, "__qualname__", repr(spec.decode))
+    try:
+        result = records.withColumn("decoded", sf.when(sf.col("value").isNotNull(), spec.decode(sf.col("value"))))
+        found = result.schema["decoded"].dataType.simpleString()
+    except spark_errors.PySparkException as refused:
+        raise ConfigError(f"the format's expression cannot be used: {jvm.cause_of(refused)}", where=name) from None
+    if not re.fullmatch(r"struct<value:struct<.+>,error:string>", found):
+        expected = "struct<value: struct<…>, error: string>"
+        raise ConfigError(f"the format's expression gives {found}, and {expected} is expected", where=name)
+    value, error = sf.col("decoded.value"), sf.col("decoded.error")
+    nothing = sf.when(sf.col("value").isNotNull() & value.isNull(), "the format gives neither a value nor a reason")
+    error = sf.coalesce(error, nothing)
+    return with_result(result, sf.when(error.isNull(), value), schema_id=sf.lit(None).cast("int"), error=error)
 
 
 def _with_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
@@ -130,15 +151,9 @@ def decoder_options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
             options["format"] = "json"
         case specs.Json():
             options |= {"format": "json", "reader-type": _table_type(spark, spec.schema, of="JSON").json()}
-        case specs.Csv():
-            options |= {
-                "format": "csv",
-                "reader-type": _table_type(spark, spec.schema, of="CSV").json(),
-                "delimiter": spec.delimiter,
-                "quote": spec.quote,
-                "escape": spec.escape,
-                "null-value": spec.null_value,
-            }
+        case JavaFormat():
+            columns = _table_type(spark, spec.schema, of=spec.name).json()
+            options |= {**spec.options, "format": spec.reader, "reader-type": columns}
         case specs.String():
             options["format"] = "string"
     return {**options, "time-zone": str(spark.conf.get("spark.sql.session.timeZone"))}
@@ -182,14 +197,17 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
     """Return the Spark type of a schema given as DDL, as an Avro record schema or as the JSON of a StructType."""
     try:
         schema: DataType
+        java: Any = spark._jvm
         if text.lstrip().startswith("{"):
             document = json.loads(text)
             if document.get("type") == "record":
                 require_usable(text)
-                document = json.loads(_avro_to_spark(spark, text))
+                # Columns may have names that are none in Avro.
+                parser = java.org.apache.avro.Schema.Parser(java.org.apache.avro.NameValidator.NO_VALIDATION)
+                converted = java.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parser.parse(text))
+                document = json.loads(str(converted.dataType().json()))
             schema = t.StructType.fromJson(document)
-        else:
-            java: Any = spark._jvm  # Not PySpark's own parser: it needs a session.
+        else:  # Not PySpark's own parser: it needs a session.
             schema = t.StructType.fromJson(json.loads(java.org.apache.spark.sql.types.StructType.fromDDL(text).json()))
     except LakefeedError as unusable:
         raise ConfigError(
@@ -205,10 +223,3 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
         raise ConfigError(f"The schema for {of} values has no fields", where=text[:120])
     refuse_same_but_for_case(schema, where=f"the schema for {of} values")
     return schema
-
-
-def _avro_to_spark(spark: SparkSession, text: str) -> str:
-    gateway: Any = spark._jvm
-    # Columns may have names that are none in Avro.
-    parser = gateway.org.apache.avro.Schema.Parser(gateway.org.apache.avro.NameValidator.NO_VALIDATION)
-    return str(gateway.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parser.parse(text)).dataType().json())

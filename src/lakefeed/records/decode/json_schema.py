@@ -85,9 +85,10 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
     """
     documents = SchemaDocuments(text, references or {})
     title = documents.root.get("title")
+    record = re.sub(r"\W+", "_", title if isinstance(title, str) else name, flags=re.ASCII).strip("_") or "Value"
     root = _Place(
         parts=((documents.root, documents.resolver),),
-        name=_record_name(title if isinstance(title, str) else name),
+        name=f"_{record}" if record[0].isdigit() else record,
         path=Pointer(),
     )
     try:
@@ -377,8 +378,3 @@ def _string(parts: Iterable[_Part]) -> Any:
 
 def _plain(key: str) -> str:
     return re.sub(r"\W", "_", key[:_LONGEST_RECORD_NAME], flags=re.ASCII)
-
-
-def _record_name(title: str) -> str:
-    name = re.sub(r"\W+", "_", title, flags=re.ASCII).strip("_") or "Value"
-    return f"_{name}" if name[0].isdigit() else name

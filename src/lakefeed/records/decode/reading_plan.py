@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from lakefeed.clients.spark import jvm
+from lakefeed.config.decoding import ExpressionFormat
 from lakefeed.lazy import SparkSession
 from lakefeed.records import spec as specs
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
@@ -40,7 +41,7 @@ def plan_of(spec: specs.DecodeSpec, part: str) -> ReadingPlan:
     match spec:
         case specs.Raw():
             return ReadingPlan("bytes", name)
-        case specs.String():
+        case specs.String() | ExpressionFormat():
             return ReadingPlan("text", name)
         case specs.ConfluentAvro() | specs.PlainAvro():
             found: Format = "avro"

@@ -163,11 +163,8 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource) -> Deco
     if encoded.json_ is not None:
         schema = _json_schema(encoded.json_, source)
         return specs.Json(schema=schema, sampled=encoded.is_sampled, lenient=encoded.json_.lenient)
-    if (csv := encoded.csv) is not None:
-        schema = csv.schema_file.read_text("utf-8") if csv.schema_file else csv.schema_ddl or ""
-        return specs.Csv(
-            schema=schema, delimiter=csv.delimiter, quote=csv.quote, escape=csv.escape, null_value=csv.null_value
-        )
+    if encoded.installed is not None:
+        return encoded.installed.decoder()
     return specs.String() if encoded.string is not None else specs.Raw()
 
 

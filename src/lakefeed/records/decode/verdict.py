@@ -168,16 +168,12 @@ def rows(
         deletes=deletes,
         unavailable=unavailable,
     )
-    # In the filter, since that is never optimised away.
-    return classify(decoded_records, policy, keep=keep).filter(_is_row_or_stops()).drop(RECORD)
-
-
-def _is_row_or_stops() -> Column:
-    """Return the filter for classified records that keeps rows and stops the job at the first ``STOP``."""
     record, verdict = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.verdict")
     position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])
     stop = sf.raise_error(sf.concat(position, sf.lit(": "), sf.col(f"{RECORD}.reason"))).cast("boolean")
-    return sf.when(verdict == STOP, stop).otherwise(verdict == ROW)
+    # In the filter, since that is never optimised away.
+    is_row = sf.when(verdict == STOP, stop).otherwise(verdict == ROW)
+    return classify(decoded_records, policy, keep=keep).filter(is_row).drop(RECORD)
 
 
 def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:

@@ -21,7 +21,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.lazy import Column, DataFrame, sf, t
 from lakefeed.records.decode.avro_schema import avro_schema_of_schema
-from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry, SchemaText
+from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
 from lakefeed.records.encode import avro, derive
 
 Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
@@ -152,7 +152,9 @@ def settle(
         raise ConfigError(f"{format} needs a schema registry", hint=hint)
     elif isinstance(registry, str):
         registry = SchemaRegistry(registry)
-    name = _record_name(topic)
+    # A name that all formats allow: letters, digits and underscores, not beginning with a digit.
+    name = re.sub(r"\W", "_", topic, flags=re.ASCII)
+    name = f"_{name}" if name[0].isdigit() else name
 
     def fitting(schema: SchemaText) -> str:
         found = avro_schema_of_schema(rows.sparkSession, schema, message=message)
@@ -163,7 +165,10 @@ def settle(
         _require_kind(f"the schema of {subject or topic}", schema, kind)
     elif registry is not None:
         default = subject or subject_name(strategy, topic=topic, record=name)
-        if (latest := _latest(registry, default)) is not None:
+        latest = None
+        with suppress(ResourceMissing):
+            latest = registry.latest(default)
+        if latest is not None:
             _require_kind(f"the schema of subject {default}", latest, kind)
             # The rows' own schema may still follow the latest: the registry decides.
             with suppress(ConfigError):
@@ -177,7 +182,11 @@ def settle(
     encoding = Encoding(format=format, schema=fields, written=schema, message=message)
     if registry is None:
         return encoding
-    subject = subject or subject_name(strategy, topic=topic, record=name if fields is None else _full_name(fields))
+    if fields is not None:
+        record = json.loads(fields)
+        namespace, name = record.get("namespace"), str(record["name"])
+        name = f"{namespace}.{name}" if namespace and "." not in name else name
+    subject = subject or subject_name(strategy, topic=topic, record=name)
     schema_id = registry.register(subject, schema.text, kind=kind, references=schema.references)
     return replace(encoding, subject=subject, schema_id=schema_id)
 
@@ -280,29 +289,10 @@ def _require_kind(name: str, schema: SchemaText, kind: str) -> None:
         )
 
 
-def _latest(registry: SchemaRegistry, subject: str) -> RegisteredSchema | None:
-    try:
-        return registry.latest(subject)
-    except ResourceMissing:
-        return None
-
-
 def _derived(rows: DataFrame, kind: str, name: str) -> str:
     if kind == "PROTOBUF":
         return derive.proto(rows.schema, name=name)
     return derive.json_schema(rows.schema, name=name) if kind == "JSON" else avro.derived(rows, name=name)
-
-
-def _record_name(topic: str) -> str:
-    """Return a name that all formats allow: letters, digits and underscores, not beginning with a digit."""
-    name = re.sub(r"\W", "_", topic, flags=re.ASCII)
-    return f"_{name}" if name[0].isdigit() else name
-
-
-def _full_name(schema: str) -> str:
-    document = json.loads(schema)
-    namespace = document.get("namespace")
-    return f"{namespace}.{document['name']}" if namespace and "." not in document["name"] else str(document["name"])
 
 
 def _protobuf_options(encoding: Encoding, schema: SchemaText) -> dict[str, str]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.spark.errors import quietly
 from lakefeed.clients.spark.python_files import find_imports
 from lakefeed.clients.spark.statements import run
-from lakefeed.config.transform import StaticTable, Step, Transform, Watermark
+from lakefeed.config.transform import Step, Transform, Watermark
 from lakefeed.errors import ConfigError, LakefeedError, MissingExtra
 from lakefeed.lazy import sf, spark_errors, t
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 # What a pandas function or a transformWithState needs beside PySpark; the longer names first.
 PANDAS = ("pyarrow", "protobuf", "google.protobuf", "numpy", "pandas")
@@ -58,7 +58,13 @@ class TransformSteps:
         result = next(iter(frames.values()))
         for name, table in transform.tables.items():
             with _explain_errors(f"transform.tables.{name}", frames):
-                _add_view(frames, name, _read_table(result.sparkSession, table))
+                if table.table is not None:
+                    frame = result.sparkSession.table(table.table)
+                else:
+                    reader = result.sparkSession.read.format(table.format or "").options(**table.options)
+                    reader = reader if table.schema_ddl is None else reader.schema(table.schema_ddl)
+                    frame = reader.load(table.path)
+                _add_view(frames, name, frame)
         for name, step in transform.all_steps.items():
             where = "transform.sql" if transform.sql is not None else f"transform.steps.{name}"
             with _explain_errors(where, frames):
@@ -217,15 +223,6 @@ def _require_columns(rows: DataFrame, columns: list[str], *, where: str) -> None
     for column in columns:
         if column.lower() not in have:
             raise ConfigError(f"there is no column {column}", where=where, hint=f"there are {', '.join(rows.columns)}")
-
-
-def _read_table(spark: SparkSession, table: StaticTable) -> DataFrame:
-    if table.table is not None:
-        return spark.table(table.table)
-    reader = spark.read.format(table.format or "").options(**table.options)
-    if table.schema_ddl is not None:
-        reader = reader.schema(table.schema_ddl)
-    return reader.load(table.path)
 
 
 @contextmanager

@@ -114,8 +114,7 @@ def _texts(file: Path) -> dict[str, bytes]:
 def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict[str, Path]:
     folder = file.absolute().parent
     imports = find_imports(folder, function_modules(config))
-    groups = (plugins.SINKS_GROUP, plugins.SETTINGS_GROUP, plugins.FOLLOWERS_GROUP)
-    plugged = {entry.dist.name for group in groups for entry in plugins.installed(group) if entry.dist}
+    plugged = {entry.dist.name for group in plugins.OF_RUNS for entry in plugins.installed(group) if entry.dist}
     packages = with_requirements([_LAKEFEED, *plugged, *distributions_of(imports.packages)])
     entries = {f"python/{name}": path for distribution in packages.values() for name, path in files_of(distribution)}
     # Numbered: the order on the class path is that of the lock.

@@ -61,7 +61,7 @@ final class AvroReader extends RecordReader {
     }
 
     @Override
-    InternalRow value(byte[] record, int from, int schemaId) {
+    protected InternalRow value(byte[] record, int from, int schemaId) {
         if (plan == null || planOf != schemaId) {
             plan = plans.get(schemaId);
             if (plan == null) {

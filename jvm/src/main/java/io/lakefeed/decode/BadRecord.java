@@ -22,7 +22,7 @@ import org.slf4j.LoggerFactory;
  * <p>A block of {@code try} costs nothing while nothing is thrown; put it around the loop over the fields, not into it.
  * Reasons have neither values of the record nor a text of Java's.
  */
-final class BadRecord extends RuntimeException {
+public final class BadRecord extends RuntimeException {
     private static final long serialVersionUID = 1L;
     private static final Logger LOG = LoggerFactory.getLogger(BadRecord.class);
     /** Of a longer path, the names at both ends are shown. */
@@ -40,7 +40,8 @@ final class BadRecord extends RuntimeException {
     private final transient Object[] outermost = new Object[SHOWN_AT_EACH_END];
     private int depth;
 
-    BadRecord(String message) {
+    /** Creates the error of a record; the reason has no value of the record in it. */
+    public BadRecord(String message) {
         super(message, null, false, false);
     }
 
@@ -67,12 +68,12 @@ final class BadRecord extends RuntimeException {
     }
 
     /** Adds the name of the field that the value is in. */
-    BadRecord at(String name) {
+    public BadRecord at(String name) {
         return inside(name);
     }
 
     /** Adds the index of the array item, or of the map entry, that the value is in. */
-    BadRecord item(long index) {
+    public BadRecord item(long index) {
         return inside(index);
     }
 

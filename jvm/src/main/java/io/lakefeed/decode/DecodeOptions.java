@@ -6,8 +6,8 @@ import io.lakefeed.Secrets;
 import io.lakefeed.decode.RecordReader.Writers;
 import io.lakefeed.protobuf.ProtoTypes;
 import java.io.Serializable;
+import java.lang.reflect.InvocationTargetException;
 import java.time.Duration;
-import java.time.ZoneId;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
@@ -25,10 +25,11 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * The options of a {@link DecodeCatalog}, and the reader that they describe.
  *
- * <p>{@code format} is {@code avro} (default), {@code protobuf}, {@code json}, {@code csv} or {@code string}. Records in
- * Confluent wire format need {@code registry-url}, and may have {@code credentials} (a name in {@link Secrets}; its value is
- * {@code user:password}), {@code registry-patience-seconds} (60), {@code accept} ({@link Acceptance}), {@code subject} (whose
- * ids they have) and {@code subjects} (a JSON array). The other options depend on the format:
+ * <p>{@code format} is {@code avro} (default), {@code protobuf}, {@code json}, {@code string}, or the class of an installed
+ * package's {@link RecordReader}. Records in Confluent wire format need {@code registry-url}, and may have {@code credentials}
+ * (a name in {@link Secrets}; its value is {@code user:password}), {@code registry-patience-seconds} (60), {@code accept}
+ * ({@link Acceptance}), {@code subject} (whose ids they have) and {@code subjects} (a JSON array). The other options depend
+ * on the format:
  *
  * <ul>
  *   <li>{@code avro}: {@code reader-schema}; and {@code writer-schema} for records without a header;
@@ -36,10 +37,9 @@ import org.apache.spark.unsafe.types.UTF8String;
  *       writer-schema} with {@code writer-references} (a JSON array of texts), or {@code writer-set} (a descriptor set in
  *       Base64), and {@code message};
  *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, true for
- *       {@link TextValue.Rules#lenient};
- *   <li>{@code csv}: {@code reader-type}, {@code delimiter}, {@code quote}, {@code escape}, {@code null-value};
- *   <li>{@code json} and {@code csv}: {@code time-zone} of moments that have none of their own (UTC);
- *   <li>{@code string}: none.
+ *       {@link TextValue.Rules#lenient}; {@code time-zone} of moments that have none of their own (UTC);
+ *   <li>{@code string}: none;
+ *   <li>a class: {@code reader-type}, and options of its own.
  * </ul>
  */
 final class DecodeOptions implements Serializable {
@@ -75,10 +75,22 @@ final class DecodeOptions implements Serializable {
                     JsonValue.record(columns(), options.containsKey("reader-schema") ? readerSchema() : null, rules()),
                     rules().lenient(),
                     options.containsKey("registry-url") ? writers(WriterSchema.JSON) : null);
-            case "csv" -> new CsvReader(columns(), dialect(), rules());
             case "string" -> new StringReader();
-            default -> throw new IllegalArgumentException("the decoder has no format " + format());
+            default -> readerOfPackage();
         };
+    }
+
+    /** Creates the reader of an installed package, whose jar is on the class path. */
+    private RecordReader readerOfPackage() {
+        try {
+            ClassLoader loader = Thread.currentThread().getContextClassLoader();
+            Class<?> reader = Class.forName(format(), true, loader);
+            return (RecordReader) reader.getConstructor(StructType.class, Map.class).newInstance(columns(), options);
+        } catch (InvocationTargetException refused) {
+            throw new IllegalArgumentException(refused.getCause().getMessage(), refused.getCause());
+        } catch (ReflectiveOperationException | ClassCastException missing) {
+            throw new IllegalArgumentException("the decoder has no format " + format(), missing);
+        }
     }
 
     private String format() {
@@ -116,16 +128,7 @@ final class DecodeOptions implements Serializable {
     }
 
     private TextValue.Rules rules() {
-        boolean lenient = Boolean.parseBoolean(options.get("lenient"));
-        return new TextValue.Rules(ZoneId.of(options.getOrDefault("time-zone", "UTC")), lenient);
-    }
-
-    private CsvReader.Dialect dialect() {
-        return new CsvReader.Dialect(
-                required("delimiter").charAt(0),
-                required("quote").charAt(0),
-                required("escape").charAt(0),
-                required("null-value"));
+        return TextValue.Rules.of(options);
     }
 
     private <T> Writers<T> writers(WriterSchema<T> kind) {
@@ -155,17 +158,13 @@ final class DecodeOptions implements Serializable {
 
     /** Reads values that are text in UTF-8, including empty text. */
     static final class StringReader extends RecordReader {
-        StringReader() {
-            super(null);
-        }
-
         @Override
         boolean takesEmpty() {
             return true;
         }
 
         @Override
-        InternalRow value(byte[] record, int from, int schemaId) {
+        protected InternalRow value(byte[] record, int from, int schemaId) {
             UTF8String text = UTF8String.fromBytes(record);
             if (!text.isValid()) {
                 throw new BadRecord("not UTF-8");

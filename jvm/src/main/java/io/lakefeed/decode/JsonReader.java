@@ -2,9 +2,7 @@ package io.lakefeed.decode;
 
 import com.fasterxml.jackson.core.JsonToken;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Reads values that are exactly one JSON object in UTF-8 (RFC 8259), with or without Confluent's header.
@@ -13,8 +11,6 @@ import org.apache.spark.unsafe.types.UTF8String;
  * invalid UTF-8: each loses data silently.
  */
 final class JsonReader extends RecordReader {
-    private static final byte[] BYTE_ORDER_MARK = {(byte) 0xEF, (byte) 0xBB, (byte) 0xBF};
-
     private final JsonValue.Record record;
     private final boolean lenient;
     private final Writers<String> writers;
@@ -30,7 +26,7 @@ final class JsonReader extends RecordReader {
     }
 
     @Override
-    InternalRow value(byte[] bytes, int from, int schemaId) {
+    protected InternalRow value(byte[] bytes, int from, int schemaId) {
         if (writers != null && schemaId != lastId) {
             // The value does not need its schema, but an id that is not registered is a mistake.
             writers.schema(schemaId);
@@ -50,19 +46,6 @@ final class JsonReader extends RecordReader {
         } catch (IOException | RuntimeException bad) {
             throw JsonInput.reason(bad);
         }
-    }
-
-    /** Returns the text of a value; RFC 8259 allows a reader to ignore a byte order mark. */
-    static String text(byte[] bytes, int from) {
-        int start = from;
-        while (start - from < BYTE_ORDER_MARK.length && start < bytes.length && bytes[start] == BYTE_ORDER_MARK[start - from]) {
-            start++;
-        }
-        start = start - from == BYTE_ORDER_MARK.length ? start : from;
-        if (!UTF8String.fromBytes(bytes, start, bytes.length - start).isValid()) {
-            throw new BadRecord("not UTF-8");
-        }
-        return new String(bytes, start, bytes.length - start, StandardCharsets.UTF_8);
     }
 
     private static boolean ends(JsonInput input) {

@@ -61,7 +61,7 @@ final class ProtobufReader extends RecordReader {
     }
 
     @Override
-    InternalRow value(byte[] record, int from, int schemaId) {
+    protected InternalRow value(byte[] record, int from, int schemaId) {
         input.over(record, from);
         ProtobufPlan plan = writers == null ? last : planOf(schemaId, indexes());
         Object[] row = plan.fresh();

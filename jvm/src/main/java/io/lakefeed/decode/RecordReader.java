@@ -1,5 +1,6 @@
 package io.lakefeed.decode;
 
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -10,10 +11,14 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Reads the records of one thread in one format, each into the struct (value, schema id, error).
  *
  * <p>A format converts the bytes to the value, and throws {@link BadRecord} with the path of the field for a record
- * that it cannot read. It charges {@link #budget} for everything that a record can repeat. Any other failure of one
+ * that it cannot read. It charges its memory budget for everything that a record can repeat. Any other failure of one
  * record becomes its error too, also when memory runs out. Only a {@link RegistryException} is thrown.
+ *
+ * <p>A format of an installed package has a public subclass with a public constructor of the columns and the options,
+ * {@code (StructType, Map<String, String>)}; an {@link IllegalArgumentException} of it is shown on the driver.
  */
-abstract class RecordReader {
+public abstract class RecordReader {
+    private static final byte[] BYTE_ORDER_MARK = {(byte) 0xEF, (byte) 0xBB, (byte) 0xBF};
     private static final int LONGEST_ERROR = 1_000;
     private static final UTF8String EMPTY = UTF8String.fromString("empty: 0 bytes");
 
@@ -25,6 +30,11 @@ abstract class RecordReader {
 
     private final Writers<?> writers;
     private Integer latest = 0;
+
+    /** Creates a reader of records without a header. */
+    protected RecordReader() {
+        this(null);
+    }
 
     /** Creates a reader of records with a header if {@code writers} is not null, else without. */
     RecordReader(Writers<?> writers) {
@@ -41,8 +51,26 @@ abstract class RecordReader {
      *
      * @param from its position, after the header if there is one
      * @param schemaId from the header; 0 without one
+     * @throws BadRecord if the record cannot be read
      */
-    abstract InternalRow value(byte[] record, int from, int schemaId);
+    protected abstract InternalRow value(byte[] record, int from, int schemaId);
+
+    /**
+     * Returns the text of a value in UTF-8; RFC 8259 allows a reader to ignore a byte order mark.
+     *
+     * @param from the position of its first byte
+     */
+    protected static String text(byte[] bytes, int from) {
+        int start = from;
+        while (start - from < BYTE_ORDER_MARK.length && start < bytes.length && bytes[start] == BYTE_ORDER_MARK[start - from]) {
+            start++;
+        }
+        start = start - from == BYTE_ORDER_MARK.length ? start : from;
+        if (!UTF8String.fromBytes(bytes, start, bytes.length - start).isValid()) {
+            throw new BadRecord("not UTF-8");
+        }
+        return new String(bytes, start, bytes.length - start, StandardCharsets.UTF_8);
+    }
 
     /** Returns the struct of one record; throws only if the registry is unavailable. */
     final InternalRow read(byte[] record) {

@@ -6,6 +6,7 @@ import java.time.DateTimeException;
 import java.time.LocalDate;
 import java.time.ZoneId;
 import java.util.Base64;
+import java.util.Map;
 import java.util.function.Function;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
@@ -18,7 +19,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 
 /** Converts text to a value of one of Spark's types, for JSON strings and CSV. */
-interface TextValue {
+public interface TextValue {
     /** Characters of the longest number: a longer one would cost more than its size allows, and fits no type. */
     int LONGEST_NUMBER = 1_000;
 
@@ -44,7 +45,13 @@ interface TextValue {
      * @param lenient whether JSON may have text for numbers and booleans, NaN and infinities, and whole numbers that
      *     lose digits as doubles
      */
-    record Rules(ZoneId zone, boolean lenient) {}
+    record Rules(ZoneId zone, boolean lenient) {
+        /** Reads the decoder's options {@code time-zone} (UTC) and {@code lenient} (false). */
+        public static Rules of(Map<String, String> options) {
+            boolean lenient = Boolean.parseBoolean(options.get("lenient"));
+            return new Rules(ZoneId.of(options.getOrDefault("time-zone", "UTC")), lenient);
+        }
+    }
 
     /**
      * Returns how text becomes values of a type.

@@ -122,7 +122,7 @@ class DecodeFunctionTest {
 
         private DecodeFunction csv() {
             DecodeCatalog catalog = new DecodeCatalog();
-            catalog.initialize("taxi", new CaseInsensitiveStringMap(Map.of("format", "csv", "reader-type",
+            catalog.initialize("taxi", new CaseInsensitiveStringMap(Map.of("format", "io.lakefeed.csv.CsvReader", "reader-type",
                     DataType.fromDDL("a BIGINT, b STRING").json(), "delimiter", ",", "quote", "\"", "escape", "\"", "null-value", "NULL")));
             try {
                 return (DecodeFunction) catalog.loadFunction(Identifier.of(new String[0], "decode")).bind(new StructType());
@@ -157,7 +157,6 @@ class DecodeFunctionTest {
             "format=unknown | reader-schema",
             "format=unknown;reader-type={'type':'struct','fields':[]} | the decoder has no format unknown",
             "reader-schema='int' | no option registry-url",
-            "format=csv;reader-type={'type':'struct','fields':[]} | no option delimiter",
             "format=json;reader-schema='int' | the reader's schema is no record",
             "format=json | no option reader-schema",
             "reader-schema='int';registry-url=http://127.0.0.1:1;accept=all | ALL",

@@ -1,5 +1,9 @@
-package io.lakefeed.decode;
+package io.lakefeed.csv;
 
+import io.lakefeed.decode.BadRecord;
+import io.lakefeed.decode.RecordReader;
+import io.lakefeed.decode.TextValue;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.StringType;
@@ -11,26 +15,28 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>There must be as many values as columns, each of its column's type. Spark's {@code from_csv} returns null for
  * missing values; here they are an error.
+ *
+ * <p>The options are {@code delimiter}, {@code quote} and {@code escape}, a character each, and {@code null-value}: the text for
+ * null, outside quotes. {@code escape} stands before a quote in quotes; it is the quote itself where that is doubled.
  */
-final class CsvReader extends RecordReader {
+public final class CsvReader extends RecordReader {
     private final StructField[] columns;
     private final TextValue[] values;
-    private final Dialect dialect;
+    private final char delimiter;
+    private final char quote;
+    private final char escape;
+    private final String nullValue;
     private String line;
     private int at;
 
-    /**
-     * The dialect of the lines.
-     *
-     * @param escape before a quote in quotes; the quote itself if it is doubled
-     * @param nullValue the text for null, outside quotes
-     */
-    record Dialect(char delimiter, char quote, char escape, String nullValue) {}
-
-    CsvReader(StructType type, Dialect dialect, TextValue.Rules rules) {
-        super(null);
+    /** Creates a reader of lines with these columns. */
+    public CsvReader(StructType type, Map<String, String> options) {
         this.columns = type.fields();
-        this.dialect = dialect;
+        this.delimiter = options.get("delimiter").charAt(0);
+        this.quote = options.get("quote").charAt(0);
+        this.escape = options.get("escape").charAt(0);
+        this.nullValue = options.get("null-value");
+        TextValue.Rules rules = TextValue.Rules.of(options);
         this.values = new TextValue[columns.length];
         for (int column = 0; column < columns.length; column++) {
             values[column] = TextValue.as(columns[column].dataType(), rules);
@@ -42,8 +48,8 @@ final class CsvReader extends RecordReader {
     }
 
     @Override
-    InternalRow value(byte[] record, int from, int schemaId) {
-        line = JsonReader.text(record, from);
+    protected InternalRow value(byte[] record, int from, int schemaId) {
+        line = text(record, from);
         at = 0;
         Object[] row = new Object[columns.length];
         int column = 0;
@@ -55,7 +61,7 @@ final class CsvReader extends RecordReader {
                 pass();
             }
             column++;
-            more = at < line.length() && line.charAt(at) == dialect.delimiter;
+            more = at < line.length() && line.charAt(at) == delimiter;
             at += more ? 1 : 0;
         }
         if (at < line.length() && !(atLineEnd() && line.indexOf('\n', at) == line.length() - 1)) {
@@ -68,14 +74,14 @@ final class CsvReader extends RecordReader {
     }
 
     private Object next(int column) {
-        boolean quoted = at < line.length() && line.charAt(at) == dialect.quote;
+        boolean quoted = at < line.length() && line.charAt(at) == quote;
         int from = at;
         if (!quoted) {
             pass();
         }
         String text = quoted ? quoted() : line.substring(from, at);
         StructField field = columns[column];
-        if (!quoted && text.equals(dialect.nullValue)) {
+        if (!quoted && text.equals(nullValue)) {
             if (!field.nullable()) {
                 throw new BadRecord("missing or null").at(field.name());
             }
@@ -90,11 +96,11 @@ final class CsvReader extends RecordReader {
     }
 
     private void pass() {
-        if (at < line.length() && line.charAt(at) == dialect.quote) {
+        if (at < line.length() && line.charAt(at) == quote) {
             quoted();
             return;
         }
-        while (at < line.length() && line.charAt(at) != dialect.delimiter && !atLineEnd()) {
+        while (at < line.length() && line.charAt(at) != delimiter && !atLineEnd()) {
             at++;
         }
     }
@@ -108,14 +114,14 @@ final class CsvReader extends RecordReader {
         StringBuilder text = new StringBuilder();
         for (at++; at < line.length(); at++) {
             char c = line.charAt(at);
-            boolean quoteNext = at + 1 < line.length() && line.charAt(at + 1) == dialect.quote;
-            if (c == dialect.escape && quoteNext) {
+            boolean quoteNext = at + 1 < line.length() && line.charAt(at + 1) == quote;
+            if (c == escape && quoteNext) {
                 at++;
-                text.append(dialect.quote);
-            } else if (c == dialect.escape && c != dialect.quote && at + 1 < line.length() && line.charAt(at + 1) == c) {
+                text.append(quote);
+            } else if (c == escape && c != quote && at + 1 < line.length() && line.charAt(at + 1) == c) {
                 at++;
                 text.append(c);
-            } else if (c == dialect.quote) {
+            } else if (c == quote) {
                 at++;
                 return text.toString();
             } else {

@@ -1,0 +1,54 @@
+"""The format of docs/extension-points.md, of a stranger's package, in a feed: planned, landed, and its poison kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
+from tests.support.plugin import forget_blocks, put_page_on_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GOOD = [f"GET /offers/{number} 200".encode() for number in range(20)]
+POISON = {
+    b"GET /offers": "method, path and status are expected",
+    b"GET /offers ok": "the status is no number",
+    b"GET /\xff 200": "not UTF-8",
+    b"": "method, path and status are expected",
+}
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("package")
+    put_page_on_path(folder, monkeypatch)
+    yield folder
+    monkeypatch.undo()
+    forget_blocks()
+
+
+@pytest.mark.quick
+def test_its_records_are_rows_and_its_poison_is_dead_letters(lake: SparkSession, feed: Feed, installed: Path) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([*GOOD[:10], *POISON, *GOOD[10:]])
+    letters = f"lake.{feed.name}.letters"
+    blocks = {
+        "decode": {"access_log": {}, "metadata": ["offset"]},
+        "dead_letters": {"table": letters},
+    }
+    done = lakefeed("plan", feed.write_file(**blocks), environment={**feed.environment, "PYTHONPATH": str(installed)})
+    assert "(`method` STRING, `path` STRING, `status` INT, `kafka_offset`" in done.stdout, done.stdout + done.stderr
+
+    summary = feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert (summary.records, summary.rows, summary.dead_letters) == (24, 20, 4)
+    rows = feed.rows()
+    assert {row["path"] for row in rows} == {f"/offers/{number}" for number in range(20)}
+    assert {row["status"] for row in rows} == {200}
+    reasons = {row["value"]: row["reason"] for row in feed.rows(letters)}
+    assert reasons == POISON
