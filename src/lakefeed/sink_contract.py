@@ -10,8 +10,10 @@ docs/add-a-sink.md has more.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -97,8 +99,7 @@ class SinkPlace:
 
     def ids(self) -> list[int]:
         """Return the ids of all rows, read as ``lakefeed verify --deep`` does."""
-        with self.definition("contract").history() as history:
-            return sorted(history.rows.read(["id"]).read_all().column("id").to_pylist())
+        return sorted(self.definition("contract").own.read(["id"]).read_all().column("id").to_pylist())
 
 
 class SinkContract:
@@ -169,17 +170,70 @@ class SinkContract:
                 driver.force(driver.batch(1, start, end))
         assert place.ids() == [0, 1, 2]
 
-    def test_a_driver_that_was_replaced_can_write_nothing(self, place: SinkPlace) -> None:
+    def test_a_driver_that_was_replaced_can_write_nothing(
+        self, place: SinkPlace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         first = place.driver()
         first.land(0, 0, 3)
-        second = place.driver()
+        kind = type(self.own(place))
+        write = kind.write
+
+        def suspended(own: Any, rows: DataFrame | None, batch: Batch) -> None:
+            monkeypatch.setattr(kind, "write", write)
+            place.driver()
+            write(own, rows, batch)
+
+        # It is replaced after it has read the ledger: only the number that its successor has taken stops it.
+        monkeypatch.setattr(kind, "write", suspended)
         with pytest.raises(DriverReplaced, match="another driver has taken over"):
             first.force(first.batch(1, 3, 5))
         assert place.ids() == [0, 1, 2]
+        second = place.driver()
         second.land(1, 3, 4)
         with pytest.raises(DriverReplaced, match="another driver has taken over"):
             first.force(first.batch(1, 3, 5))
         assert place.ids() == [0, 1, 2, 3]
+
+    def test_of_two_drivers_that_write_at_the_same_moment_one_does(self, place: SinkPlace, tmp_path: Path) -> None:
+        driver = place.driver()
+        driver.land(0, 0, 3)
+        entries = list(self.own(place).entries())
+        taken = Batch("contract", len(entries) + 1, entries[0])
+        began, resume = tmp_path / "began", tmp_path / "resume"
+
+        def wait(number: int) -> int:
+            # Called by Spark while write reads the rows; a store that has locked the feed keeps the other one waiting.
+            began.touch()
+            deadline = time.monotonic() + 5
+            while not resume.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            return number
+
+        def take_the_number() -> Exception | None:
+            while not began.exists():
+                time.sleep(0.05)
+            try:
+                self.own(place).write(None, taken)
+            except Exception as refused:
+                return refused
+            finally:
+                resume.touch()
+            return None
+
+        with ThreadPoolExecutor(1) as other:
+            answer = other.submit(take_the_number)
+            landed = [0, 1, 2, 3, 4]
+            rows = driver.rows(3, 5).withColumn("id", sf.udf(lambda number: wait(number), "bigint")("id"))
+            try:
+                self.own(place).write(rows, taken)
+            except Exception:
+                landed = [0, 1, 2]
+            are_read = began.exists()
+            began.touch()
+            assert (answer.result() is None) == (len(landed) == 3), "one of the two has to be refused"
+        assert are_read
+        assert len(list(self.own(place).entries())) == len(entries) + 1
+        assert place.ids() == landed
 
     def test_two_feeds_do_not_mix(self, place: SinkPlace) -> None:
         one, other = place.driver(), place.driver("other")

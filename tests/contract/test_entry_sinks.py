@@ -1,15 +1,17 @@
-"""A sink of another package, which stores entries, passes the suite that lakefeed ships for such packages."""
+"""A sink of another package passes the suite that lakefeed ships for such packages; one that is broken does not."""
 
 from __future__ import annotations
 
+import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.sink_contract import SinkContract
+from lakefeed.sink_contract import SinkContract, SinkPlace
+from lakefeed.sinks.batch_sink import Batch
 from tests.support.sink_package import install
 
 if TYPE_CHECKING:
@@ -33,3 +35,60 @@ class TestSqliteArchive(SinkContract):
 
     def block(self, folder: Path) -> dict[str, Any]:
         return {"sqlite_archive": {"path": str(folder / "rows.db")}}
+
+
+def without_a_key(own: Any, rows: Any, batch: Batch) -> None:
+    """Store the rows and the entry together, whether the number is taken or not."""
+    with own._transaction() as database:
+        store(own, database, rows)
+        database.execute("INSERT INTO lakefeed VALUES (?, ?, ?)", (batch.feed, batch.number, batch.entry))
+
+
+def that_looks_first(own: Any, rows: Any, batch: Batch) -> None:
+    """Look whether the number is taken, instead of a key that refuses it."""
+    if len(own.entries()) >= batch.number:
+        raise ValueError("the number is taken")
+    without_a_key(own, rows, batch)
+
+
+def in_two_transactions(own: Any, rows: Any, batch: Batch) -> None:
+    """Look first, store the rows, and then the entry."""
+    if len(own.entries()) >= batch.number:
+        raise ValueError("the number is taken")
+    with own._transaction() as database:
+        store(own, database, rows)
+    with own._transaction() as database:
+        if database.execute("SELECT 1 FROM lakefeed WHERE number = ?", (batch.number,)).fetchone():
+            raise ValueError("the number is taken")
+        database.execute("INSERT INTO lakefeed VALUES (?, ?, ?)", (batch.feed, batch.number, batch.entry))
+
+
+def store(own: Any, database: sqlite3.Connection, rows: Any) -> None:
+    documents = [] if rows is None else [(row,) for row in rows.toJSON().collect()]
+    database.executemany(f"INSERT INTO {own._table} VALUES (?)", documents)
+
+
+def begin_without_a_key(own: Any, columns: Any) -> None:
+    with own._transaction() as database:
+        database.execute(f"CREATE TABLE IF NOT EXISTS {own._table} (json TEXT)")
+        database.execute("CREATE TABLE IF NOT EXISTS lakefeed (feed TEXT, number INTEGER, entry TEXT)")
+
+
+REPLACED: Any = SinkContract.test_a_driver_that_was_replaced_can_write_nothing
+AT_ONCE: Any = SinkContract.test_of_two_drivers_that_write_at_the_same_moment_one_does
+
+
+@pytest.mark.parametrize(
+    ("write", "test"), [(without_a_key, REPLACED), (that_looks_first, AT_ONCE), (in_two_transactions, AT_ONCE)]
+)
+def test_a_broken_sink_is_noticed(
+    write: Callable[..., None], test: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakefeed_sqlite_archive.sink import SqliteArchive
+
+    contract = TestSqliteArchive()
+    monkeypatch.setattr(SqliteArchive, "write", write)
+    monkeypatch.setattr(SqliteArchive, "begin", begin_without_a_key)
+    place = SinkPlace(spark, contract.block(tmp_path), tmp_path)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test(contract, place, **{"monkeypatch": monkeypatch} if test is REPLACED else {"tmp_path": tmp_path})
