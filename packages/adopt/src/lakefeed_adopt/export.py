@@ -148,7 +148,7 @@ def _position_of(status: FeedStatus, feed: str) -> dict[Partition, int]:
 
 def _require_quiet(feed: Feed, status: FeedStatus) -> None:
     """Refuse a feed that has committed a moment ago: it would be further than the position that is exported."""
-    from lakefeed.clients.iceberg.reader import open_table
+    from lakefeed import open_table
 
     name = feed.config.sink.chosen.snapshot_table
     if name is None or status.position is None:

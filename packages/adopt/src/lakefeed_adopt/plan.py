@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.reader import open_table
+from lakefeed import open_table
 from lakefeed.clients.kafka.topics import TopicDescription, partitions_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.feed.feed import Feed

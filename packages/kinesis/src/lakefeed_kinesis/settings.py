@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, SecretStr
 
-from lakefeed.config import upserts
 from lakefeed.config.addresses import DatasetName, PlainTextLogin, over_http
 from lakefeed.config.base import ConfigProblem, spelled
 from lakefeed.config.blocks import InstalledSource, PipelineBlocks
@@ -80,7 +79,8 @@ class KinesisSource(InstalledSource, AwsAccess):
         return self.model_validate({**default, **given})
 
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
-        if (keyed := upserts.upserting(config)) is not None and not keyed.order_by:
+        keyed = config.sink.chosen.keyed if config.output_mode == "append" else None
+        if keyed is not None and not keyed.order_by:
             what = "after a split or a merge a key's changes go to another shard, with its own numbers"
             hint = "land it in a table, whose order_by does"
             if "order_by" in type(config.sink.chosen).model_fields:

@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, RecordsLost
 from lakefeed.lazy import DataFrame, SparkSession
-from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+from lakefeed.records.sources.reader import PartitionDescription, Position, TopicDescription
 from lakefeed_kinesis.settings import KinesisSource
 
 FORMAT = "io.lakefeed.kinesis.KinesisSource"

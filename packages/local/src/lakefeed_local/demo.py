@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakefeed import Pipeline, session
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.clients.spark.session import log_path, session
+from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.messages.text import duration
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.terminal.view import RunView
-from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 from lakefeed_local.examples import packaged_example
 from lakefeed_local.produce.taxi import KEY, Totals, table_totals, taxi_schema, taxi_trips, totals

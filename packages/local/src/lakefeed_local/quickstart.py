@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakefeed import Pipeline, session
 from lakefeed.clients.environment import write_whole
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.clients.spark.session import log_path, session
+from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.config.addresses import local_path
 from lakefeed.config.connections import Catalog, Connections
@@ -22,7 +23,6 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.terminal.view import RunView
 from lakefeed.operations.preflight import template
 from lakefeed.operations.preflight.discover import discover
-from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 from lakefeed_local.doctor import examine
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema

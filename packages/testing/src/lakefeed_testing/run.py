@@ -19,10 +19,11 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
+from lakefeed import session
 from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.clients.spark import statements
 from lakefeed.clients.spark.errors import translating
-from lakefeed.clients.spark.session import log_path, session
+from lakefeed.clients.spark.session import log_path
 from lakefeed.config.checks import function_modules
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.config.decoding import Encoded

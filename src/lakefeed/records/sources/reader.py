@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.config.blocks import InstalledSource
 from lakefeed.lazy import DataFrame, SparkSession
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.plugins import load
+
+__all__ = ["PartitionDescription", "Position", "SourceReader", "TopicDescription", "open_reader"]
 
 
 class SourceReader(Protocol):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lakefeed.clients.iceberg.reader import open_table
+from lakefeed import open_table
 from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig

@@ -26,7 +26,7 @@ from lakefeed_local.topics.profile import TopicProfile, profile_topic
 from lakefeed_local.topics.record_view import ShownRecord, TopicView
 
 if TYPE_CHECKING:
-    from lakefeed.pipeline import Pipeline
+    from lakefeed import Pipeline
 
 SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes", "message.timestamp.type")
 """Settings of a topic that say how long records stay, and how large they may be."""
