@@ -1,9 +1,9 @@
-"""Writes ``src/lakefeed/jars.lock``: which jars each group needs, exactly, with their SHA-256.
+"""Writes ``jars.lock`` of the core and of sinks' packages: which jars each group needs, exactly, with their SHA-256.
 
 For developers who change a version below. Needs Maven and Java; users need neither Maven nor this file::
 
-    .venv/bin/python tools/lock_jars.py            # writes the lock
-    .venv/bin/python tools/lock_jars.py --check    # exit 1 if the lock is not what this file would write
+    .venv/bin/python tools/lock_jars.py            # writes the locks
+    .venv/bin/python tools/lock_jars.py --check    # exit 1 if a lock is not what this file would write
 
 Versions, not version ranges, and never the latest: a group is what was tested together.
 """
@@ -292,7 +292,7 @@ def build(source: str) -> dict[Path, str]:
 
 
 def main() -> int:
-    """Writes or checks the lock."""
+    """Writes or checks the locks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="compare, do not write")
     parser.add_argument("--repository", help="Maven repository; default: the one in the lock")

@@ -19,7 +19,7 @@ from tests.support.servers.kinesis import Kinesis, kinesis
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 EXAMPLE, HITS = EXAMPLES / "kinesis" / "pipeline.yaml", EXAMPLES / "data" / "hits.jsonl"
 COLUMNS = {"json": {"schema_ddl": "id BIGINT, zip STRING"}}
 
