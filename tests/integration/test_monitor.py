@@ -233,7 +233,7 @@ def test_from_the_ledger_alone_a_feed_is_likely_to_run_while_it_commits(lake: Sp
         until(lambda: monitor.snapshot().state == "waiting")
         status = look(pipeline)
     assert (status.state, status.is_well) == ("probably running", True)
-    assert status.ledger.fence == monitor.snapshot().fence
+    assert status.fence == monitor.snapshot().fence
     assert status.lag is not None
     assert status.lag.records == 0
     assert status.rate is not None
@@ -311,7 +311,7 @@ def test_a_sink_without_a_ledger_stands_where_its_checkpoint_does(lake: SparkSes
     status = look(pipeline)
     # The checkpoint's entry has a time, as a commit in a table has.
     assert (status.state, status.lag.records if status.lag else None) == ("probably running", 5)
-    assert status.ledger.last_batch == 0
+    assert status.last_batch == 0
 
 
 def test_each_of_several_sinks_is_measured(lake: SparkSession, feed: Feed) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -143,9 +142,9 @@ def _look_at_feed(declared: lakefeed.Pipeline, topics: Sequence[str], *, partiti
         ]
         if any(feed.progress is None for feed in found):
             kept = pause_of_next_start(declared.config, declared.connections)
-            found = [feed if feed.progress is not None else replace(feed, paused=kept) for feed in found]
+            found = [feed if feed.progress is not None else feed.model_copy(update={"paused": kept}) for feed in found]
         if topics and not many:
-            found = [replace(feed, lag=_lag_of(feed.lag, topics, declared)) for feed in found]
+            found = [feed.model_copy(update={"lag": _lag_of(feed.lag, topics, declared)}) for feed in found]
         documents = [feed.as_dict() for feed in found]
         lines = [line for feed in found for line in status_lines(feed, partitions=partitions)]
         document = {"feeds": documents} if many and len(topics) != 1 else documents[0]
@@ -176,15 +175,15 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
         rows.append(
             ("driver", f"process {feed.driver.pid} on {feed.driver.host}, since {since:%Y-%m-%d %H:%M:%S} UTC ({up})")
         )
-    if feed.ledger.fence is not None:
-        rows.append(("fence", one_line(feed.ledger.fence)))
+    if feed.fence is not None:
+        rows.append(("fence", one_line(feed.fence)))
     if feed.last_commit_at is not None:
-        written = f", {feed.ledger.commits[0].rows:,} rows" if feed.ledger.commits else ""
+        written = "" if feed.last_rows is None else f", {feed.last_rows:,} rows"
         age = duration(max(0.0, feed.taken_at - feed.last_commit_at))
-        rows.append(("last commit", f"batch {feed.ledger.last_batch}, {age} ago{written}"))
-    if feed.ledger.publication is not None:
-        rows.append(("branch", one_line(feed.ledger.publication.sentence, most=2000)))
-    over = "the last minute" if feed.ledger.rate is None else "the newest commits"
+        rows.append(("last commit", f"batch {feed.last_batch}, {age} ago{written}"))
+    if feed.publication is not None:
+        rows.append(("branch", one_line(feed.publication.sentence, most=2000)))
+    over = "the newest commits" if feed.is_rate_of_ledger else "the last minute"
     rows.append(("rate", "unknown" if feed.rate is None else f"{feed.rate:,.0f} records/s over {over}"))
     if feed.lag is not None:
         rows.append(("lag", _lag_text(feed.lag)))

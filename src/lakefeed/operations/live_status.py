@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainSerializer
 
 from lakefeed.clients.environment import default_home
 from lakefeed.clients.iceberg.reader import open_table
@@ -20,7 +22,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra, ResourceMissing, Unreachable, WorldError
 from lakefeed.feed.recovery import ends
-from lakefeed.json_model import iso, rounded
+from lakefeed.json_model import JsonModel, Seconds, Time, iso
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.ledger.outcomes import total
 from lakefeed.ledger.pauses import Pause
@@ -111,70 +113,45 @@ class LedgerFacts:
         return max(gaps, default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LiveStatus:
-    """The status of a feed from outside.
+def _shown_driver(driver: DriverFile) -> dict[str, Any]:
+    return {"host": driver.host, "pid": driver.pid, "since": iso(driver.since)}
+
+
+class LiveStatus(JsonModel):
+    """The status of a feed from outside: docs/monitor-documents.md lists the keys of its document.
 
     Attributes:
         evidence: why the state is taken to be so, as sentences.
         driver: the driver's file on this machine; None if there is none.
+        rate: records a second: by the newest commits in the ledger, or else as the driver says of its last minute.
+        last_error: the driver's last one; of a run that has failed the one that has ended it.
         progress: what the driver answers; None if it does not.
         paused: the pause that the next start finds, of a feed whose driver does not answer.
+        publication: how much of it readers see, for a feed that lands in a branch.
+        last_rows: rows of the newest commit.
     """
 
     feed: str
     sink: str
     state: RunState
     evidence: tuple[str, ...]
-    lag: Lag | None
-    ledger: LedgerFacts
-    driver: DriverFile | None
-    progress: FeedProgress | None
-    taken_at: float
+    taken_at: Time
+    driver: Annotated[DriverFile, PlainSerializer(_shown_driver)] | None = None
+    fence: str | None = None
+    last_commit_at: Time | None = None
+    last_batch: int | None = None
+    rate: Seconds | None = None
+    last_error: Failure | None = None
+    lag: Lag | None = None
+    progress: FeedProgress | None = None
     paused: Pause | None = None
+    publication: BranchState | None = Field(None, exclude_if=lambda state: state is None)
+    is_rate_of_ledger: bool = Field(False, exclude=True)
+    last_rows: int | None = Field(None, exclude=True)
 
     @property
     def is_well(self) -> bool:
         return self.state in IS_WELL
-
-    @property
-    def last_commit_at(self) -> float | None:
-        return self.ledger.last_commit_at
-
-    @property
-    def rate(self) -> float | None:
-        """Records a second: by the newest commits in the ledger, or else as the driver says of its last minute."""
-        if self.ledger.rate is not None:
-            return self.ledger.rate
-        return self.progress.rate if self.progress is not None else None
-
-    @property
-    def last_error(self) -> Failure | None:
-        """The driver's last error; of a run that has failed the one that has ended it."""
-        if self.progress is not None:
-            return self.progress.last_error
-        return self.driver.error if self.driver is not None and self.state == "failed" else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``: docs/monitor-documents.md lists the keys."""
-        driver = self.driver
-        return {
-            "feed": self.feed,
-            "sink": self.sink,
-            "state": self.state,
-            "evidence": list(self.evidence),
-            "taken_at": iso(self.taken_at),
-            "driver": {"host": driver.host, "pid": driver.pid, "since": iso(driver.since)} if driver else None,
-            "fence": self.ledger.fence,
-            "last_commit_at": iso(self.last_commit_at),
-            "last_batch": self.ledger.last_batch,
-            "rate": rounded(self.rate),
-            "last_error": error.as_dict() if (error := self.last_error) else None,
-            "lag": self.lag.as_dict() if self.lag else None,
-            "progress": self.progress.as_dict() if self.progress else None,
-            "paused": self.paused.as_dict() if self.paused else None,
-            **({"publication": seen.as_dict()} if (seen := self.ledger.publication) else {}),
-        }
 
 
 def live_status(
@@ -212,6 +189,7 @@ def live_status(
         except survived as error:
             unknown = (*unknown, f"the lag is unknown: {error.what}")
     now = time.time()
+    topics = config.source.kafka.topics if config.source.kafka else None
     state, evidence = judge(
         ledger,
         driver=driver,
@@ -220,25 +198,28 @@ def live_status(
         lag=lag.records if lag else None,
         now=now,
         is_here=driver is not None and driver.is_here,
-        topic=_topic_of(config),
+        # A feed that has its topic alone: of a driver with many tables it names the one.
+        topic=topics[0] if topics is not None and len(topics) == 1 else None,
     )
+    ended_by = driver.error if driver is not None and state == "failed" else None
     return LiveStatus(
         feed=config.name,
         sink=Owner.of(config).sink,
         state=state,
         evidence=(*evidence, *unknown),
-        lag=lag,
-        ledger=ledger,
-        driver=driver,
-        progress=progress,
         taken_at=now,
+        driver=driver,
+        fence=ledger.fence,
+        last_commit_at=ledger.last_commit_at,
+        last_batch=ledger.last_batch,
+        rate=progress.rate if progress is not None and ledger.rate is None else ledger.rate,
+        last_error=progress.last_error if progress is not None else ended_by,
+        lag=lag,
+        progress=progress,
+        publication=ledger.publication,
+        is_rate_of_ledger=ledger.rate is not None,
+        last_rows=ledger.commits[0].rows if ledger.commits else None,
     )
-
-
-def _topic_of(config: PipelineConfig) -> str | None:
-    """Return the topic of a feed that has it alone."""
-    topics = config.source.kafka.topics if config.source.kafka else None
-    return topics[0] if topics is not None and len(topics) == 1 else None
 
 
 def _lag(config: PipelineConfig, ledger: LedgerFacts, *, with_seconds: bool) -> Lag | None:
@@ -358,17 +339,14 @@ def _by_commits(
         ahead = f"its newest commit is dated {duration(-age)} from now: the clocks of the machines differ"
         return "unknown", (driver, ahead)
     commit = f"its newest commit came {duration(max(0.0, age))} ago"
-    if age <= _recent(ledger):
+    interval = ledger.interval or 0.0
+    if age <= max(RECENT_SECONDS, min(SILENT_SECONDS, 2 * interval)):
         return "probably running", (driver, commit)
-    if lag and age > max(SILENT_SECONDS, 3 * (ledger.interval or 0.0)):
+    if lag and age > max(SILENT_SECONDS, 3 * interval):
         return "probably stopped", (driver, f"{commit}, and {lag:,} offsets wait")
     if lag == 0:
         return "unknown", (driver, f"{commit}, and nothing waits: idle or stopped")
     return "unknown", (driver, commit)
-
-
-def _recent(ledger: LedgerFacts) -> float:
-    return max(RECENT_SECONDS, min(SILENT_SECONDS, 2 * (ledger.interval or 0.0)))
 
 
 def _ask(driver: DriverFile | None) -> tuple[FeedProgress | None, str | None]:

@@ -21,15 +21,13 @@ from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.json_model import iso
 from lakefeed.ledger.outcomes import Reason
 from lakefeed.ledger.pauses import Pause
-from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.drivers import DriverFile, announced
 from lakefeed.monitor.feed_monitor import FeedMonitor, this_driver
 from lakefeed.monitor.model import Failure, PartitionLag, RunTotals
-from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.operations.endpoint import OwnFeed, serve
 from lakefeed.operations.lag import Lag
-from lakefeed.operations.live_status import LedgerFacts, LiveStatus
+from lakefeed.operations.live_status import LiveStatus
 
 PIPELINE = """
 name: taxi
@@ -120,10 +118,11 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
         state="running",
         evidence=("process 7 on here answers",),
         lag=Lag(name="taxi", kind="feed", partitions=partitions),
-        ledger=LedgerFacts(
-            fence="7 abc\x1b[2J",
-            commits=(Commit("taxi", 12, OffsetRanges(()), rows=990, committed_at=now - 3),),
-        ),
+        fence="7 abc\x1b[2J",
+        last_commit_at=now - 3,
+        last_batch=12,
+        last_rows=990,
+        last_error=Failure(what="it broke", hint="fix it"),
         driver=DriverFile(feed="taxi", identity="x", host="here", pid=7, started="1", since=now - 3700),
         progress=FeedMonitor("taxi")
         .snapshot()
@@ -134,7 +133,6 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
                 "totals": RunTotals(dead_letters=1500),
                 "last_dead_letters": (Reason(HOSTILE, 1200),),
                 "paused_sinks": {"side": "away"},
-                "last_error": Failure(what="it broke", hint="fix it"),
             }
         ),
         taken_at=now,
@@ -166,10 +164,6 @@ def test_the_pause_that_the_next_start_finds_is_shown() -> None:
         sink="kafka out",
         state="ended",
         evidence=("its driver has ended its run",),
-        lag=None,
-        ledger=LedgerFacts(),
-        driver=None,
-        progress=None,
         taken_at=time.time(),
         paused=Pause(reason="repair", by="anna", at=0.0),
     )

@@ -18,7 +18,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations import live_status as room
-from lakefeed.operations.live_status import LedgerFacts, LiveStatus, RunState, identity_of, judge, live_status
+from lakefeed.operations.live_status import LedgerFacts, RunState, identity_of, judge, live_status
 from tests.support.pipeline_text import topic_to_topic
 
 NOW = 10_000.0
@@ -159,7 +159,21 @@ def test_a_driver_that_answers_is_shown_although_servers_are_away(
     monkeypatch.setattr(room, "_lag", fails)
     found = live_status(config, connections=connections)
     assert (found.state, found.lag, found.evidence[-1]) == ("running", None, f"the lag is unknown: {error.what}")
-    assert found.ledger.commits
+    assert found.last_batch == 1
+
+
+def test_the_rate_is_the_drivers_where_the_ledger_has_too_few_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rate_of(facts: LedgerFacts, progress: FeedProgress | None) -> float | None:
+        monkeypatch.setattr(room, "_ledger", lambda *given: (facts, ()))
+        monkeypatch.setattr(room, "_ask", lambda driver: (progress, None))
+        return live_status(topic_to_topic(), connections=Connections()).rate
+
+    monkeypatch.setattr("lakefeed.monitor.drivers.find", lambda identity: driver())
+    monkeypatch.setattr(room, "_lag", lambda *given, **more: None)
+    answer = ANSWER.model_copy(update={"rate": 250.5})
+    assert rate_of(ledger(1.0), answer) == 250.5
+    assert rate_of(ledger(1.0), None) is None
+    assert rate_of(ledger(1.0, 11.0), answer) == 10.0
 
 
 def test_feeds_of_two_environments_have_drivers_of_their_own() -> None:
@@ -237,20 +251,3 @@ def test_a_table_of_many_that_has_failed_does_not_show_as_running() -> None:
     assert seen("trips")[0] == "running"
     state, why = seen("orders")
     assert (state, "has failed: the table" in why, why.isprintable()) == ("failed", True, True)
-
-
-def test_the_rate_is_the_drivers_where_the_ledger_has_too_few_commits() -> None:
-    status = LiveStatus(
-        feed="taxi",
-        sink="",
-        state="running",
-        evidence=(),
-        lag=None,
-        ledger=ledger(1.0),
-        driver=driver(),
-        progress=ANSWER.model_copy(update={"rate": 250.5}),
-        taken_at=NOW,
-    )
-    assert status.rate == 250.5
-    assert replace(status, progress=None).rate is None
-    assert replace(status, ledger=ledger(1.0, 11.0)).rate == 10.0

@@ -131,7 +131,7 @@ class WatchedLedger:
             rate=status.rate,
             lag=status.lag.records if status.lag else None,
             lag_seconds=status.lag.seconds if status.lag else None,
-            batch=status.ledger.last_batch,
+            batch=status.last_batch,
             last_commit_at=status.last_commit_at,
             last_error=status.last_error.text if status.last_error else None,
             partitions=status.lag.partitions if status.lag else (),
