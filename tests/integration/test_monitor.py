@@ -18,7 +18,7 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import LakefeedError, ResourceMissing
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.operations.lag import feed_lag, group_lag
+from lakefeed.operations.lag import Lag, group_lag
 from lakefeed.operations.live_status import LiveStatus, live_status
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
@@ -74,6 +74,12 @@ def look(pipeline: Pipeline) -> LiveStatus:
     return live_status(pipeline.config, connections=pipeline.connections)
 
 
+def lag_of(pipeline: Pipeline) -> Lag:
+    lag = look(pipeline).lag
+    assert lag is not None
+    return lag
+
+
 @pytest.mark.quick
 def test_the_model_has_the_figures_of_each_batch(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
@@ -120,11 +126,11 @@ def test_lag_agrees_with_the_broker_while_nothing_runs(lake: SparkSession, feed:
     begin_group(feed, group)
     pipeline = feed.pipeline(source=source(feed, monitoring_group=group), decode=JSON_ROWS)
     pipeline.run(spark=lake, once=True)
-    at_rest = feed_lag(pipeline.config, connections=pipeline.connections)
+    at_rest = lag_of(pipeline)
     assert (at_rest.records, at_rest.seconds) == (0, 0.0)
     sent_at = time.time()
     feed.send(records(50, first=100))
-    of_feed = feed_lag(pipeline.config, connections=pipeline.connections)
+    of_feed = lag_of(pipeline)
     of_group = group_lag(pipeline.config.kafka, group)
     assert of_feed.records == of_group.records == 50
     shown = {(part.topic, part.partition): part.lag for part in pipeline.status().partitions}
@@ -138,10 +144,10 @@ def test_a_feed_that_has_not_begun_lags_by_its_whole_topic(feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send(records(20))
     pipeline = feed.pipeline(decode=JSON_ROWS)
-    lag = feed_lag(pipeline.config, connections=pipeline.connections)
+    lag = lag_of(pipeline)
     assert (lag.records, lag.is_known) == (20, False)
     latest = feed.pipeline(source=source(feed, start="latest"), decode=JSON_ROWS)
-    assert feed_lag(latest.config, connections=latest.connections).records is None
+    assert lag_of(latest).records is None
     status = look(pipeline)
     assert (status.state, status.is_well) == ("unknown", False)
 
@@ -307,7 +313,7 @@ def test_a_sink_without_a_ledger_stands_where_its_checkpoint_does(lake: SparkSes
     pipeline = feed.pipeline(sink={"parquet": {"path": path}}, decode=JSON_ROWS)
     pipeline.run(spark=lake, once=True)
     feed.send(records(5, first=10))
-    assert feed_lag(pipeline.config, connections=pipeline.connections).records == 5
+    assert lag_of(pipeline).records == 5
     status = look(pipeline)
     # The checkpoint's entry has a time, as a commit in a table has.
     assert (status.state, status.lag.records if status.lag else None) == ("probably running", 5)
@@ -338,10 +344,7 @@ def test_a_topic_that_was_recreated_has_an_unknown_lag_in_the_status_too(lake: S
     until(lambda: feed.topic not in topics.list())
     feed.create_topic(partitions=1)
     feed.send(records(25))
-    lag = look(pipeline).lag
-    assert lag is not None
-    assert lag.records is None
-    assert feed_lag(pipeline.config, connections=pipeline.connections).records is None
+    assert lag_of(pipeline).records is None
 
 
 def test_a_query_with_state_shows_its_state(lake: SparkSession, feed: Feed) -> None:
@@ -361,4 +364,4 @@ def test_a_query_with_state_shows_its_state(lake: SparkSession, feed: Feed) -> N
     # The log of a query's own batches is in the ledger as a topic; it is none.
     assert {part.topic for part in progress.partitions} == {feed.topic}
     assert progress.lag == 0
-    assert feed_lag(pipeline.config, connections=pipeline.connections).records == 0
+    assert lag_of(pipeline).records == 0

@@ -27,7 +27,6 @@ from lakefeed.json_model import JsonModel, Seconds
 from lakefeed.ledger.checkpoint import StoredCheckpoint, checkpoint_state, read_note
 from lakefeed.monitor.model import PartitionLag, oldest, total_lag
 from lakefeed.offsets.ranges import Partition
-from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.sinks.factory import sink_of
 
 Times = Callable[[KafkaSource, Mapping[Partition, int]], Mapping[Partition, float | None]]
@@ -72,23 +71,6 @@ class FeedOffsets:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     batch_id: int | None = None
     committed_at: float | None = None
-
-
-def feed_lag(config: PipelineConfig, *, connections: Connections, folder: Path | None = None) -> Lag:
-    """Return the lag of a feed behind its topics; of a table for each topic, the feed of one of them.
-
-    Raises:
-        ConfigError: the source is not Kafka.
-        CheckpointMismatch: the table was rolled back, and the position is unknown.
-        Unreachable: broker, catalog, database or store do not answer.
-    """
-    source = config.kafka
-    # Before the ends of the topics: a feed that runs would else be ahead of them.
-    position = feed_offsets(config, connections=connections, folder=folder)
-    known = position or FeedOffsets(offsets={})
-    topics = SourceTopics(source).describe()
-    partitions = lag_of(known.offsets, topics, start=source.starting, source=source, topic_ids=known.topic_ids)
-    return Lag(name=config.name, kind="feed", partitions=partitions, is_known=position is not None)
 
 
 def require_read(source: KafkaSource, topics: Sequence[str], *, feed: str) -> None:

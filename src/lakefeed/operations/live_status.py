@@ -8,8 +8,8 @@ it is no more than that. docs/decisions/0260-a-driver-is-asked-not-inferred.md h
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,7 +35,6 @@ from lakefeed.monitor import drivers
 from lakefeed.monitor.client import ask
 from lakefeed.monitor.drivers import DriverFile
 from lakefeed.monitor.model import Failure, FeedProgress
-from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.lag import FeedOffsets, Lag, feed_offsets, lag_of
 from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.sinks.factory import sink_of
@@ -58,42 +57,28 @@ class LedgerFacts:
     """The part of a feed's ledger that shows whether it runs.
 
     Attributes:
+        known: where it stands; None if that is not known, or it has not begun.
         commits: its newest, newest first, without moves; empty for a sink that keeps none.
         fence: of the driver that may commit.
-        topic_ids: of the topics of the position, as far as they are known.
-        newest_batch: and ``newest_at``, of a checkpoint where the sink keeps no commits.
         publication: how much of it readers see, for a feed that lands in a branch.
     """
 
-    position: Mapping[Partition, int] | None = None
+    known: FeedOffsets | None = None
     commits: Sequence[Commit] = ()
     fence: str | None = None
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-    newest_batch: int | None = None
-    newest_at: float | None = None
     publication: BranchState | None = None
-
-    @classmethod
-    def of(cls, known: FeedOffsets | None, commits: Sequence[Commit] = (), fence: str | None = None) -> LedgerFacts:
-        """Return the facts of a sink with its own log of commits, or of a checkpoint."""
-        if known is None:
-            return cls(commits=commits, fence=fence)
-        return cls(
-            position=known.offsets,
-            commits=commits,
-            fence=fence,
-            topic_ids=known.topic_ids,
-            newest_batch=known.batch_id,
-            newest_at=known.committed_at,
-        )
 
     @property
     def last_commit_at(self) -> float | None:
-        return self.commits[0].committed_at if self.commits else self.newest_at
+        if self.commits:
+            return self.commits[0].committed_at
+        return self.known.committed_at if self.known is not None else None
 
     @property
     def last_batch(self) -> int | None:
-        return self.commits[0].batch_id if self.commits else self.newest_batch
+        if self.commits:
+            return self.commits[0].batch_id
+        return self.known.batch_id if self.known is not None else None
 
     @property
     def rate(self) -> float | None:
@@ -160,7 +145,6 @@ def live_status(
     connections: Connections,
     folder: Path | None = None,
     identity: str | None = None,
-    with_seconds: bool = True,
 ) -> LiveStatus:
     """Return whether a feed runs, where it stands, and how far it is behind; changes nothing.
 
@@ -169,7 +153,6 @@ def live_status(
         connections: store and catalogs.
         folder: of the pipeline file.
         identity: of the pipeline whose driver runs the feed; for one topic's feed that of the whole pipeline.
-        with_seconds: read the records at the feed's position for the age of its lag.
 
     Raises:
         Unreachable: broker, catalog or store do not answer, and no driver does.
@@ -185,7 +168,7 @@ def live_status(
         ledger, unknown = LedgerFacts(), (f"the ledger is unknown: {error.what}",)
     else:
         try:
-            lag = _lag(config, ledger, with_seconds=with_seconds)
+            lag = _lag(config, ledger)
         except survived as error:
             unknown = (*unknown, f"the lag is unknown: {error.what}")
     now = time.time()
@@ -222,15 +205,14 @@ def live_status(
     )
 
 
-def _lag(config: PipelineConfig, ledger: LedgerFacts, *, with_seconds: bool) -> Lag | None:
+def _lag(config: PipelineConfig, ledger: LedgerFacts) -> Lag | None:
     if config.source.kafka is None:
         return None
-    source = config.kafka
-    times: dict[str, Any] = {} if with_seconds else {"times": lambda source, offsets: {}}
+    source, known = config.kafka, ledger.known or FeedOffsets(offsets={})
+    # The position was read before: a feed that runs would else be ahead of the ends of its topics.
     topics = SourceTopics(source).describe()
-    position = ledger.position or {}
-    partitions = lag_of(position, topics, start=source.starting, source=source, topic_ids=ledger.topic_ids, **times)
-    return Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.position is not None)
+    partitions = lag_of(known.offsets, topics, start=source.starting, source=source, topic_ids=known.topic_ids)
+    return Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.known is not None)
 
 
 def identity_of(config: PipelineConfig) -> str:
@@ -371,9 +353,10 @@ def _ledger(
         known = feed_offsets(config, connections=connections, folder=folder)
         try:
             with sink_of(config, connections, folder=folder).history() as history:
-                return LedgerFacts.of(known, tuple(_batches(reversed(history.commits))), history.fence), ()
+                commits = tuple(_batches(reversed(history.commits)))
+                return LedgerFacts(known=known, commits=commits, fence=history.fence), ()
         except (ConfigError, ResourceMissing):
-            return LedgerFacts.of(known), ()
+            return LedgerFacts(known=known), ()
     except CheckpointMismatch as unknown:
         return LedgerFacts(), (unknown.what,)
 
@@ -392,8 +375,12 @@ def _iceberg_facts(name: str, feed: str, connections: Connections) -> LedgerFact
 
     position = position_in(table, feed, where=name)
     known = None if position is None else FeedOffsets(offsets=ends(position), topic_ids=position.ranges.topic_ids)
-    facts = LedgerFacts.of(known, tuple(_batches(commits())), table.properties.get(f"{FENCE}.{feed}"))
-    return replace(facts, publication=branch_state(table, feed))
+    return LedgerFacts(
+        known=known,
+        commits=tuple(_batches(commits())),
+        fence=table.properties.get(f"{FENCE}.{feed}"),
+        publication=branch_state(table, feed),
+    )
 
 
 def _batches(commits: Iterator[Commit]) -> Iterator[Commit]:

@@ -16,7 +16,9 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource, StartingOffsets
 from lakefeed.errors import ResourceMissing
 from lakefeed.offsets.ranges import Partition
-from lakefeed.operations.lag import FeedOffsets, Lag, feed_lag, group_lag, lag_of, require_read
+from lakefeed.operations import live_status
+from lakefeed.operations.lag import FeedOffsets, Lag, group_lag, lag_of, require_read
+from lakefeed.operations.live_status import LedgerFacts
 
 EARLIEST, LATEST = (StartingOffsets.parse(word) for word in ("earliest", "latest"))
 SOURCE = KafkaSource(bootstrap_servers="127.0.0.1:9092", topics=["t"])
@@ -116,10 +118,11 @@ def test_the_position_is_read_before_the_ends(monkeypatch: pytest.MonkeyPatch) -
     """A feed and a group that commit each record as it comes."""
     clock = count(10)
     monkeypatch.setattr(
-        "lakefeed.operations.lag.feed_offsets", lambda *_, **__: FeedOffsets(offsets={KEY: next(clock)})
+        live_status, "_ledger", lambda *_: (LedgerFacts(known=FeedOffsets(offsets={KEY: next(clock)})), ())
     )
+    monkeypatch.setattr("lakefeed.monitor.drivers.find", lambda _: None)
     monkeypatch.setattr("lakefeed.operations.lag.group_offsets", lambda *_, **__: {KEY: next(clock)})
-    monkeypatch.setattr("lakefeed.operations.lag.SourceTopics.describe", lambda _: topic((0, next(clock))))
+    monkeypatch.setattr("lakefeed.operations.live_status.SourceTopics.describe", lambda _: topic((0, next(clock))))
     monkeypatch.setattr("lakefeed.operations.lag.Topics.describe_all", lambda *_: topic((0, next(clock))))
     monkeypatch.setattr("lakefeed.operations.lag.record_times", Times())
     config = PipelineConfig.model_validate(
@@ -131,7 +134,9 @@ def test_the_position_is_read_before_the_ends(monkeypatch: pytest.MonkeyPatch) -
             "checkpoint": "s3a://bucket/path",
         }
     )
-    assert feed_lag(config, connections=Connections()).records == 1
+    lag = live_status.live_status(config, connections=Connections()).lag
+    assert lag is not None
+    assert lag.records == 1
     assert group_lag(SOURCE, "g").records == 1
 
 

@@ -18,6 +18,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FeedProgress
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations import live_status as room
+from lakefeed.operations.lag import FeedOffsets
 from lakefeed.operations.live_status import LedgerFacts, RunState, identity_of, judge, live_status
 from tests.support.pipeline_text import topic_to_topic
 
@@ -38,7 +39,12 @@ def ledger(*ages: float, fence: str = "1 a", records: int = 100) -> LedgerFacts:
         )
         for number, age in enumerate(ages)
     )
-    return LedgerFacts(position={("t", 0): records}, commits=commits, fence=fence)
+    return LedgerFacts(known=FeedOffsets(offsets={("t", 0): records}), commits=commits, fence=fence)
+
+
+def by_checkpoint(age: float) -> LedgerFacts:
+    """A feed whose sink has no log of commits, and whose checkpoint has a batch of so long ago."""
+    return LedgerFacts(known=FeedOffsets(offsets={}, batch_id=7, committed_at=NOW - age))
 
 
 def driver(
@@ -231,14 +237,13 @@ def test_a_driver_without_a_fence_that_was_killed_here_and_started_elsewhere_is_
     assert state_of(ledger(80), process=gone) == "killed"
     assert state_of(ledger(55), process=gone) == "killed"
     assert state_of(ledger(20), process=gone) == "probably running"
-    topic = LedgerFacts(newest_batch=7, newest_at=NOW - 20)
-    assert state_of(topic, process=gone) == "probably running"
-    assert state_of(replace(topic, newest_at=NOW - 70), process=gone) == "killed"
+    assert state_of(by_checkpoint(20), process=gone) == "probably running"
+    assert state_of(by_checkpoint(70), process=gone) == "killed"
 
 
 def test_a_sink_without_a_log_of_commits_is_judged_by_its_checkpoint() -> None:
-    assert state_of(LedgerFacts(newest_batch=7, newest_at=NOW - 20)) == "probably running"
-    assert state_of(LedgerFacts(newest_batch=7, newest_at=NOW - 2000), lag=5) == "probably stopped"
+    assert state_of(by_checkpoint(20)) == "probably running"
+    assert state_of(by_checkpoint(2000), lag=5) == "probably stopped"
 
 
 def test_a_table_of_many_that_has_failed_does_not_show_as_running() -> None:

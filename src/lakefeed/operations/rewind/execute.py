@@ -217,28 +217,24 @@ def _why_unknown(
 def _count_rows(
     table: Table, feed: str, columns: tuple[str, str, str], spans: Mapping[Partition, tuple[int, int]]
 ) -> Counter[Partition]:
-    [first, *_] = spans
-    counts: Counter[Partition] = Counter(dict.fromkeys(spans, 0))
-    selected = tuple(name for name in columns if name)
-    scan = scanned(table, feed, row_filter=_rows(spans, columns), selected_fields=selected)
-    for batch in scan.to_arrow_batch_reader():
-        topics = batch.column(TOPIC).to_pylist() if columns[0] else [first[0]] * batch.num_rows
-        counts.update(zip(topics, batch.column(PARTITION).to_pylist(), strict=True))
-    return counts
-
-
-def _rows(spans: Mapping[Partition, tuple[int, int]], columns: tuple[str, str, str]) -> Any:
-    """Return ``rows_where`` as an expression of pyiceberg."""
+    """Count the rows of each partition's span, by the filter of ``rows_where`` as an expression of pyiceberg."""
     from pyiceberg import expressions
 
     own: Any = expressions  # Constructors are made by a plugin that mypy has not got.
     topic_column, partition_column, offset_column = columns
-    found = []
+    filters = []
     for (topic, partition), (start, end) in spans.items():
         at = own.GreaterThanOrEqual(offset_column, start), own.LessThan(offset_column, end)
         of_topic = (own.EqualTo(topic_column, topic),) if topic_column else ()
-        found.append(own.And(own.EqualTo(partition_column, partition), *at, *of_topic))
-    return own.Or(*found) if len(found) > 1 else found[0]
+        filters.append(own.And(own.EqualTo(partition_column, partition), *at, *of_topic))
+    row_filter = own.Or(*filters) if len(filters) > 1 else filters[0]
+    [first, *_] = spans
+    counts: Counter[Partition] = Counter(dict.fromkeys(spans, 0))
+    scan = scanned(table, feed, row_filter=row_filter, selected_fields=tuple(name for name in columns if name))
+    for batch in scan.to_arrow_batch_reader():
+        topics = batch.column(TOPIC).to_pylist() if topic_column else [first[0]] * batch.num_rows
+        counts.update(zip(topics, batch.column(PARTITION).to_pylist(), strict=True))
+    return counts
 
 
 def _with_letters(
