@@ -53,8 +53,7 @@ class OneOfInstalled(OneOf):
         """Read a block with a registered kind through a model that has a field for it."""
         given = {data: {}} if isinstance(data, str) else data
         names = [name for name in given if isinstance(name, str)] if isinstance(given, dict) else []
-        own = {*cls.__kinds__, *cls.model_fields}
-        others = {name: cls.installed_kind(name) for name in names if name not in own}
+        others = {name: cls.installed_kind(name) for name in names if name not in {*cls.__kinds__, *cls.model_fields}}
         found = {name: settings for name, settings in others.items() if settings is not None}
         if not found:
             return handler(data)

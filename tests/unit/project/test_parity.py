@@ -7,25 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lakefeed.cli.main import root
+from lakefeed.config.loading.explain import all_settings
 
 DOCS = Path(__file__).parents[3] / "docs"
-BLOCK = re.compile(r"^## `([^`]+)`$")
-ROW = re.compile(r"^\| `([a-z_0-9]+)` \|")
 FIRST = "source|decode|schema|expect|dead_letters|transform|sink|sinks|trigger|tables|checkpoint|upkeep|catalogs|s3"
 SETTING = re.compile(rf"`((?:{FIRST}|name)(?:\.(?:[a-z_0-9]+|<name>))*)`")
-
-
-def settings() -> Iterator[str]:
-    """All keys of the reference, by their path."""
-    block = ""
-    for line in (DOCS / "pipeline-reference.md").read_text("utf-8").splitlines():
-        if found := BLOCK.match(line):
-            block = f"{found[1]}."
-            yield found[1]
-        elif line.startswith("## "):
-            block = ""
-        elif found := ROW.match(line):
-            yield f"{block}{found[1]}"
 
 
 def here() -> Iterator[str]:
@@ -35,8 +21,8 @@ def here() -> Iterator[str]:
             yield line.rstrip("| ").rpartition(" | ")[2]
 
 
-def test_settings_are_those_of_the_reference() -> None:
-    known = set(settings())
+def test_settings_are_those_of_the_models() -> None:
+    known = {place for places in all_settings().values() for place in places}
     named = {each for cell in here() for each in SETTING.findall(cell)}
     assert len(named) > 60
     assert sorted(named - known - {"sinks.<name>"}) == []

@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from importlib.resources import files
 from pathlib import Path
 
-from lakefeed.clients.iceberg.reader import open_table
+from lakefeed import open_table
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.statements import expression
 from lakefeed.config.connections import Connections
