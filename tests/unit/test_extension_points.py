@@ -18,6 +18,8 @@ from lakefeed.operations.followers import FollowedRun, following
 from lakefeed.plugins import FORMATS_GROUP
 from tests.support.plugin import forget_blocks, put_page_on_path
 
+KEYS = "known here: avro, protobuf, json_schema, json, string, raw, key, envelope, unavailable_value, on_unavailable, "
+KEYS += "metadata, on_null, on_bad_timestamp, access_log, csv"
 FILE = "name: taxi\nsource: {rate: {}}\nsink: memory\npager: {url: https://pager.example.org}\n"
 
 
@@ -62,6 +64,7 @@ def test_the_follower_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[st
             "did you mean 'separator'?",
         ),
         ("access_log: {separator: [1]}", 5, "'separator' expects text; found a list", None),
+        ("raw: {}\n  msgpack: {}", 6, "unknown option 'msgpack' in 'decode'", KEYS),
         ("acess_log: {}", 5, "unknown option 'acess_log' in 'decode'", "did you mean 'access_log'?"),
         (
             "raw:\n  key: {access_log: {separator: 1}}",

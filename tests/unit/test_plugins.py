@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from lakefeed import plugins
 from lakefeed.cli.main import main, root
 from lakefeed.config.blocks import SinkChoice, Source
+from lakefeed.config.decoding import KeyDecode
 from lakefeed.errors import ConfigError
 from lakefeed.plugins import COMMANDS_GROUP, KEYS_OF_EXTRAS, KINDS_OF_EXTRAS, OF_EXTRAS, SETTINGS_GROUP
 
@@ -64,4 +65,5 @@ def test_a_sink_whose_extra_is_missing_names_the_extra(name: str, monkeypatch: p
     assert SinkChoice.unknown_kind(name) == (f"no such sink is installed: '{name}'", "pip install 'lakefeed[jdbc]'")
     hint = "pip install 'lakefeed[kinesis]'"
     assert Source.unknown_kind("kinesis") == ("no such source is installed: 'kinesis'", hint)
+    assert KeyDecode.unknown_kind("csv") == ("no such format is installed: 'csv'", "pip install 'lakefeed[csv]'")
     assert plugins.missing_kind(plugins.SINKS_GROUP, "clickhouse") is None

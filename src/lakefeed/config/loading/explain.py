@@ -226,8 +226,8 @@ def _unknown_option(place: Place, document: Document) -> Problem:
     elsewhere = all_settings()
     model = shape.model_of(type_at(place[:-1]))
     if model is not None and issubclass(model, OneOf) and (unknown := model.unknown_kind(word)) is not None:
-        is_meant_otherwise = word == "<<" or "." in word or near or word in elsewhere
-        if not is_meant_otherwise:
+        has_kind = any((*place[:-1], kind) in document.contents for kind in model.kinds())
+        if not (has_kind or word == "<<" or "." in word or near or word in elsewhere):
             return document.problem(place, *unknown, key=True)
     hints = []
     if word == "<<":
