@@ -15,23 +15,26 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.config.connections import Connections
-from lakefeed.config.problem import Problem
+from lakefeed.config.problem import Problem as Problem
 from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.lazy import Column, DataFrame, SparkSession, StructType
-from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.checkpoint import Claim as Claim
+from lakefeed.ledger.feed_position import Position as Position
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
-from lakefeed.ledger.protocol import Ledger, SinkState
+from lakefeed.ledger.protocol import Ledger
+from lakefeed.ledger.protocol import SinkState as SinkState
 from lakefeed.ledger.publication import Publication
-from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
+from lakefeed.ledger.snapshot_summary import Commit as Commit
+from lakefeed.ledger.snapshot_summary import SnapshotProperties as SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.unavailable import Unavailable
-from lakefeed.records.schema.changes import Entry
-from lakefeed.records.schema.reader import SchemaKeeper, StoredSchema
+from lakefeed.records.schema.changes import Entry as Entry
+from lakefeed.records.schema.reader import SchemaKeeper
+from lakefeed.records.schema.reader import StoredSchema as StoredSchema
 
 Settings = TypeVar("Settings", bound=SinkConfig)
 

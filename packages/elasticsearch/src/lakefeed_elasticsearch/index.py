@@ -21,16 +21,10 @@ from lakefeed.clients.retry import retry_until
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.config.keyed import POSITION_COLUMNS, keyed
-from lakefeed.config.problem import Problem
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, DriverReplaced, LakefeedError, Unreachable
 from lakefeed.lazy import DataFrame, SparkSession, StructType
-from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import check_outcomes
-from lakefeed.ledger.protocol import SinkState
-from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
-from lakefeed.records.schema.changes import Entry
-from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.changes import (
     counted_groups,
@@ -40,7 +34,21 @@ from lakefeed.sinks.changes import (
     shuffle_by_key,
     summarize_changes,
 )
-from lakefeed.sinks.definition import Changes, Check, SinkContext, SinkDefinition, StoredState, TableChange
+from lakefeed.sinks.definition import (
+    Changes,
+    Check,
+    Claim,
+    Commit,
+    Entry,
+    Problem,
+    SinkContext,
+    SinkDefinition,
+    SinkState,
+    SnapshotProperties,
+    StoredSchema,
+    StoredState,
+    TableChange,
+)
 from lakefeed_elasticsearch.documents import IndexDocuments
 from lakefeed_elasticsearch.layout import IndexLayout
 from lakefeed_elasticsearch.ledger import ElasticsearchLedger

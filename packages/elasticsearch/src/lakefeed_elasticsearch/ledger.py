@@ -16,12 +16,12 @@ from typing import Any
 from lakefeed.clients.spark.errors import ONE_PLACE
 from lakefeed.errors import CheckpointMismatch, ConfigError, TableBusy
 from lakefeed.ledger.continuity import ServerLedger, StoredCommit, next_fence, recreated_topic
-from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import counts_by_partition
 from lakefeed.ledger.protocol import CommitCheck
-from lakefeed.ledger.snapshot_summary import Commit, PositionReset
+from lakefeed.ledger.snapshot_summary import PositionReset
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.sinks.base import FeedEntry
+from lakefeed.sinks.definition import Commit, Position
 from lakefeed_elasticsearch.layout import IndexLayout
 from lakefeed_elasticsearch.server import Server, path_of, refusal
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig

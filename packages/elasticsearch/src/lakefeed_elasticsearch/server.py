@@ -65,7 +65,7 @@ class Server:
         raise failed
 
     def _ask_node(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> Answer:
-        context = self._tls_context() if url.startswith("https:") else None
+        context = trust.client_context(authority(self._sink)) if url.startswith("https:") else None
         try:
             found = exchange(
                 method,
@@ -101,15 +101,9 @@ class Server:
             raise AccessDenied(f"the search server does not let it do that: {answer.reason}", where=url, hint=hint)
         if not answer.document and method != "HEAD":
             hint = "give the address of the server's REST API, usually at port 9200"
-            raise ConfigError(
-                f"this address answers, but not as Elasticsearch or OpenSearch does (HTTP status {status})",
-                where=url,
-                hint=hint,
-            )
+            what = f"this address answers, but not as Elasticsearch or OpenSearch does (HTTP status {status})"
+            raise ConfigError(what, where=url, hint=hint)
         return answer
-
-    def _tls_context(self) -> ssl.SSLContext:
-        return trust.client_context(authority(self._sink))
 
 
 def authorization(sink: ElasticsearchSinkConfig) -> str | None:
@@ -124,9 +118,7 @@ def authorization(sink: ElasticsearchSinkConfig) -> str | None:
 
 def authority(sink: ElasticsearchSinkConfig) -> str | None:
     """Return the certificates that sign the server's, as PEM; None for those that are trusted by default."""
-    if sink.ca_file is None:
-        return None
-    return trust.certificates_in(sink.ca_file, "sink.elasticsearch.ca_file")
+    return None if sink.ca_file is None else trust.certificates_in(sink.ca_file, "sink.elasticsearch.ca_file")
 
 
 def path_of(*parts: str) -> str:

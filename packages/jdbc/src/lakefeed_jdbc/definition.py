@@ -8,13 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.problem import Problem
 from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import AccessDenied, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.lazy import SparkSession, StructType
-from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.protocol import SinkState
-from lakefeed.sinks.definition import Check, CommitHistory, SinkDefinition, StoredState
+from lakefeed.sinks.definition import Check, Claim, CommitHistory, Problem, SinkDefinition, SinkState, StoredState
 from lakefeed_jdbc.layout import JdbcLayout, columns_of, misfit
 from lakefeed_jdbc.ledger import JdbcLedger
 from lakefeed_jdbc.session import TIMEOUT_SECONDS, PythonDatabase, PythonSession

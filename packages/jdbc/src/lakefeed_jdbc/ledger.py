@@ -15,12 +15,12 @@ from typing import Any
 
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.continuity import ServerLedger, StoredCommit, next_fence
-from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import counts_by_partition
 from lakefeed.ledger.protocol import CommitCheck
-from lakefeed.ledger.snapshot_summary import Commit, PositionReset, Upserts
+from lakefeed.ledger.snapshot_summary import PositionReset, Upserts
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.sinks.base import FeedEntry
+from lakefeed.sinks.definition import Commit, Position
 from lakefeed_jdbc.session import JvmDatabase, PythonDatabase, Session, StatementRefusal
 from lakefeed_jdbc.settings import JdbcSinkConfig
 

@@ -23,10 +23,8 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unre
 from lakefeed.lazy import DataFrame, SparkSession, StructType, sf, t
 from lakefeed.ledger.continuity import recreated_topic
 from lakefeed.ledger.outcomes import check_outcomes
-from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
-from lakefeed.records.schema.changes import Entry
+from lakefeed.ledger.snapshot_summary import Upserts
 from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
-from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.changes import (
     deleting,
@@ -37,7 +35,7 @@ from lakefeed.sinks.changes import (
     summarize_changes,
     topic_recreated,
 )
-from lakefeed.sinks.definition import Changes, SinkContext, TableChange
+from lakefeed.sinks.definition import Changes, Commit, Entry, SinkContext, SnapshotProperties, StoredSchema, TableChange
 from lakefeed.sinks.kept_values import KEPT, KeptValues
 from lakefeed_jdbc.layout import JdbcLayout, is_nested
 from lakefeed_jdbc.ledger import JdbcLedger, rows_changed
