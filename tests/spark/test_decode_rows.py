@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,9 @@ SCHEMA = {
 AVRO = PlainAvro(writer_schema=json.dumps(SCHEMA))
 JSON = Json(schema="a BIGINT NOT NULL, b STRING, c ARRAY<INT>, t TIMESTAMP")
 
+CALL = re.compile(r"\.decode\.\w+\.invoke\(")
+"""How a plan shows the decoder, with its catalog's name."""
+
 
 def one(at: int) -> bytes:
     return avro_bytes(SCHEMA, {"a": at, "b": str(at), "c": at / 2})
@@ -36,20 +40,20 @@ def optimised(frame: DataFrame) -> str:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("spec", "call"), [(AVRO, ".decode.invoke("), (JSON, ".decode.invoke(")])
-def test_each_record_is_decoded_once(spark: SparkSession, spec: Any, call: str) -> None:
+@pytest.mark.parametrize("spec", [AVRO, JSON])
+def test_each_record_is_decoded_once(spark: SparkSession, spec: Any) -> None:
     frame = rows(decoded(records(spark, [one(1)]), spec), on_null="skip", keep=["topic", "offset"])
     wide = (
         frame.filter("a > 0").select(sf.col("a") + 1, "a", "b", sf.upper("b"), "c", "kafka_offset").filter("b <> 'x'")
     )
-    assert optimised(wide).count(call) == 1
-    assert optimised(wide.groupBy("b").agg(sf.sum("a"))).count(call) == 1
+    assert len(CALL.findall(optimised(wide))) == 1
+    assert len(CALL.findall(optimised(wide.groupBy("b").agg(sf.sum("a"))))) == 1
 
 
 @pytest.mark.quick
 def test_decoding_is_inside_whole_stage_codegen(spark: SparkSession) -> None:
     plan = optimised(rows(decoded(records(spark, [one(1)]), AVRO)))
-    [line] = [line for line in plan.splitlines() if ".decode.invoke(" in line]
+    [line] = [line for line in plan.splitlines() if CALL.search(line)]
     assert line.lstrip(" :+-").startswith("*(")
 
 
