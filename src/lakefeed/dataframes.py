@@ -19,7 +19,7 @@ from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.open import FeedIdentity, FeedStart
 from lakefeed.feed.recovery import starting_offsets
 from lakefeed.feed.row_builder import RowBuilder
-from lakefeed.feed.run import MicroBatches, trigger_of
+from lakefeed.feed.run import MicroBatches
 from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.ledger.stateful_batches import with_batch
@@ -192,14 +192,8 @@ def write_table(
             ranges = with_batch(ranges, batch_id=batch_id, query_id=query_id(spark, feed))
         return writer.write(batch, ranges, batch_id)
 
-    return (
-        writer.reader.query_frame(frame)
-        .writeStream.foreachBatch(MicroBatches(threading.Event()).guarded(write))
-        .queryName(feed)
-        .option("checkpointLocation", checkpoint)
-        .trigger(**trigger_of(trigger))
-        .start()
-    )
+    batches = MicroBatches(threading.Event())
+    return batches.start(writer.reader.query_frame(frame), write, name=feed, checkpoint=checkpoint, trigger=trigger)
 
 
 def _named(environment: Mapping[str, str], variable: str, argument: str) -> str:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.jvm import java
 from lakefeed.errors import AccessDenied, ConfigError, Unreachable, WorldError
-from lakefeed.feed.listener import task_counter
+from lakefeed.feed.observer import task_counter
 from lakefeed.records.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows
 from lakefeed.records.decode.registry import SchemaRegistry
 from tests.support import wire_format

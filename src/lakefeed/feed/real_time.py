@@ -11,7 +11,7 @@ from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.observe import QueryObserver
+from lakefeed.feed.observer import QueryObserver
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, StopRequested, nothing_written, watch
 from lakefeed.feed.s3_requests import s3_requests

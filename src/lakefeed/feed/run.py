@@ -15,8 +15,7 @@ from lakefeed.clients.spark.errors import translate
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.observe import QueryObserver
-from lakefeed.feed.observer import RunObserver
+from lakefeed.feed.observer import QueryObserver, RunObserver
 from lakefeed.feed.progress import FinishedBatch, batch_of, new_reports
 from lakefeed.feed.s3_requests import FeedRequests, S3Requests
 from lakefeed.lazy import DataFrame, StreamingQuery, spark_errors
@@ -204,6 +203,28 @@ class MicroBatches:
         """Check that no further batch of the query may begin."""
         return self.stop.is_set() or self.interrupts()
 
+    def start(
+        self,
+        frame: DataFrame,
+        write: Callable[[DataFrame, int], BatchResult],
+        *,
+        name: str,
+        checkpoint: str,
+        trigger: str,
+        output_mode: str | None = None,
+    ) -> StreamingQuery:
+        """Start the query that hands this frame to ``write``, batch by batch.
+
+        ``trigger`` is that of a pipeline file, and ``output_mode`` of a query with state alone.
+        """
+        stream = frame.writeStream.foreachBatch(self.guarded(write)).queryName(name)
+        if output_mode is not None:
+            stream = stream.outputMode(output_mode)
+        stream = stream.option("checkpointLocation", checkpoint)
+        if trigger == AVAILABLE_NOW:
+            return stream.trigger(availableNow=True).start()
+        return stream.trigger(processingTime=trigger).start()
+
     def guarded(self, write: Callable[[DataFrame, int], BatchResult]) -> Callable[[DataFrame, int], None]:
         """Return the ``foreachBatch`` function: it begins no batch that it may not, and keeps results and errors."""
 
@@ -309,8 +330,3 @@ def watch(
     finally:
         if waits and query.isActive:
             query.stop()
-
-
-def trigger_of(trigger: str) -> dict[str, Any]:
-    """Return the arguments of ``DataStreamWriter.trigger`` for a trigger of the pipeline file."""
-    return {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger}

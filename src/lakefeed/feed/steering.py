@@ -1,26 +1,30 @@
-"""Carries out what operators request of a running feed, in the driver's own thread and between two batches.
+"""Keeps a run's driver between two queries: while an operator has paused the feed, or a server does not answer.
 
-A query is never cut for it: ``watch`` ends it as for a stop, here its driver waits while the feed is paused, and then
-starts the query again. The fence is held all the while, as by a feed without new records.
+A query is never cut for a request: ``watch`` ends it as for a stop, here its driver waits while the feed is paused, and
+then starts the query again. The fence is held all the while, as by a feed without new records.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Literal
 
 from lakefeed.clients.environment import this_user
+from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.clients.spark.errors import translate
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW
-from lakefeed.errors import ConfigError, FeedPaused, LakefeedError
+from lakefeed.errors import BrokerUnreachable, ConfigError, FeedPaused, LakefeedError
 from lakefeed.feed.control import Action, ActionRequest
+from lakefeed.feed.observer import RunObserver
 from lakefeed.feed.run import POLL_SECONDS, RunOptions, StopRequested
 from lakefeed.ledger.pauses import Pause, PauseStore
 
 AT_THE_START = "by the option --resume of its start"
 MOST_OF_INSTALLED = 2**31 - 1
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 10.0
 REAL_TIME = (
     "in real time there are no batches, and each interruption of the query sends records again: stop the feed, and "
     "start it again"
@@ -176,3 +180,61 @@ def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
         return config
     changed = {source.kind: numbered.model_copy(update={"max_records_per_batch": most})}
     return config.model_copy(update={"source": source.model_copy(update=changed)})
+
+
+class Outage:
+    """One patience for all servers of a run: brokers, registry, catalog and store.
+
+    A restart of a server that has answered rightly before delays a batch, and ends no feed. The batch is planned again
+    then, and goes through the batch writer, which asks the ledger whether it has landed. So a commit whose answer was
+    lost is not written twice.
+
+    Attributes:
+        since: when the first attempt failed; None while all servers answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        stop: threading.Event,
+        monitor: RunObserver,
+        say: Callable[[str], None],
+        seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._stop, self._monitor, self._say, self._seconds = stop, monitor, say, seconds
+        self._pause = FIRST_PAUSE_SECONDS
+        self.has_landed = False
+        """Whether a batch has landed in this run, so that each server has answered rightly."""
+        self.since: float | None = None
+
+    def wait(self, error: LakefeedError) -> bool:
+        """Wait before the next attempt; return False if the error is none to wait for.
+
+        Raises:
+            LakefeedError: of the error's class, if the patience is over.
+        """
+        # The brokers have described the topics at the start; of credentials and other servers nothing is known then.
+        if not error.passes or not (self.has_landed or isinstance(error, BrokerUnreachable)):
+            return False
+        now = time.monotonic()
+        if self.since is None:
+            self.since, self._pause = now, FIRST_PAUSE_SECONDS
+            where = f" ({error.where})" if error.where else ""
+            self._say(f"waiting for a server: {error.what}{where}; tried again for {self._seconds:g} s")
+        elif now - self.since > self._seconds:
+            raise type(error)(
+                f"{error.what}, for {now - self.since:.0f} s now",
+                where=error.where,
+                hint=f"{error.hint}; start the feed again then: it resumes where it stopped",
+            ) from error
+        self._monitor.waits_for(error)
+        self._stop.wait(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        return True
+
+    def is_over(self) -> None:
+        """Note that all servers have answered."""
+        if self.since is not None:
+            self._say(f"all servers answer again, after {time.monotonic() - self.since:.0f} s")
+            self._monitor.waits_for(None)
+        self.since = None

@@ -17,9 +17,8 @@ from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.feed import Feed, FeedSource
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
-from lakefeed.feed.observe import QueryObserver
+from lakefeed.feed.observer import QueryObserver
 from lakefeed.feed.open import FeedStart
-from lakefeed.feed.outage import Outage
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.real_time import run_real_time
 from lakefeed.feed.recovery import ends
@@ -29,11 +28,10 @@ from lakefeed.feed.run import (
     RunSummary,
     StopRequested,
     nothing_written,
-    trigger_of,
     watch,
 )
 from lakefeed.feed.s3_requests import FeedRequests, S3Requests, s3_requests
-from lakefeed.feed.steering import Steering, with_batches_of
+from lakefeed.feed.steering import Outage, Steering, with_batches_of
 from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.continuity import fence_lost
@@ -315,17 +313,15 @@ class StreamRun:
         numbered = source.config.source.numbered
         if numbered is not None:
             writer.reader.bound_batches(numbered.max_records_per_batch)
-        stream = writer.reader.query_frame(records).writeStream
-        if self.stateful:
-            stream = stream.outputMode(config.output_mode)
-        write = partial(self.write_batch, writer, requests)
+        frame = writer.reader.query_frame(records)
         with self.feed.plan(self.spark).settings(self.spark):
-            return (
-                stream.foreachBatch(self.batches.guarded(write))
-                .queryName(config.name)
-                .option("checkpointLocation", self.feed.checkpoint_location)
-                .trigger(**trigger_of(trigger))
-                .start()
+            return self.batches.start(
+                frame,
+                partial(self.write_batch, writer, requests),
+                name=config.name,
+                checkpoint=self.feed.checkpoint_location,
+                trigger=trigger,
+                output_mode=config.output_mode if self.stateful else None,
             )
 
     def write_batch(self, writer: BatchWriter, requests: FeedRequests, batch: DataFrame, batch_id: int) -> BatchResult:

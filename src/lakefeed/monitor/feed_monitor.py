@@ -20,8 +20,7 @@ from lakefeed.clients.environment import process_start
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.control import FeedControl
 from lakefeed.feed.events import EventKind, EventLog
-from lakefeed.feed.listener import TaskCounts
-from lakefeed.feed.observer import RunObserver
+from lakefeed.feed.observer import RunObserver, TaskCounts
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.counters import RunCounters

@@ -17,7 +17,7 @@ from lakefeed.errors import (
     RecordsLost,
     Unreachable,
 )
-from lakefeed.feed.outage import Outage
+from lakefeed.feed.steering import Outage
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 BROKERS = BrokerUnreachable("no Kafka broker answers", where="b:9092", hint="check that the broker runs")

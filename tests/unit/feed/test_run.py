@@ -11,7 +11,7 @@ import pytest
 
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.observe import QueryObserver
+from lakefeed.feed.observer import QueryObserver
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.run import KEPT_RESULTS, MicroBatches, StopRequested, watch
 from lakefeed.ledger.outcomes import ZERO, Counts

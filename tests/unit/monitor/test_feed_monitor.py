@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from lakefeed.errors import ErrorBudgetExceeded, Unreachable
-from lakefeed.feed.listener import TaskCounts
+from lakefeed.feed.observer import TaskCounts
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.ledger.outcomes import Reason
 from lakefeed.monitor.feed_monitor import FeedMonitor

@@ -32,7 +32,7 @@ from lakefeed.config.topic_tables import config_of
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.batch_reader import PlannedRestart
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
-from lakefeed.feed.run import MicroBatches, trigger_of, watch
+from lakefeed.feed.run import MicroBatches, watch
 from lakefeed.lazy import DataFrame, SparkSession, sf
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.stateful_batches import with_batch
@@ -339,15 +339,15 @@ def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: lis
         return results[-1]
 
     while True:
-        stream = writer.reader.query_frame(feed.source.read_stream(spark)).writeStream
+        frame = writer.reader.query_frame(feed.source.read_stream(spark))
         with feed.plan(spark).settings(spark):
-            query = (
-                stream.outputMode(config.output_mode)
-                .foreachBatch(batches.guarded(write))
-                .queryName(config.name)
-                .option("checkpointLocation", config.checkpoint)
-                .trigger(**trigger_of(config.trigger))
-                .start()
+            query = batches.start(
+                frame,
+                write,
+                name=config.name,
+                checkpoint=config.checkpoint,
+                trigger=config.trigger,
+                output_mode=config.output_mode,
             )
         try:
             watch(query, batches, on_batch=lambda progress: None)

@@ -26,14 +26,13 @@ from lakefeed.errors import Unreachable
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.control import ActionRequest
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.listener import task_counter
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.multi_table.table import TableTask, Taken, is_begun, shares_a_table
-from lakefeed.feed.outage import Outage
+from lakefeed.feed.observer import task_counter
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.run import RunOptions, RunSummary, StopRequested
 from lakefeed.feed.s3_requests import s3_requests
-from lakefeed.feed.steering import Steering
+from lakefeed.feed.steering import Outage, Steering
 from lakefeed.lazy import SparkSession
 from lakefeed.ledger.outcomes import ZERO
 from lakefeed.ledger.pauses import LocalPauses

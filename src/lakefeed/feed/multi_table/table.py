@@ -32,9 +32,9 @@ from lakefeed.errors import (
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart, record_beginning
-from lakefeed.feed.outage import LONGEST_PAUSE_SECONDS
 from lakefeed.feed.recovery import GIVE_UP, find_data_loss
 from lakefeed.feed.run import TableSummary
+from lakefeed.feed.steering import LONGEST_PAUSE_SECONDS
 from lakefeed.lazy import SparkSession, py4j, spark_errors
 from lakefeed.ledger.continuity import is_of_earlier_driver
 from lakefeed.ledger.feed_position import Position
@@ -196,7 +196,7 @@ class TableTask:
 
     @property
     def waits_for_server(self) -> bool:
-        """Check that the table is tried again, whatever ``on_failure`` says: see ``lakefeed.feed.outage``."""
+        """Check that the table is tried again, whatever ``on_failure`` says: see ``Outage``."""
         since = self._unanswered_since
         return since is not None and time.monotonic() - since < PATIENCE_SECONDS
 

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from lakefeed.errors import DecodeError
-from lakefeed.feed.listener import TaskCounts
+from lakefeed.feed.observer import TaskCounts
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.redaction import remember

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.observe import QueryObserver
+from lakefeed.feed.observer import QueryObserver
 from lakefeed.feed.progress import batch_of
 from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.ledger.outcomes import Counts, Reason
@@ -100,7 +100,7 @@ def test_an_idle_feed_shows_its_lag_and_its_rate() -> None:
     assert (monitor.snapshot().lag, monitor.snapshot().lag_seconds) == (60, None)
     assert monitor.snapshot().rate == 0.0
     # The batch that comes has the id of the trigger before it.
-    observer._reports.take(json.dumps({**REPORT, "batchId": 4, "runId": "r"}))
+    observer.take(json.dumps({**REPORT, "batchId": 4, "runId": "r"}))
     assert [report["batchId"] for report in observer.reports(3)] == [4]
     with monitor.batch(4, [OffsetRange("t", 0, 90, 150)]):
         assert monitor.snapshot().rate is None
