@@ -30,16 +30,17 @@ def _land(upserts: Upserts, start: int, end: int) -> None:
 
 @pytest.fixture(
     params=[
-        ("merge-on-read", 2),
-        pytest.param(("copy-on-write", 2), marks=pytest.mark.slow),
-        pytest.param(("merge-on-read", 3), marks=pytest.mark.slow),
-        pytest.param(("copy-on-write", 3), marks=pytest.mark.slow),
+        ("merge-on-read", 2, None),
+        ("merge-on-read", 2, 0),
+        pytest.param(("copy-on-write", 2, None), marks=pytest.mark.slow),
+        pytest.param(("merge-on-read", 3, None), marks=pytest.mark.slow),
+        pytest.param(("copy-on-write", 3, None), marks=pytest.mark.slow),
     ],
-    ids=lambda how: f"{how[0]}-{how[1]}",
+    ids=lambda how: f"{how[0]}-{how[1]}{'' if how[2] is None else '-merged'}",
 )
 def upserts(upserting: SparkSession, request: pytest.FixtureRequest) -> Upserts:
-    write, version = request.param
-    return Upserts(upserting, {"write": write, "format_version": version})
+    write, version, index = request.param
+    return Upserts(upserting, {"write": write, "format_version": version, "key_index_mb": index})
 
 
 @pytest.mark.quick
@@ -197,6 +198,7 @@ def test_of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy(
 def test_a_merge_whose_table_another_writer_has_changed_is_run_again(
     plain: Upserts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    plain.restart(key_index_mb=0)
     run, failures = plain.table.ledger.run, ["Found conflicting files that can contain records matching"]
 
     def conflicted(*arguments: Any, **named: Any) -> None:

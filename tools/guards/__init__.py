@@ -4,6 +4,7 @@
 """
 
 from tools.guards.at_the_start import AT_THE_START, ON_THE_MOVE, VERIFYING
+from tools.guards.by_the_index_of_keys import BY_THE_INDEX_OF_KEYS
 from tools.guards.guard import Guard
 from tools.guards.in_the_commit import IN_THE_COMMIT
 from tools.guards.of_a_batch import BEFORE_THE_COMMIT, DEAD_LETTERS
@@ -26,5 +27,6 @@ GUARDS = (
     *IN_A_DATABASE,
     *IN_A_TOPIC,
     *IN_AN_INDEX,
+    *BY_THE_INDEX_OF_KEYS,
     *ON_THE_FAST_PATH,
 )

@@ -80,6 +80,9 @@ class IcebergSinkConfig(SinkConfig):
     does not bring the key back."""
     write: Literal["merge-on-read", "copy-on-write"] = "merge-on-read"
     """With upsert: write what has changed beside the old files, or rewrite the files that it is in."""
+    key_index_mb: int | None = Field(None, ge=0)
+    """With upsert: MB of the driver's memory for an index of the keys, with which a batch reads none of the table's
+    files; 0 for none, so that each batch is a MERGE. Default: a quarter of the memory, which all tables share."""
     history: TableTemplate | None = None
     """With upsert: a table beside it that every change is appended to."""
     branch: str | None = Field(None, pattern=f"^{Identifier}$")

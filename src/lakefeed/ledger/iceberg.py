@@ -141,20 +141,20 @@ class IcebergLedger:
 
         A batch is checked right before it is written, so that both need the table once.
         """
-        return self._columns_of(self._take_checked())
+        return self.columns_of(self.take_checked())
 
-    def columns_and_rows(self) -> tuple[StructType, int]:
-        """Return the same columns, and how many rows the feed's branch has."""
-        table = self._take_checked()
+    def rows_in(self, table: Any) -> int:
+        """Return how many rows the feed's branch of a loaded table has."""
         head = jvm.java(self._spark).commit.FeedLedger.head(table, self._feed)
-        rows = 0 if head is None else int(head.summary().get("total-records") or 0)
-        return self._columns_of(table), rows
+        return 0 if head is None else int(head.summary().get("total-records") or 0)
 
-    def _take_checked(self) -> Any:
+    def take_checked(self) -> Any:
+        """Return the table as the last ``check`` loaded it, once, or as it is now."""
         table, self._checked = self._checked or self.loaded(), None
         return table
 
-    def _columns_of(self, table: Any) -> StructType:
+    def columns_of(self, table: Any) -> StructType:
+        """Return the columns of a loaded table as Spark shows them."""
         text = str(jvm.java(self._spark).commit.FeedLedger.columns(table))
         if self._columns is None or text != self._columns[0]:
             self._columns = text, t.StructType.fromJson(json.loads(text))

@@ -13,6 +13,7 @@ there on.
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -20,8 +21,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from lakefeed.clients.iceberg.sql import rows_where, set_properties
-from lakefeed.clients.spark.jvm import spark_setting
+from lakefeed.clients.iceberg.sql import quoted, rows_where, set_properties
+from lakefeed.clients.iceberg.write_lock import run_in_turn
+from lakefeed.clients.spark.jvm import java, spark_setting
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
@@ -29,8 +31,16 @@ from lakefeed.errors import ConfigError
 from lakefeed.lazy import sf, t
 from lakefeed.ledger.continuity import recreated_topic, violations
 from lakefeed.ledger.outcomes import check_outcomes
-from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, PositionReset, Reason, SnapshotProperties
-from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.ledger.snapshot_summary import (
+    COMMIT_ID,
+    UPSERTED,
+    Commit,
+    PositionReset,
+    Reason,
+    SnapshotProperties,
+    Upserts,
+)
+from lakefeed.offsets.ranges import OffsetRanges, by_topic
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.changes import Entry, renames
 from lakefeed.records.schema.fit import align_columns, find_field
@@ -42,6 +52,7 @@ from lakefeed.sinks.changes import (
     SHUFFLE_PARTITIONS,
     STORED_ROWS_A_TASK,
     TOPIC,
+    ChangeSummary,
     counted_groups,
     deleting,
     has_bounds,
@@ -144,6 +155,8 @@ class UpsertTable(IcebergTable):
 
     unavailable: Unavailable | None = None
     """The placeholder of values that stay as they are stored."""
+    merges_because: str | None = None
+    """Why the last batch was landed by a MERGE; None if it was not."""
 
     @cached_property
     def _history(self) -> HistoryTable | None:
@@ -196,17 +209,79 @@ class UpsertTable(IcebergTable):
         if isinstance(commit, Commit) and not self._sink.order_by:
             self._check_topics(commit.ranges)
         # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
-        self._columns, stored_rows = self.ledger.columns_and_rows()
+        table = self.ledger.take_checked()
+        self._columns = self.ledger.columns_of(table)
         fields = [field for field in self._columns.fields if field.name != DELETED]
         aligned = align_columns(rows, t.StructType(fields).add(DELETED, "boolean"))
         changes = self.with_countable_hours(deleting(aligned))
         session = rows.sparkSession
         with spark_setting(session, *ADAPTIVE):
             partitions = partitions_for(changes, commit)
+            if isinstance(commit, Commit) and self._index_serves(table):
+                landed = self._land_by_index(changes, commit, table, commit_id=commit_id, tasks=partitions)
+                if landed is not None:
+                    return landed
             changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions)
+            stored_rows = self.ledger.rows_in(table)
             joined = max(partitions, min(shuffle_limit(session), -(-stored_rows // STORED_ROWS_A_TASK)))
             with spark_setting(session, SHUFFLE_PARTITIONS, str(joined)):
                 return self._land_changes(changes, commit, commit_id=commit_id)
+
+    @cached_property
+    def _index(self) -> Any:
+        """The ``KeyIndex`` of the JVM module, which is filled by the first batch."""
+        most = -1 if self._sink.key_index_mb is None else self._sink.key_index_mb * 1_000_000
+        return java(self._spark).upsert.KeyIndex(self._keys, list(POSITION_COLUMNS), self._sink.branch, most)
+
+    def _index_serves(self, table: Any) -> bool:
+        """Return whether a batch can be landed without a MERGE; ``merges_because`` says why not."""
+        for reason, holds in (
+            ("key_index_mb is 0", self._sink.key_index_mb == 0),
+            ("order_by orders the changes", bool(self._sink.order_by)),
+            ("the history reads each batch again", self._history is not None),
+            ("values that a change lacks stay as they are", self.unavailable is not None),
+        ):
+            if holds:
+                self.merges_because = reason
+                return False
+        refusal = self._index.refusal(table)
+        self.merges_because = None if refusal is None else str(refusal)
+        return refusal is None
+
+    def _land_by_index(
+        self, changes: DataFrame, commit: Commit, table: Any, *, commit_id: str, tasks: int
+    ) -> int | None:
+        """Land a batch with the index of the keys; None, before any record is read, if it has to be merged."""
+        index, removes = self._index, self._sink.on_delete == "remove"
+        ordered: Any = changes.select(
+            *(sf.col(quoted((each,))) for each in self._columns.names), *([DELETED] if removes else [])
+        )
+        starts = json.dumps(by_topic({span.key: span.start for span in commit.ranges.ranges}))
+        if (refusal := index.begin(ordered._jdf, table, starts)) is not None:
+            self.merges_because = str(refusal)
+            return None
+        try:
+            found = json.loads(str(index.write(ordered._jdf, table, DELETED, removes, tasks)))
+            # Before mistakes in the rows: their schema may still have to be merged.
+            check_outcomes(self._spark, commit_id)
+            upserts = Upserts(found["changes"], found["keys"], found["deletes"])
+            ChangeSummary(upserts, None, found["withoutKey"], found["moved"]).check(keys=self._keys, table=self.name)
+            properties = {**commit.properties(), COMMIT_ID: commit_id, UPSERTED: upserts.to_json()}
+            changed: list[int | None] = []
+            run_in_turn(
+                self.name,
+                lambda: changed.append(index.commit(properties)),
+                ask_for_quiet=self.ledger.ask_for_quiet,
+            )
+        except BaseException:
+            index.abort()
+            raise
+        if changed[-1] is None:
+            index.abort()
+            return None
+        # Also where nothing has changed.
+        self.ledger.ensure_commit(properties)
+        return changed[-1]
 
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by, bounded=self._bounded)

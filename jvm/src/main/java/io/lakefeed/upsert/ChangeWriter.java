@@ -1,0 +1,255 @@
+package io.lakefeed.upsert;
+
+import io.lakefeed.upsert.KeyEntries.Source;
+import java.io.IOException;
+import java.io.Serializable;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.FileFormat;
+import org.apache.iceberg.PartitionKey;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.data.RegistryBasedFileWriterFactory;
+import org.apache.iceberg.io.OutputFileFactory;
+import org.apache.iceberg.io.RollingDataWriter;
+import org.apache.spark.TaskContext;
+import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
+import scala.runtime.AbstractFunction2;
+
+/**
+ * Writes one task's changes as data files, the newest of each key, and returns where each key's row is.
+ *
+ * <p>Rows are held until there are {@value #MOST_HELD_BYTES} bytes of them. A key that comes again later has two rows
+ * then; {@link KeyIndex} deletes the older one.
+ */
+final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<InternalRow>, ChangeWriter.Written>
+        implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final long MOST_HELD_BYTES = 32 << 20;
+
+    private final Broadcast<Table> table;
+    private final StructType columns;
+    private final Map<String, String> properties;
+    private final long fileBytes;
+    private final String operation;
+    private final KeyHash key;
+    private final Positions positions;
+    private final int deletedColumn;
+    private final boolean removes;
+
+    /** Where a row has the position of its record. */
+    record Positions(int topic, int partition, int offset) implements Serializable {}
+
+    /** The place of a record. */
+    record Place(String topic, int partition, long offset) implements Serializable, Comparable<Place> {
+        @Override
+        public int compareTo(Place other) {
+            int order = topic.compareTo(other.topic);
+            order = order != 0 ? order : Integer.compare(partition, other.partition);
+            return order != 0 ? order : Long.compare(offset, other.offset);
+        }
+
+        static Place first(Place one, Place other) {
+            return one == null || other != null && other.compareTo(one) < 0 ? other : one;
+        }
+
+        @Override
+        public String toString() {
+            return "topic " + topic + ", partition " + partition + ", offset " + offset;
+        }
+    }
+
+    /**
+     * What a task has written.
+     *
+     * @param changes how many there were
+     * @param withoutKey the place of the first change without a key
+     */
+    record Written(long changes, Place withoutKey, KeyEntries entries, List<DataFile> files) implements Serializable {}
+
+    /**
+     * Creates the writer of a batch.
+     *
+     * @param columns of the table's rows, which begin each change
+     * @param deletedColumn the column of the change that says whether it deletes
+     * @param removes whether a change that deletes has no row
+     */
+    ChangeWriter(
+            Broadcast<Table> table,
+            StructType columns,
+            Map<String, String> properties,
+            long fileBytes,
+            String operation,
+            KeyHash key,
+            Positions positions,
+            int deletedColumn,
+            boolean removes) {
+        this.table = table;
+        this.columns = columns;
+        this.properties = properties;
+        this.fileBytes = fileBytes;
+        this.operation = operation;
+        this.key = key;
+        this.positions = positions;
+        this.deletedColumn = deletedColumn;
+        this.removes = removes;
+    }
+
+    @Override
+    public Written apply(TaskContext task, Iterator<InternalRow> changes) {
+        return new Run(task).write(changes);
+    }
+
+    /** Writes Spark's rows; Iceberg's own factory is private to its package. */
+    static final class RowWriters extends RegistryBasedFileWriterFactory<InternalRow, StructType> {
+        private static final long serialVersionUID = 1L;
+
+        RowWriters(Table table, StructType columns, Map<String, String> properties) {
+            super(
+                    table,
+                    FileFormat.PARQUET,
+                    InternalRow.class,
+                    table.schema(),
+                    null,
+                    FileFormat.PARQUET,
+                    null,
+                    null,
+                    null,
+                    properties,
+                    columns,
+                    null);
+        }
+    }
+
+    private record Key(long high, int low, int source) {}
+
+    private record Held(InternalRow row, long offset) {}
+
+    private final class Run {
+        private final Table target = table.value();
+        private final RowWriters writers = new RowWriters(target, columns, properties);
+        private final OutputFileFactory files;
+        private final Map<PartitionKey, RollingDataWriter<InternalRow>> open = new HashMap<>();
+        private final Map<Key, Held> held = new LinkedHashMap<>();
+        private final KeyEntries entries = new KeyEntries();
+        private final PartitionKey partition = new PartitionKey(target.spec(), target.schema());
+        private final RowValues values = new RowValues(target.schema().asStruct(), columns);
+        private long heldBytes;
+        private long count;
+        private Place withoutKey;
+
+        Run(TaskContext task) {
+            files = OutputFileFactory.builderFor(target, task.partitionId(), task.taskAttemptId())
+                    .format(FileFormat.PARQUET)
+                    .operationId(operation)
+                    .build();
+        }
+
+        Written write(Iterator<InternalRow> changes) {
+            boolean done = false;
+            try {
+                while (changes.hasNext()) {
+                    hold(changes.next());
+                }
+                flush();
+                List<DataFile> written = close();
+                done = true;
+                return new Written(count, withoutKey, entries.trimmed(), written);
+            } catch (IOException failed) {
+                throw new UncheckedIOException(failed);
+            } finally {
+                if (!done) {
+                    abort();
+                }
+            }
+        }
+
+        private void hold(InternalRow change) {
+            count++;
+            int source = entries.sourceNumber(change.getUTF8String(positions.topic()), change.getInt(positions.partition()));
+            long offset = change.getLong(positions.offset());
+            if (key.lacksKey(change)) {
+                Source at = entries.sources.get(source);
+                withoutKey = Place.first(withoutKey, new Place(at.topic(), at.partition(), offset));
+                return;
+            }
+            key.hash(change);
+            Key of = new Key(key.high(), key.low(), source);
+            Held before = held.get(of);
+            if (before != null && before.offset() > offset) {
+                return;
+            }
+            InternalRow row = change.copy();
+            held.put(of, new Held(row, offset));
+            if (before == null) {
+                heldBytes += row instanceof UnsafeRow unsafe
+                        ? unsafe.getSizeInBytes()
+                        : 1024;
+                if (heldBytes > MOST_HELD_BYTES) {
+                    flush();
+                }
+            }
+        }
+
+        private void flush() {
+            held.forEach((of, change) -> {
+                boolean deletes = change.row().getBoolean(deletedColumn);
+                int file = KeyEntries.NO_ROW;
+                int at = 0;
+                if (!deletes || !removes) {
+                    RollingDataWriter<InternalRow> writer = writer(change.row());
+                    file = entries.fileNumber(writer.currentFilePath().toString());
+                    at = Math.toIntExact(writer.currentFileRows());
+                    writer.write(change.row());
+                }
+                entries.add(of.high(), of.low(), file, at, of.source(), change.offset(), deletes);
+            });
+            held.clear();
+            heldBytes = 0;
+        }
+
+        private RollingDataWriter<InternalRow> writer(InternalRow row) {
+            if (target.spec().isUnpartitioned()) {
+                return open.computeIfAbsent(
+                        partition, none -> new RollingDataWriter<>(writers, files, target.io(), fileBytes, target.spec(), null));
+            }
+            partition.partition(values.of(row));
+            RollingDataWriter<InternalRow> writer = open.get(partition);
+            if (writer == null) {
+                PartitionKey own = partition.copy();
+                writer = new RollingDataWriter<>(writers, files, target.io(), fileBytes, target.spec(), own);
+                open.put(own, writer);
+            }
+            return writer;
+        }
+
+        private List<DataFile> close() throws IOException {
+            List<DataFile> written = new ArrayList<>();
+            for (RollingDataWriter<InternalRow> writer : open.values()) {
+                writer.close();
+                written.addAll(writer.result().dataFiles());
+            }
+            return written;
+        }
+
+        private void abort() {
+            for (RollingDataWriter<InternalRow> writer : open.values()) {
+                try {
+                    writer.close();
+                    writer.result().dataFiles().forEach(file -> target.io().deleteFile(file.location()));
+                } catch (IOException | RuntimeException alsoFailed) {
+                    // The first failure says why; upkeep removes what is left.
+                    continue;
+                }
+            }
+        }
+    }
+}

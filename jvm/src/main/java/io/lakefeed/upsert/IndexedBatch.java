@@ -1,0 +1,319 @@
+package io.lakefeed.upsert;
+
+import io.lakefeed.upsert.ChangeWriter.Place;
+import io.lakefeed.upsert.ChangeWriter.Positions;
+import io.lakefeed.upsert.ChangeWriter.Written;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.stream.IntStream;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.FileFormat;
+import org.apache.iceberg.RowDelta;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.exceptions.CommitStateUnknownException;
+import org.apache.iceberg.expressions.Expressions;
+import org.apache.iceberg.io.OutputFileFactory;
+import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
+import org.apache.iceberg.spark.SparkSchemaUtil;
+import org.apache.iceberg.spark.SparkWriteConf;
+import org.apache.iceberg.spark.source.SerializableTableWithSize;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * One batch of changes, between its first data file and its commit.
+ *
+ * <p>A key can have several entries here: a task writes its held rows when they are many, and a topic's partition can be read
+ * by several tasks. The newest one counts.
+ */
+final class IndexedBatch {
+    /** How Spark names the counts of a MERGE in the snapshot's summary. */
+    private static final String MERGED = "spark.merge-into.num-target-rows-";
+
+    private static final ExecutorService THREADS = Executors.newFixedThreadPool(8, work -> {
+        Thread thread = new Thread(work, "lakefeed-deletes");
+        thread.setDaemon(true);
+        return thread;
+    });
+
+    private final KeyIndex index;
+    private final SparkSession spark;
+    private final Table into;
+    private final StructType rows;
+    private final boolean removes;
+    private final StructType columns;
+    private final Map<String, String> properties;
+    private final String operation = UUID.randomUUID().toString();
+    private final List<Written> written = new ArrayList<>();
+
+    /** The newest entry of each key: the task is its file, the entry its position. */
+    private final KeyTable newest = new KeyTable();
+
+    private Map<IndexedFile, RoaringBitmap> replaced;
+    private Map<String, IndexedFile> own;
+    private Place moved;
+    private long deletes;
+    private long inserted;
+    private long updated;
+    private long deleted;
+
+    /** Writes the changes as data files; see {@link KeyIndex#write}. */
+    IndexedBatch(KeyIndex index, Table into, Dataset<Row> changes, String deletedColumn, boolean removes, int tasks) {
+        this.index = index;
+        spark = changes.sparkSession();
+        this.into = into;
+        this.removes = removes;
+        rows = changes.schema();
+        columns = SparkSchemaUtil.convert(into.schema());
+        SparkWriteConf settings = new SparkWriteConf(spark, into);
+        properties = settings.writeProperties();
+        int[] position = index.position.stream().mapToInt(rows::fieldIndex).toArray();
+        Positions at = new Positions(position[0], position[1], position[2]);
+        ChangeWriter writer = new ChangeWriter(
+                JavaSparkContext.fromSparkContext(spark.sparkContext())
+                        .broadcast(SerializableTableWithSize.copyOf(into)),
+                columns,
+                properties,
+                settings.targetDataFileSize(),
+                operation,
+                index.hash,
+                at,
+                rows.fieldIndex(deletedColumn),
+                removes);
+        // A job that fails half-way has left files, which the abort deletes.
+        index.batch = this;
+        RDD<InternalRow> read = changes.queryExecution().toRdd();
+        RDD<InternalRow> grouped = read.getNumPartitions() <= tasks
+                ? read
+                : read.toJavaRDD().coalesce(tasks).rdd();
+        Jobs.run(changes, "upsert", grouped, writer, Written.class, written::add);
+    }
+
+    /** Finds the newest change of each key, and the rows that are gone then. */
+    void resolve() {
+        replaced = new LinkedHashMap<>();
+        own = new HashMap<>();
+        newest.clear();
+        moved = null;
+        deletes = 0;
+        inserted = 0;
+        updated = 0;
+        deleted = 0;
+        for (Written each : written) {
+            each.files().forEach(file -> own.put(file.location(), new IndexedFile(file, List.of())));
+        }
+        for (int task = 0; task < written.size(); task++) {
+            KeyEntries entries = written.get(task).entries();
+            for (int at = 0; at < entries.size; at++) {
+                compare(task, at);
+            }
+        }
+        for (int task = 0; task < written.size(); task++) {
+            KeyEntries entries = written.get(task).entries();
+            int[] ofSource = index.numbers(entries);
+            for (int at = 0; at < entries.size; at++) {
+                if (isNewest(task, at)) {
+                    replace(entries, at, ofSource[entries.source[at]]);
+                }
+            }
+        }
+    }
+
+    /** Returns whether the table has rows of these records or of later ones. */
+    private boolean readsAgain() {
+        return written.stream().map(Written::entries).anyMatch(entries -> {
+            int[] ofSource = index.numbers(entries);
+            return IntStream.range(0, entries.size)
+                    .anyMatch(at -> entries.offset[at] <= index.greatest.get(ofSource[entries.source[at]]));
+        });
+    }
+
+    private boolean isNewest(int task, int at) {
+        KeyEntries entries = written.get(task).entries();
+        return newest.find(entries.high[at], entries.low[at]) && newest.file() == task && newest.position() == at;
+    }
+
+    /** Keeps an entry, if it is newer than what this batch has of its key; deletes the row of the other one. */
+    private void compare(int task, int at) {
+        KeyEntries entries = written.get(task).entries();
+        if (!newest.find(entries.high[at], entries.low[at])) {
+            newest.put(entries.high[at], entries.low[at], task, at, 0);
+            return;
+        }
+        int otherTask = newest.file();
+        int otherAt = newest.position();
+        KeyEntries others = written.get(otherTask).entries();
+        if (!others.sources.get(others.source[otherAt]).equals(entries.sources.get(entries.source[at]))) {
+            moved = Place.first(moved, Place.first(place(entries, at), place(others, otherAt)));
+        }
+        if (entries.offset[at] > others.offset[otherAt]) {
+            newest.put(entries.high[at], entries.low[at], task, at, 0);
+            gone(others, otherAt);
+        } else {
+            gone(entries, at);
+        }
+    }
+
+    private void gone(KeyEntries entries, int at) {
+        if (entries.file[at] != KeyEntries.NO_ROW) {
+            IndexedFile file = own.get(entries.files.get(entries.file[at]));
+            replaced.computeIfAbsent(file, none -> new RoaringBitmap()).add(entries.position[at]);
+        }
+    }
+
+    private Place place(KeyEntries entries, int at) {
+        KeyEntries.Source source = entries.sources.get(entries.source[at]);
+        return new Place(source.topic(), source.partition(), entries.offset[at]);
+    }
+
+    private void replace(KeyEntries entries, int at, int source) {
+        boolean hasRow = entries.file[at] != KeyEntries.NO_ROW;
+        deletes += entries.deleted[at] ? 1 : 0;
+        if (!index.table.find(entries.high[at], entries.low[at])) {
+            inserted += hasRow ? 1 : 0;
+            return;
+        }
+        if (index.table.partition() >= 0 && index.table.partition() != source) {
+            moved = Place.first(moved, place(entries, at));
+        }
+        replaced.computeIfAbsent(index.files.get(index.table.file()), none -> new RoaringBitmap()).add(index.table.position());
+        updated += hasRow ? 1 : 0;
+        deleted += hasRow ? 0 : 1;
+    }
+
+    KeyIndex.Summary summary() {
+        long changes = 0;
+        Place withoutKey = null;
+        for (Written each : written) {
+            changes += each.changes();
+            withoutKey = Place.first(withoutKey, each.withoutKey());
+        }
+        return new KeyIndex.Summary(changes, newest.size(), deletes, text(withoutKey), text(moved));
+    }
+
+    private static String text(Place place) {
+        return place == null ? null : place.toString();
+    }
+
+    long commit(Map<String, String> summary) {
+        if (!index.ready) {
+            // An earlier attempt met another writer's commit.
+            into.refresh();
+            index.bring(spark, into, rows);
+            resolve();
+            if (moved != null || readsAgain()) {
+                throw new NotIndexed("another writer has landed the same records");
+            }
+        }
+        boolean changes = !replaced.isEmpty() || written.stream().anyMatch(each -> !each.files().isEmpty());
+        index.ready = false;
+        if (changes) {
+            land(summary);
+        }
+        index.commitId = summary.get(KeyIndex.COMMIT_ID);
+        apply();
+        index.batch = null;
+        return inserted + updated + deleted;
+    }
+
+    private void land(Map<String, String> summary) {
+        List<IndexedFile.Deletes> deleteFiles = writeDeletes();
+        RowDelta delta = into.newRowDelta();
+        for (Written each : written) {
+            each.files().forEach(delta::addRows);
+        }
+        for (IndexedFile.Deletes each : deleteFiles) {
+            delta.addDeletes(each.added());
+            each.removed().forEach(delta::removeDeletes);
+        }
+        if (index.snapshot != null) {
+            delta.validateFromSnapshot(index.snapshot);
+        }
+        delta.conflictDetectionFilter(Expressions.alwaysTrue())
+                .validateDataFilesExist(replaced.keySet().stream()
+                        .filter(file -> !own.containsValue(file))
+                        .map(file -> file.file().location())
+                        .toList())
+                .validateDeletedFiles()
+                .validateNoConflictingDataFiles()
+                .validateNoConflictingDeleteFiles()
+                .toBranch(index.branch);
+        summary.forEach(delta::set);
+        delta.set(MERGED + "inserted", String.valueOf(inserted));
+        delta.set(MERGED + "updated", String.valueOf(updated));
+        delta.set(MERGED + "deleted", String.valueOf(deleted));
+        try {
+            delta.commit();
+        } catch (CommitStateUnknownException unknown) {
+            // The table may have the files.
+            index.batch = null;
+            throw unknown;
+        } catch (RuntimeException refused) {
+            deleteFiles.forEach(each -> into.io().deleteFile(each.added().location()));
+            throw refused;
+        }
+        deleteFiles.forEach(IndexedFile.Deletes::apply);
+    }
+
+    private List<IndexedFile.Deletes> writeDeletes() {
+        OutputFileFactory factory = OutputFileFactory.builderFor(into, 0, 0)
+                .format(FileFormat.PARQUET)
+                .operationId(UUID.randomUUID().toString())
+                .suffix("deletes")
+                .build();
+        ChangeWriter.RowWriters writers = new ChangeWriter.RowWriters(into, columns, properties);
+        List<Future<IndexedFile.Deletes>> running = new ArrayList<>();
+        replaced.forEach((file, positions) ->
+                running.add(THREADS.submit(() -> file.write(into, positions, factory, writers))));
+        return Jobs.results(running);
+    }
+
+    /** Moves the index to the committed batch. */
+    private void apply() {
+        for (int task = 0; task < written.size(); task++) {
+            KeyEntries entries = written.get(task).entries();
+            int[] ofSource = index.numbers(entries);
+            int[] ofFile = entries.files.stream().mapToInt(this::number).toArray();
+            for (int at = 0; at < entries.size; at++) {
+                int source = ofSource[entries.source[at]];
+                index.greatest.set(source, Math.max(index.greatest.get(source), entries.offset[at]));
+                if (!isNewest(task, at)) {
+                    continue;
+                }
+                if (entries.file[at] != KeyEntries.NO_ROW) {
+                    index.place(
+                            entries.high[at], entries.low[at], ofFile[entries.file[at]], entries.position[at], source);
+                } else if (index.table.find(entries.high[at], entries.low[at])) {
+                    index.files.get(index.table.file()).live--;
+                    index.table.remove(entries.high[at], entries.low[at]);
+                }
+            }
+        }
+        index.ready = !index.isTooLarge();
+    }
+
+    private int number(String location) {
+        Integer known = index.number(location);
+        return known != null ? known : index.add(own.get(location));
+    }
+
+    void abort() {
+        for (Written each : written) {
+            for (DataFile file : each.files()) {
+                into.io().deleteFile(file.location());
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+package io.lakefeed.upsert;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.PrimitiveIterator;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.StructLike;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.data.BaseDeleteLoader;
+import org.apache.iceberg.deletes.PositionDelete;
+import org.apache.iceberg.deletes.PositionDeleteWriter;
+import org.apache.iceberg.encryption.EncryptedOutputFile;
+import org.apache.iceberg.io.OutputFileFactory;
+import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
+import org.apache.iceberg.util.ContentFileUtil;
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/** A data file of an indexed table, and the positions in it that are deleted. */
+final class IndexedFile {
+    private final DataFile file;
+    private List<DeleteFile> deletes;
+    /** Null until they are needed: then they are read once. */
+    private RoaringBitmap deleted;
+    /** How many keys have their row in this file. */
+    int live;
+
+    IndexedFile(DataFile file, List<DeleteFile> deletes) {
+        this.file = file;
+        this.deletes = deletes;
+    }
+
+    DataFile file() {
+        return file;
+    }
+
+    /** Takes the delete files of a snapshot in which the file's rows are the same. */
+    void follow(List<DeleteFile> now) {
+        deletes = now;
+    }
+
+    private RoaringBitmap deleted(Table table) {
+        if (deleted == null) {
+            deleted = new RoaringBitmap();
+            new BaseDeleteLoader(each -> table.io().newInputFile(each))
+                    .loadPositionDeletes(deletes, file.location())
+                    .forEach(position -> deleted.add(Math.toIntExact(position)));
+        }
+        return deleted;
+    }
+
+    /**
+     * A delete file that replaces those of one data file.
+     *
+     * @param of the data file
+     * @param positions all that are deleted in it
+     * @param added the new delete file
+     * @param removed the delete files of this data file alone, which it replaces
+     */
+    record Deletes(IndexedFile of, RoaringBitmap positions, DeleteFile added, List<DeleteFile> removed) {
+        /** Notes that the commit with it has succeeded. */
+        void apply() {
+            List<DeleteFile> now = new ArrayList<>(of.deletes);
+            now.removeAll(removed);
+            now.add(added);
+            of.deletes = now;
+            of.deleted = positions;
+        }
+    }
+
+    /** Writes a delete file with these positions and those that were deleted before. */
+    Deletes write(Table table, RoaringBitmap positions, OutputFileFactory files, ChangeWriter.RowWriters writers) {
+        RoaringBitmap all = RoaringBitmap.or(deleted(table), positions);
+        PartitionSpec spec = table.specs().get(file.specId());
+        // An empty partition would be an empty folder in the file's key.
+        StructLike partition = spec.isUnpartitioned() ? null : file.partition();
+        EncryptedOutputFile out = partition == null ? files.newOutputFile() : files.newOutputFile(spec, partition);
+        PositionDeleteWriter<InternalRow> writer = writers.newPositionDeleteWriter(out, spec, partition);
+        try (writer) {
+            PositionDelete<InternalRow> delete = PositionDelete.create();
+            for (PrimitiveIterator.OfInt each = all.stream().iterator(); each.hasNext(); ) {
+                writer.write(delete.set(file.location(), each.nextInt()));
+            }
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+        List<DeleteFile> own = deletes.stream().filter(ContentFileUtil::isFileScoped).toList();
+        return new Deletes(this, all, writer.toDeleteFile(), own);
+    }
+}

@@ -1,0 +1,102 @@
+package io.lakefeed.upsert;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Keys with the places of their rows, as a task returns them: a column for each of their numbers. */
+final class KeyEntries implements Serializable {
+    private static final long serialVersionUID = 1L;
+    /** The file of a key that has no row. */
+    static final int NO_ROW = -1;
+    /** The partition of a row that no record has written. */
+    static final int NO_PARTITION = -1;
+
+    private static final int SMALLEST = 1024;
+
+    /** A partition of a topic. */
+    record Source(String topic, int partition) implements Serializable {}
+
+    final List<String> files = new ArrayList<>();
+    final List<Source> sources = new ArrayList<>();
+
+    /** Whether a row has no key. */
+    boolean lacksKey;
+
+    int size;
+    long[] high = new long[SMALLEST];
+    int[] low = new int[SMALLEST];
+    /** An index into {@link #files}. */
+    int[] file = new int[SMALLEST];
+
+    int[] position = new int[SMALLEST];
+    /** An index into {@link #sources}. */
+    int[] source = new int[SMALLEST];
+
+    long[] offset = new long[SMALLEST];
+    boolean[] deleted = new boolean[SMALLEST];
+
+    private transient Map<String, Integer> numbers;
+    private transient UTF8String topic;
+    private transient int partition;
+    private transient int lastSource;
+
+    void add(long highBits, int lowBits, int inFile, int at, int fromSource, long recordOffset, boolean deletes) {
+        if (size == high.length) {
+            grow(size * 2);
+        }
+        high[size] = highBits;
+        low[size] = lowBits;
+        file[size] = inFile;
+        position[size] = at;
+        source[size] = fromSource;
+        offset[size] = recordOffset;
+        deleted[size++] = deletes;
+    }
+
+    private void grow(int capacity) {
+        high = Arrays.copyOf(high, capacity);
+        low = Arrays.copyOf(low, capacity);
+        file = Arrays.copyOf(file, capacity);
+        position = Arrays.copyOf(position, capacity);
+        source = Arrays.copyOf(source, capacity);
+        offset = Arrays.copyOf(offset, capacity);
+        deleted = Arrays.copyOf(deleted, capacity);
+    }
+
+    /** Returns the number of a file. */
+    int fileNumber(String location) {
+        if (numbers == null) {
+            numbers = new HashMap<>();
+        }
+        return numbers.computeIfAbsent(location, each -> {
+            files.add(each);
+            return files.size() - 1;
+        });
+    }
+
+    /** Returns the number of a partition of a topic. */
+    int sourceNumber(UTF8String ofTopic, int ofPartition) {
+        if (topic == null || partition != ofPartition || !topic.equals(ofTopic)) {
+            Source found = new Source(ofTopic.toString(), ofPartition);
+            lastSource = sources.indexOf(found);
+            if (lastSource < 0) {
+                lastSource = sources.size();
+                sources.add(found);
+            }
+            topic = ofTopic.clone();
+            partition = ofPartition;
+        }
+        return lastSource;
+    }
+
+    /** Cuts the columns to their length, before they are sent. */
+    KeyEntries trimmed() {
+        grow(size);
+        return this;
+    }
+}

@@ -1,0 +1,224 @@
+package io.lakefeed.upsert;
+
+import java.io.Serializable;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.security.SecureRandom;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
+
+/**
+ * Computes the 96 bits by which {@link KeyTable} knows a key.
+ *
+ * <p>One whole number is known exactly. Of other keys it is the SipHash with a random secret: an attacker cannot make two keys
+ * that are taken for one, and among 20 million they meet by chance with a probability of 1 : 10^14.
+ *
+ * <p>Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", with the 128-bit output of its reference code.
+ */
+final class KeyHash implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final Set<Class<?>> WHOLE = Set.of(
+            ByteType.class,
+            ShortType.class,
+            IntegerType.class,
+            LongType.class,
+            DateType.class,
+            TimestampType.class,
+            TimestampNTZType.class,
+            BooleanType.class);
+
+    private final int[] columns;
+    private final DataType[] types;
+    private final long[] secret;
+    private final boolean exact;
+    private transient ByteBuffer bytes;
+    private long high;
+    private int low;
+
+    private KeyHash(int[] columns, DataType[] types, long[] secret) {
+        this.columns = columns;
+        this.types = types;
+        this.secret = secret;
+        exact = types.length == 1 && isWhole(types[0]);
+    }
+
+    /** Returns the hash of these columns. */
+    static KeyHash of(StructType rows, List<String> keys) {
+        SecureRandom random = new SecureRandom();
+        return of(rows, keys, new long[] {random.nextLong(), random.nextLong()});
+    }
+
+    /** Returns the same hash for rows that have the columns elsewhere. */
+    KeyHash on(StructType rows, List<String> keys) {
+        return of(rows, keys, secret);
+    }
+
+    private static KeyHash of(StructType rows, List<String> keys, long[] secret) {
+        int[] at = keys.stream().mapToInt(rows::fieldIndex).toArray();
+        DataType[] of = Arrays.stream(at).mapToObj(each -> rows.apply(each).dataType()).toArray(DataType[]::new);
+        return new KeyHash(at, of, secret);
+    }
+
+    /** Returns whether rows with these types of keys have the same hashes. */
+    boolean hasTypesOf(KeyHash other) {
+        return Arrays.equals(types, other.types);
+    }
+
+    private static boolean isWhole(DataType type) {
+        return WHOLE.stream().anyMatch(each -> each.isInstance(type));
+    }
+
+    /** Returns whether this class takes keys of a type. */
+    static boolean takes(DataType type) {
+        return isWhole(type)
+                || type instanceof DecimalType
+                || type instanceof BinaryType
+                || type instanceof StringType text && text.supportsBinaryEquality();
+    }
+
+    /** Returns whether a key column of a row is null. */
+    boolean lacksKey(InternalRow row) {
+        for (int column : columns) {
+            if (row.isNullAt(column)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Computes the hash of a row, which {@link #high} and {@link #low} then are. */
+    void hash(InternalRow row) {
+        if (exact) {
+            high = mixed(whole(row, columns[0], types[0]));
+            low = 0;
+            return;
+        }
+        if (bytes == null) {
+            bytes = buffer(256);
+        }
+        bytes.clear();
+        for (int at = 0; at < columns.length; at++) {
+            append(row, columns[at], types[at]);
+        }
+        sip(bytes.array(), bytes.position());
+    }
+
+    long high() {
+        return high;
+    }
+
+    int low() {
+        return low;
+    }
+
+    private void append(InternalRow row, int column, DataType type) {
+        if (isWhole(type)) {
+            room(Long.BYTES).putLong(whole(row, column, type));
+            return;
+        }
+        byte[] value;
+        if (type instanceof StringType) {
+            value = row.getUTF8String(column).getBytes();
+        } else if (type instanceof DecimalType decimal) {
+            Decimal number = row.getDecimal(column, decimal.precision(), decimal.scale());
+            value = number.toJavaBigDecimal().unscaledValue().toByteArray();
+        } else {
+            value = row.getBinary(column);
+        }
+        // With its length, so that ("ab", "c") and ("a", "bc") differ.
+        room(Integer.BYTES + value.length).putInt(value.length).put(value);
+    }
+
+    private static long whole(InternalRow row, int column, DataType type) {
+        if (type instanceof LongType || type instanceof TimestampType || type instanceof TimestampNTZType) {
+            return row.getLong(column);
+        }
+        if (type instanceof BooleanType) {
+            return row.getBoolean(column) ? 1 : 0;
+        }
+        if (type instanceof ByteType) {
+            return row.getByte(column);
+        }
+        return type instanceof ShortType ? row.getShort(column) : row.getInt(column);
+    }
+
+    private ByteBuffer room(int more) {
+        if (bytes.remaining() < more) {
+            ByteBuffer larger = buffer(Math.max(2 * bytes.capacity(), bytes.position() + more));
+            bytes = larger.put(bytes.flip());
+        }
+        return bytes;
+    }
+
+    private static ByteBuffer buffer(int capacity) {
+        return ByteBuffer.allocate(capacity).order(ByteOrder.LITTLE_ENDIAN);
+    }
+
+    /** The finalizer of MurmurHash3, which maps no two numbers to one. */
+    private static long mixed(long number) {
+        long mixed = (number ^ number >>> 33) * 0xff51afd7ed558ccdL;
+        mixed = (mixed ^ mixed >>> 33) * 0xc4ceb9fe1a85ec53L;
+        return mixed ^ mixed >>> 33;
+    }
+
+    private void sip(byte[] input, int length) {
+        long[] state = {
+            secret[0] ^ 0x736f6d6570736575L,
+            secret[1] ^ 0x646f72616e646f6dL ^ 0xee,
+            secret[0] ^ 0x6c7967656e657261L,
+            secret[1] ^ 0x7465646279746573L
+        };
+        ByteBuffer words = ByteBuffer.wrap(input, 0, length).order(ByteOrder.LITTLE_ENDIAN);
+        while (words.remaining() >= Long.BYTES) {
+            absorb(state, words.getLong());
+        }
+        long last = (long) length << 56;
+        for (int shift = 0; words.hasRemaining(); shift += 8) {
+            last |= (words.get() & 0xFFL) << shift;
+        }
+        absorb(state, last);
+        state[2] ^= 0xee;
+        rounds(state, 4);
+        high = state[0] ^ state[1] ^ state[2] ^ state[3];
+        state[1] ^= 0xdd;
+        rounds(state, 4);
+        low = (int) (state[0] ^ state[1] ^ state[2] ^ state[3]);
+    }
+
+    private static void absorb(long[] state, long word) {
+        state[3] ^= word;
+        rounds(state, 2);
+        state[0] ^= word;
+    }
+
+    private static void rounds(long[] v, int count) {
+        for (int round = 0; round < count; round++) {
+            v[0] += v[1];
+            v[1] = Long.rotateLeft(v[1], 13) ^ v[0];
+            v[0] = Long.rotateLeft(v[0], 32);
+            v[2] += v[3];
+            v[3] = Long.rotateLeft(v[3], 16) ^ v[2];
+            v[0] += v[3];
+            v[3] = Long.rotateLeft(v[3], 21) ^ v[0];
+            v[2] += v[1];
+            v[1] = Long.rotateLeft(v[1], 17) ^ v[2];
+            v[2] = Long.rotateLeft(v[2], 32);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+package io.lakefeed.upsert;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
+import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotRef;
+import org.apache.iceberg.Table;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * The rows of a table by their keys, in the driver's memory; lands the newest change of each key without reading the table.
+ *
+ * <p>It is a cache of one snapshot of the table. It is filled from the key columns; it follows its own commits, and those that
+ * only rewrite files; after any other commit it is filled again. Nothing depends on it but time: a commit is refused if
+ * another one has come between, and a table in which a key has two rows is not indexed.
+ *
+ * <p>A batch has four steps. Tasks write the newest changes as data files and return where each key's row is. The driver looks
+ * up the rows that these replace. It writes a file of deleted positions for each data file with such rows. One commit adds and
+ * removes all of that.
+ */
+public final class KeyIndex {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    /** The property of a snapshot's summary that names its commit. */
+    static final String COMMIT_ID = "lakefeed.commit-id";
+
+    private static final int MOST_SNAPSHOTS = 100;
+    private static final Set<KeyIndex> SHARING = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
+
+    private final List<String> keys;
+    final List<String> position;
+    final String branch;
+    private final long mostBytes;
+
+    final KeyTable table = new KeyTable();
+    final List<IndexedFile> files = new ArrayList<>();
+    private final Map<String, Integer> numbers = new HashMap<>();
+    private final List<KeyEntries.Source> sources = new ArrayList<>();
+    /** The greatest offset of each source. */
+    final List<Long> greatest = new ArrayList<>();
+
+    KeyHash hash;
+    /** The snapshot that it describes; null for a table without one. */
+    Long snapshot;
+    /** The commit that has made this snapshot, where it is one of this index. */
+    String commitId;
+
+    boolean ready;
+    private int filled;
+    /** Read by the other indexes. */
+    private volatile long bytes;
+
+    /** Null between two batches. */
+    IndexedBatch batch;
+
+    /**
+     * Creates the index of a table; nothing is read yet.
+     *
+     * @param keys the columns that a row is known by
+     * @param position the columns with the topic, partition and offset of a row's record
+     * @param branch null for the main branch
+     * @param mostBytes of memory; negative for what is left of a quarter of this JVM's, which all such indexes share
+     */
+    public KeyIndex(List<String> keys, List<String> position, String branch, long mostBytes) {
+        this.keys = List.copyOf(keys);
+        this.position = List.copyOf(position);
+        this.branch = branch == null ? SnapshotRef.MAIN_BRANCH : branch;
+        this.mostBytes = mostBytes;
+        if (mostBytes < 0) {
+            SHARING.add(this);
+        }
+    }
+
+    private long mostBytes() {
+        if (mostBytes >= 0) {
+            return mostBytes;
+        }
+        long others = 0;
+        synchronized (SHARING) {
+            for (KeyIndex each : SHARING) {
+                others += each == this ? 0 : each.bytes;
+            }
+        }
+        return Runtime.getRuntime().maxMemory() / 4 - others;
+    }
+
+    /** Forgets the index if it is too large. */
+    boolean isTooLarge() {
+        bytes = table.bytes();
+        if (bytes <= mostBytes()) {
+            return false;
+        }
+        forget();
+        return true;
+    }
+
+    /** Returns why upserts into a table need Spark's MERGE; null if they do not. */
+    public String refusal(Table of) {
+        return Indexable.refusal(of, keys);
+    }
+
+    /** What a batch has, for Python: see {@code Upserts} in {@code lakefeed.ledger.snapshot_summary}. */
+    public record Summary(long changes, long keys, long deletes, String withoutKey, String moved) {}
+
+    /**
+     * Reads the keys of the table, unless the index has them.
+     *
+     * @param starts the offsets at which the batch begins, as JSON: topic, partition, offset
+     * @return why the batch has to be merged; null if it can be written
+     */
+    public String begin(Dataset<Row> changes, Table into, String starts) throws JsonProcessingException {
+        try {
+            bring(changes.sparkSession(), into, changes.schema());
+        } catch (NotIndexed refused) {
+            forget();
+            return refused.getMessage();
+        }
+        JsonNode topics = JSON.readTree(starts);
+        for (int at = 0; at < sources.size(); at++) {
+            KeyEntries.Source source = sources.get(at);
+            JsonNode start = topics.path(source.topic()).path(String.valueOf(source.partition()));
+            if (start.isNumber() && start.asLong() <= greatest.get(at)) {
+                return "the batch reads records again";
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Writes a batch's changes as data files, and looks up the rows that they replace.
+     *
+     * @param changes the columns of the table, and behind them {@code deleted} if the table has no such column
+     * @param removes whether a change that deletes removes the row
+     * @param tasks how many tasks write at most
+     * @return a {@link Summary} as JSON
+     */
+    public String write(Dataset<Row> changes, Table into, String deleted, boolean removes, int tasks)
+            throws JsonProcessingException {
+        batch = new IndexedBatch(this, into, changes, deleted, removes, tasks);
+        batch.resolve();
+        return JSON.writeValueAsString(batch.summary());
+    }
+
+    /**
+     * Commits the batch that was written; may be called again after a conflict.
+     *
+     * @param properties of the snapshot
+     * @return how many rows of the table were inserted, changed or deleted; null if the batch has to be merged, because
+     *     another writer has come between
+     */
+    public Long commit(Map<String, String> properties) {
+        try {
+            return batch.commit(properties);
+        } catch (NotIndexed another) {
+            return null;
+        }
+    }
+
+    /** Deletes the data files of a batch that is not committed. */
+    public void abort() {
+        if (batch != null) {
+            batch.abort();
+            batch = null;
+        }
+    }
+
+    /** Returns how many keys it has. */
+    public int size() {
+        return table.size();
+    }
+
+    /** Returns how often the keys of all files were read. */
+    public int filled() {
+        return filled;
+    }
+
+    private void forget() {
+        ready = false;
+        bytes = 0;
+        table.clear();
+        files.clear();
+        numbers.clear();
+        sources.clear();
+        greatest.clear();
+    }
+
+    /** Makes the index describe the newest snapshot of the table. */
+    void bring(SparkSession spark, Table into, StructType rows) {
+        KeyHash own = hash == null ? KeyHash.of(rows, keys) : hash.on(rows, keys);
+        boolean same = hash != null && own.hasTypesOf(hash);
+        hash = own;
+        Snapshot head = into.snapshot(branch);
+        if (ready && same && describes(head)) {
+            snapshot = head == null ? null : Long.valueOf(head.snapshotId());
+            return;
+        }
+        boolean follows = ready && same && head != null;
+        ready = false;
+        KeyReader reader = new KeyReader(spark, into, branch, keys, position, hash);
+        if (!follows || !follow(reader, into, head)) {
+            fill(reader, head);
+        }
+        snapshot = head == null ? null : Long.valueOf(head.snapshotId());
+        commitId = null;
+        ready = true;
+    }
+
+    private boolean describes(Snapshot head) {
+        if (head == null || snapshot == null) {
+            return head == null && snapshot == null;
+        }
+        return head.snapshotId() == snapshot
+                || commitId != null && commitId.equals(head.summary().get(COMMIT_ID));
+    }
+
+    private void fill(KeyReader reader, Snapshot head) {
+        forget();
+        if (head == null) {
+            return;
+        }
+        filled++;
+        List<FileScanTask> tasks = reader.plan();
+        tasks.forEach(this::add);
+        reader.read(tasks, entries -> put(entries, false));
+    }
+
+    /** Takes the files that upkeep has written instead of others; returns false if the rows are not the same. */
+    private boolean follow(KeyReader reader, Table into, Snapshot head) {
+        Snapshot each = head;
+        for (int seen = 0; snapshot != null && each != null && each.snapshotId() != snapshot; seen++) {
+            if (seen == MOST_SNAPSHOTS || !each.operation().equals("replace")) {
+                return false;
+            }
+            each = each.parentId() == null ? null : into.snapshot(each.parentId());
+        }
+        if (each == null || snapshot == null) {
+            return false;
+        }
+        Map<String, FileScanTask> now = new LinkedHashMap<>();
+        reader.plan().forEach(task -> now.put(task.file().location(), task));
+        List<FileScanTask> added = new ArrayList<>();
+        now.forEach((location, task) -> {
+            Integer number = numbers.get(location);
+            if (number == null) {
+                add(task);
+                added.add(task);
+            } else {
+                files.get(number).follow(task.deletes());
+            }
+        });
+        boolean[] same = {true};
+        reader.read(added, entries -> same[0] &= put(entries, true));
+        for (Map.Entry<String, Integer> known : List.copyOf(numbers.entrySet())) {
+            if (!now.containsKey(known.getKey())) {
+                same[0] &= files.get(known.getValue()).live == 0;
+                files.set(known.getValue(), null);
+                numbers.remove(known.getKey());
+            }
+        }
+        return same[0];
+    }
+
+    private void add(FileScanTask task) {
+        add(new IndexedFile(task.file().copyWithoutStats(), task.deletes()));
+    }
+
+    /** Returns the number of a data file; null if the index does not have it. */
+    Integer number(String location) {
+        return numbers.get(location);
+    }
+
+    int add(IndexedFile file) {
+        numbers.put(file.file().location(), files.size());
+        files.add(file);
+        return files.size() - 1;
+    }
+
+    /**
+     * Puts keys that were read from the table.
+     *
+     * @param known whether each of them is there already, in another file
+     * @return whether that is so
+     */
+    private boolean put(KeyEntries read, boolean known) {
+        if (read.lacksKey) {
+            throw new NotIndexed("a row of the table has no key");
+        }
+        int[] ofFile = read.files.stream().mapToInt(numbers::get).toArray();
+        int[] ofSource = numbers(read);
+        for (int at = 0; at < read.size; at++) {
+            boolean found = table.find(read.high[at], read.low[at]);
+            if (found && !known) {
+                throw new NotIndexed("a key has two rows in the table");
+            }
+            if (!found && known) {
+                return false;
+            }
+            int source = read.source[at] == KeyEntries.NO_PARTITION ? read.source[at] : ofSource[read.source[at]];
+            place(read.high[at], read.low[at], ofFile[read.file[at]], read.position[at], source);
+            if (source >= 0 && read.offset[at] > greatest.get(source)) {
+                greatest.set(source, read.offset[at]);
+            }
+        }
+        long most = mostBytes();
+        if (isTooLarge()) {
+            throw new NotIndexed("the index of its keys would need more than " + most / 1_000_000 + " MB");
+        }
+        return true;
+    }
+
+    void place(long high, int low, int file, int at, int source) {
+        if (table.find(high, low)) {
+            files.get(table.file()).live--;
+        }
+        table.put(high, low, file, at, source);
+        files.get(file).live++;
+    }
+
+    int[] numbers(KeyEntries entries) {
+        return entries.sources.stream()
+                .mapToInt(source -> {
+                    int number = sources.indexOf(source);
+                    if (number < 0) {
+                        number = sources.size();
+                        if (number > Short.MAX_VALUE) {
+                            throw new NotIndexed("its rows are from more than " + Short.MAX_VALUE + " partitions");
+                        }
+                        sources.add(source);
+                        greatest.add(-1L);
+                    }
+                    return number;
+                })
+                .toArray();
+    }
+}

@@ -1,0 +1,166 @@
+package io.lakefeed.upsert;
+
+import java.util.Arrays;
+
+/**
+ * A hash table from keys to the places of their rows: 22 bytes for each slot, in arrays of primitives.
+ *
+ * <p>A key is known by 96 bits ({@link KeyHash}). The slots are in {@value #SEGMENTS} segments, which grow one after the
+ * other, so that growing needs little memory. A table is not made for several threads.
+ */
+final class KeyTable {
+    private static final int SEGMENTS = 256;
+    private static final int SMALLEST = 16;
+    private static final int BYTES_OF_SLOT = 22;
+    /** A segment grows when it is fuller than this. */
+    private static final double FULLEST = 0.8;
+
+    private static final double GROWTH = 1.5;
+
+    private final Segment[] segments = new Segment[SEGMENTS];
+    private int size;
+    private long slots;
+    /** Where {@link #find} has stopped. */
+    private Segment segment;
+
+    private int slot;
+
+    private static final class Segment {
+        private long[] high;
+        private int[] low;
+        /** The file and one; zero for an empty slot. */
+        private int[] file;
+
+        private int[] position;
+        private short[] partition;
+        private int size;
+
+        Segment(int capacity) {
+            high = new long[capacity];
+            low = new int[capacity];
+            file = new int[capacity];
+            position = new int[capacity];
+            partition = new short[capacity];
+        }
+
+        /** The bits after those that choose the segment. */
+        private int home(long key) {
+            return (int) (((key >>> 24 & 0xFFFFFFFFL) * file.length) >>> 32);
+        }
+
+        private int next(int at) {
+            return at + 1 == file.length ? 0 : at + 1;
+        }
+
+        /** Returns the slot of a key, or the empty one where it belongs. */
+        private int slot(long highBits, int lowBits) {
+            int at = home(highBits);
+            while (file[at] != 0 && (high[at] != highBits || low[at] != lowBits)) {
+                at = next(at);
+            }
+            return at;
+        }
+
+        private void set(int at, long highBits, int lowBits, int ofFile, int at0, short ofPartition) {
+            high[at] = highBits;
+            low[at] = lowBits;
+            file[at] = ofFile;
+            position[at] = at0;
+            partition[at] = ofPartition;
+        }
+
+        private void move(int from, int to) {
+            set(to, high[from], low[from], file[from], position[from], partition[from]);
+        }
+    }
+
+    int size() {
+        return size;
+    }
+
+    long bytes() {
+        return slots * BYTES_OF_SLOT;
+    }
+
+    /** Looks a key up; {@link #file}, {@link #position} and {@link #partition} then tell its place. */
+    boolean find(long high, int low) {
+        segment = segments[(int) (high >>> 56)];
+        if (segment == null) {
+            return false;
+        }
+        slot = segment.slot(high, low);
+        return segment.file[slot] != 0;
+    }
+
+    int file() {
+        return segment.file[slot] - 1;
+    }
+
+    int position() {
+        return segment.position[slot];
+    }
+
+    int partition() {
+        return segment.partition[slot];
+    }
+
+    /** Puts a key, or moves it to another place. */
+    void put(long high, int low, int file, int position, int partition) {
+        int number = (int) (high >>> 56);
+        if (segments[number] == null) {
+            segments[number] = new Segment(SMALLEST);
+            slots += SMALLEST;
+        }
+        Segment own = segments[number];
+        int at = own.slot(high, low);
+        if (own.file[at] == 0) {
+            if (own.size + 1 > own.file.length * FULLEST) {
+                own = grown(own);
+                segments[number] = own;
+                at = own.slot(high, low);
+            }
+            own.size++;
+            size++;
+        }
+        own.set(at, high, low, file + 1, position, (short) partition);
+    }
+
+    private Segment grown(Segment old) {
+        Segment larger = new Segment((int) (old.file.length * GROWTH));
+        for (int at = 0; at < old.file.length; at++) {
+            if (old.file[at] != 0) {
+                int to = larger.slot(old.high[at], old.low[at]);
+                larger.set(to, old.high[at], old.low[at], old.file[at], old.position[at], old.partition[at]);
+            }
+        }
+        larger.size = old.size;
+        slots += larger.file.length - old.file.length;
+        return larger;
+    }
+
+    /** Removes a key; the keys behind it move up, so that none of them is behind an empty slot. */
+    void remove(long high, int low) {
+        if (!find(high, low)) {
+            return;
+        }
+        Segment own = segment;
+        int empty = slot;
+        for (int at = own.next(empty); own.file[at] != 0; at = own.next(at)) {
+            int home = own.home(own.high[at]);
+            boolean stays = empty <= at ? empty < home && home <= at : empty < home || home <= at;
+            if (!stays) {
+                own.move(at, empty);
+                empty = at;
+            }
+        }
+        own.file[empty] = 0;
+        own.size--;
+        size--;
+    }
+
+    void clear() {
+        Arrays.fill(segments, null);
+        size = 0;
+        slots = 0;
+    }
+}

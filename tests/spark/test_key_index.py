@@ -1,0 +1,192 @@
+"""Upserts by the index of keys: the table is the model's, whatever comes between two batches."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.sinks.iceberg.upsert import UpsertTable
+from tests.support.upserts import Change, Upserts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KEYS = 40
+
+
+class Feed:
+    """Random batches for a table and for a dictionary."""
+
+    def __init__(self, upserts: Upserts, seed: int) -> None:
+        self.upserts = upserts
+        self.random = random.Random(seed)
+        self.rows: dict[int, tuple[Any, ...]] = {}
+        self.end = 0
+
+    def land(self, changes: int) -> None:
+        start, batch = self.end, list[Change]()
+        for offset in range(start, start + changes):
+            key, value = self.random.randrange(KEYS), self.random.choice([None, "x", "y"])
+            batch.append((key, self.random.choice("abc"), value and f"{value}{offset}", 0, offset))
+        self.random.shuffle(batch)
+        self.upserts.land(start, start + changes, batch)
+        for id_, city, text, _, offset in sorted(batch, key=lambda change: change[4]):
+            assert id_ is not None
+            self.rows.pop(id_, None)
+            if text is not None:
+                self.rows[id_] = (id_, city, text, offset)
+        self.end += changes
+
+    def check(self) -> None:
+        assert self.upserts.rows() == sorted(self.rows.values())
+
+
+def _compact(upserts: Upserts) -> None:
+    gateway: Any = upserts.spark._jvm
+    actions = gateway.org.apache.iceberg.spark.actions.SparkActions.get(upserts.spark._jsparkSession)
+    actions.rewriteDataFiles(upserts.table.ledger.loaded()).option("rewrite-all", "true").execute()
+
+
+@pytest.mark.parametrize("settings", [{}, {"partition_by": ["bucket(3, id)", "city"]}, {"branch": "staging"}])
+def test_the_table_is_the_model_after_compaction_deletes_and_foreign_rows(
+    upserting: SparkSession, settings: dict[str, Any]
+) -> None:
+    upserts = Upserts(upserting, settings)
+    feed = Feed(upserts, seed=len(str(settings)))
+    written = upserts.table.written
+    for round_ in range(4):
+        for _ in range(2):
+            feed.land(25)
+            assert upserts.table.merges_because is None
+        feed.check() if "branch" not in settings else None
+        if round_ == 0 and "branch" not in settings:
+            _compact(upserts)
+        elif round_ == 1:
+            upserting.sql(f"DELETE FROM {written} WHERE id < 10")
+            feed.rows = {key: row for key, row in feed.rows.items() if key >= 10}
+        elif round_ == 2:
+            upserting.sql(f"UPDATE {written} SET v = 'theirs' WHERE city = 'a'")
+            feed.rows = {
+                key: (key, row[1], "theirs", row[3]) if row[1] == "a" else row for key, row in feed.rows.items()
+            }
+    found = upserting.sql(f"SELECT id, city, v, kafka_offset FROM {written} ORDER BY ALL").collect()
+    assert [tuple(row) for row in found] == sorted(feed.rows.values())
+    assert upserts.table._index.size() == len(feed.rows)
+
+
+def test_a_compaction_is_followed_without_reading_the_other_files(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {})
+    feed = Feed(upserts, seed=7)
+    feed.land(100)
+    _compact(upserts)
+    feed.land(100)
+    assert upserts.table._index.filled() == 1
+    upserting.sql(f"DELETE FROM {upserts.name} WHERE id = 1")
+    feed.rows.pop(1, None)
+    feed.land(20)
+    assert upserts.table._index.filled() == 2
+    feed.check()
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("STRING", "concat('k', n, repeat('x', 10000))"),
+        ("DECIMAL(20, 3)", "CAST(n / 7 AS DECIMAL(20, 3))"),
+        pytest.param("BINARY", "CAST(CAST(n AS STRING) AS BINARY)", marks=pytest.mark.slow),
+        ("TIMESTAMP", "timestamp_micros(n * 1234567)"),
+        pytest.param("TIMESTAMP_NTZ", "CAST(timestamp_micros(n * 1234567) AS TIMESTAMP_NTZ)", marks=pytest.mark.slow),
+        pytest.param("DATE", "date_from_unix_date(CAST(n AS INT))", marks=pytest.mark.slow),
+        pytest.param("INT", "CAST(-n AS INT)", marks=pytest.mark.slow),
+    ],
+)
+def test_keys_of_each_type_are_found_again_by_another_driver(upserting: SparkSession, type_: str, value: str) -> None:
+    one = Upserts(upserting, {})
+    name = f"{one.name}_typed"
+
+    def table() -> UpsertTable:
+        sink = IcebergSinkConfig(table=name, mode="upsert", keys=["k", "part"])
+        return UpsertTable(upserting, sink, feed="shop")
+
+    def changes(start: int, count: int) -> Any:
+        rows = upserting.range(start, start + count).selectExpr("id AS at", "id % 50 AS n")
+        return rows.selectExpr(
+            f"CAST({value} AS {type_}) AS k", "n % 2 = 0 AS part", "at AS v", "'topic' AS kafka_topic",
+            "0 AS kafka_partition", "at AS kafka_offset", "false AS lakefeed_deleted",
+        )  # fmt: skip
+
+    first = table()
+    first.apply_schema(changes(0, 0).schema)
+    for batch in range(3):
+        own = first if batch < 2 else table()
+        own.apply_schema(changes(0, 0).schema)
+        ranges = OffsetRanges((OffsetRange("topic", 0, batch * 50, batch * 50 + 50),), {"topic": "one"})
+        fence = own.take_fence()
+        own.land(changes(batch * 50, 50), Commit("shop", batch, ranges, fence=fence), commit_id=f"{name}{batch}")
+        assert own.merges_because is None
+    rows = upserting.table(name).collect()
+    assert sorted(row["v"] for row in rows) == list(range(100, 150))
+
+
+def test_a_key_that_comes_again_after_its_rows_were_written_has_one_row(upserting: SparkSession) -> None:
+    """Each row has 1 KB, and a task writes what it holds at 32 MB: the keys come again after that, in any order."""
+    upserts = Upserts(upserting, {})
+    changes = 120_000
+    rows = upserting.range(0, changes, numPartitions=2).selectExpr(
+        f"pmod({changes - 1} - id, 50000) AS id", "'a' AS city", f"concat({changes - 1} - id, repeat('x', 1000)) AS v",
+        "'topic' AS kafka_topic", "0 AS kafka_partition", f"{changes - 1} - id AS kafka_offset",
+        "false AS lakefeed_deleted",
+    )  # fmt: skip
+    assert upserts.table.land(rows, upserts.batch(0, changes), commit_id=f"{upserts.name}0") == 50_000
+    found = upserting.table(upserts.name).selectExpr("count(*)", "count(DISTINCT id)", "min(kafka_offset)").collect()
+    assert [tuple(row) for row in found] == [(50_000, 50_000, 70_000)]
+    upserts.land(changes, changes + 1, [(3, "a", "new", 0, changes)])
+    assert upserting.table(upserts.name).count() == 50_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"key_index_mb": 0}, "key_index_mb is 0"),
+        ({"write": "copy-on-write"}, "copy-on-write"),
+        ({"format_version": 3}, "row ids of format version 3"),
+        ({"sort_by": ["city"]}, "files are sorted"),
+        ({"order_by": ["v"], "on_delete": "mark"}, "order_by"),
+    ],
+)
+def test_a_table_that_the_index_does_not_serve_is_merged_for_a_reason(
+    upserting: SparkSession, settings: dict[str, Any], reason: str
+) -> None:
+    upserts = Upserts(upserting, settings)
+    upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "a", "y", 0, 1)])
+    upserts.land(2, 3, [(1, "a", "z", 0, 2)])
+    assert upserts.rows("id, v") == [(1, "z"), (2, "y")]
+    assert reason in (upserts.table.merges_because or "")
+
+
+def test_more_keys_than_the_memory_takes_are_merged(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"key_index_mb": 1})
+    many = 60_000
+    rows = upserting.range(many).selectExpr(
+        "id", "'a' AS city", "'x' AS v", "'topic' AS kafka_topic", "0 AS kafka_partition", "id AS kafka_offset",
+        "false AS lakefeed_deleted",
+    )  # fmt: skip
+    upserts.table.land(rows, upserts.batch(0, many), commit_id=f"{upserts.name}0")
+    upserts.land(many, many + 1, [(7, "a", "new", 0, many)])
+    assert upserts.table.merges_because == "the index of its keys would need more than 1 MB"
+    assert upserting.table(upserts.name).count() == many
+    assert upserting.table(upserts.name).filter("v = 'new'").count() == 1
+
+
+def test_two_rows_of_a_key_in_the_table_are_not_indexed(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {})
+    upserts.land(0, 1, [(1, "a", "x", 0, 0)])
+    upserting.sql(f"INSERT INTO {upserts.name} SELECT * FROM {upserts.name}")
+    upserts.land(1, 2, [(2, "a", "y", 0, 1)])
+    assert upserts.table.merges_because == "a key has two rows in the table"
+    assert upserts.rows("id") == [(1,), (1,), (2,)]

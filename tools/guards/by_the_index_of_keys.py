@@ -1,0 +1,69 @@
+"""Guards of an upsert by the index of keys."""
+
+from __future__ import annotations
+
+from tools.guards.guard import java
+
+INDEX = "tests/spark/test_key_index.py::test_"
+UPSERTS = "tests/spark/test_upserts.py::test_"
+
+BY_THE_INDEX_OF_KEYS = (
+    java(
+        "key index: it describes the newest snapshot",
+        "upsert/KeyIndex",
+        "if (ready && same && describes(head)) {",
+        "if (ready && same) {",
+        f"{INDEX}a_compaction_is_followed_without_reading_the_other_files",
+        f"{INDEX}the_table_is_the_model_after_compaction_deletes_and_foreign_rows",
+    ),
+    java(
+        "key index: only a rewrite of files is followed",
+        "upsert/KeyIndex",
+        'if (seen == MOST_SNAPSHOTS || !each.operation().equals("replace")) {',
+        "if (seen == MOST_SNAPSHOTS) {",
+        f"{INDEX}the_table_is_the_model_after_compaction_deletes_and_foreign_rows",
+        f"{INDEX}a_compaction_is_followed_without_reading_the_other_files",
+    ),
+    java(
+        "key index: a table with two rows of a key has none",
+        "upsert/KeyIndex",
+        "if (found && !known) {",
+        "if (false) {",
+        f"{INDEX}two_rows_of_a_key_in_the_table_are_not_indexed",
+    ),
+    java(
+        "key index: a batch that reads records again is merged",
+        "upsert/KeyIndex",
+        "if (start.isNumber() && start.asLong() <= greatest.get(at)) {",
+        "if (false) {",
+        f"{UPSERTS}the_same_batch_twice_leaves_the_table_as_it_is_and_the_ledger_knows_it",
+    ),
+    java(
+        "key index: what another writer has landed meanwhile is not landed again",
+        "upsert/IndexedBatch",
+        "if (moved != null || readsAgain()) {",
+        "if (false) {",
+        f"{UPSERTS}of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy",
+    ),
+    java(
+        "key index: a conflict with another writer's rows",
+        "upsert/IndexedBatch",
+        ".validateNoConflictingDataFiles()",
+        "",
+        f"{UPSERTS}of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy",
+    ),
+    java(
+        "key index: a key whose changes are in two partitions",
+        "upsert/IndexedBatch",
+        "if (index.table.partition() >= 0 && index.table.partition() != source) {",
+        "if (false) {",
+        f"{UPSERTS}a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it",
+    ),
+    java(
+        "key index: the newest change of a key wins",
+        "upsert/IndexedBatch",
+        "if (entries.offset[at] > others.offset[otherAt]) {",
+        "if (false) {",
+        f"{INDEX}a_key_that_comes_again_after_its_rows_were_written_has_one_row",
+    ),
+)
