@@ -181,6 +181,27 @@ def test_more_keys_than_the_memory_takes_are_merged(upserting: SparkSession) -> 
     assert upserts.table.merges_because == "the index of its keys would need more than 1 MB"
     assert upserting.table(upserts.name).count() == many
     assert upserting.table(upserts.name).filter("v = 'new'").count() == 1
+    [note] = upserts.table.take_notes()
+    assert "is a MERGE" in note
+    upserts.land(many + 1, many + 2, [(7, "a", "newer", 0, many + 1)])
+    assert upserts.table.take_notes() == ()
+
+
+def test_the_first_batch_of_a_run_is_merged_if_it_is_small_beside_the_table(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {})
+    many = 120_000
+    rows = upserting.range(many).selectExpr(
+        "id", "'a' AS city", "'x' AS v", "'topic' AS kafka_topic", "0 AS kafka_partition", "id AS kafka_offset",
+        "false AS lakefeed_deleted",
+    )  # fmt: skip
+    upserts.table.land(rows, upserts.batch(0, many), commit_id=f"{upserts.name}0")
+    assert upserts.table.merges_because is None
+    upserts.restart()
+    upserts.land(many, many + 1, [(7, "a", "merged", 0, many)])
+    assert upserts.table.merges_because == "the first batch is small beside the table"
+    upserts.land(many + 1, many + 2, [(7, "a", "indexed", 0, many + 1)])
+    assert upserts.table.merges_because is None
+    assert upserts.rows("v", f"(SELECT * FROM {upserts.name} WHERE id = 7)") == [("indexed",)]
 
 
 def test_two_rows_of_a_key_in_the_table_are_not_indexed(upserting: SparkSession) -> None:

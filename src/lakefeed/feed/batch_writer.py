@@ -278,7 +278,7 @@ class BatchWriter:
                 committed.rows,
                 replayed=False,
                 counts=counts,
-                notes=(*self.rows.notes(), *self.left_out.notes(committed.outcomes)),
+                notes=(*self.rows.notes(), *self.left_out.notes(committed.outcomes), *self.sink.take_notes()),
                 reasons=tuple(committed.outcomes.reasons) if counts.dead_letters else (),
                 schema_id=max(self.rows.schema.covered_ids or (), default=None),
             )

@@ -65,6 +65,10 @@ class BaseSink:
         """Return nothing: a failure stops the feed."""
         return {}
 
+    def take_notes(self) -> tuple[str, ...]:
+        """Return what users should know of the last batch; a note is returned once."""
+        return ()
+
 
 @dataclass(frozen=True)
 class FeedEntry:

@@ -81,6 +81,9 @@ class RowSink(SchemaKeeper, SinkState, Protocol):
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Write a batch in one commit; return how many rows it wrote, or None if its log has the batch already."""
 
+    def take_notes(self) -> tuple[str, ...]:
+        """Return what users should know of the last batch; a note is returned once."""
+
 
 class Sink(RowSink, Protocol):
     """A place for the rows of a feed, one batch in one commit."""

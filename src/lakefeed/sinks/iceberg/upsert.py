@@ -82,6 +82,9 @@ KEYED = "lakefeed.upsert"
 OFFSETS_OF = "lakefeed.offsets-of"
 """Table property, and a topic's name: the id of the topic whose offsets the rows have."""
 
+FEW_ROWS, ROWS_A_CHANGE = 100_000, 20
+"""The first batch of a run is merged into a table with more than ``FEW_ROWS`` rows, and ``ROWS_A_CHANGE`` for each change."""
+
 LAST = 2**63 - 1
 """No record has this offset."""
 
@@ -157,6 +160,10 @@ class UpsertTable(IcebergTable):
     """The placeholder of values that stay as they are stored."""
     merges_because: str | None = None
     """Why the last batch was landed by a MERGE; None if it was not."""
+    _index: Any = None
+    """The ``KeyIndex`` of the JVM module, by the columns ``_indexed_by``."""
+    _indexed_by: Sequence[str] = ()
+    _has_landed = _has_told = False
 
     @cached_property
     def _history(self) -> HistoryTable | None:
@@ -217,7 +224,7 @@ class UpsertTable(IcebergTable):
         session = rows.sparkSession
         with spark_setting(session, *ADAPTIVE):
             partitions = partitions_for(changes, commit)
-            if isinstance(commit, Commit) and self._index_serves(table):
+            if isinstance(commit, Commit) and self._index_serves(table, commit):
                 landed = self._land_by_index(changes, commit, table, commit_id=commit_id, tasks=partitions)
                 if landed is not None:
                     return landed
@@ -227,19 +234,30 @@ class UpsertTable(IcebergTable):
             with spark_setting(session, SHUFFLE_PARTITIONS, str(joined)):
                 return self._land_changes(changes, commit, commit_id=commit_id)
 
-    @cached_property
-    def _index(self) -> Any:
-        """The ``KeyIndex`` of the JVM module, which is filled by the first batch."""
-        most = -1 if self._sink.key_index_mb is None else self._sink.key_index_mb * 1_000_000
-        return java(self._spark).upsert.KeyIndex(self._keys, list(POSITION_COLUMNS), self._sink.branch, most)
+    def take_notes(self) -> tuple[str, ...]:
+        """Say once that a table is not indexed, where neither the file nor the table's settings say so."""
+        refused = None if self._index is None else self._index.refused()
+        if refused is None or self._has_told:
+            return ()
+        self._has_told = True
+        return (f"each batch of {self.name} is a MERGE, which reads the table's keys: {refused}",)
 
-    def _index_serves(self, table: Any) -> bool:
+    def _index_serves(self, table: Any, commit: Commit) -> bool:
         """Return whether a batch can be landed without a MERGE; ``merges_because`` says why not."""
+        if self._index is None or self._indexed_by != self._keys:
+            most = -1 if self._sink.key_index_mb is None else self._sink.key_index_mb * 1_000_000
+            index = java(self._spark).upsert.KeyIndex
+            self._index = index(self._keys, list(POSITION_COLUMNS), self._sink.branch, most)
+            self._indexed_by = self._keys
+        # A run that ends after one small batch would read all keys for it.
+        most_rows = max(FEW_ROWS, ROWS_A_CHANGE * commit.ranges.records)
+        is_first, self._has_landed = not self._has_landed, True
         for reason, holds in (
             ("key_index_mb is 0", self._sink.key_index_mb == 0),
             ("order_by orders the changes", bool(self._sink.order_by)),
             ("the history reads each batch again", self._history is not None),
             ("values that a change lacks stay as they are", self.unavailable is not None),
+            ("the first batch is small beside the table", is_first and self.ledger.rows_in(table) > most_rows),
         ):
             if holds:
                 self.merges_because = reason

@@ -14,6 +14,7 @@ import java.util.WeakHashMap;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotRef;
+import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.Table;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.classic.Dataset;
@@ -59,6 +60,7 @@ public final class KeyIndex {
 
     boolean ready;
     private int filled;
+    private String refused;
     /** Read by the other indexes. */
     private volatile long bytes;
 
@@ -121,11 +123,16 @@ public final class KeyIndex {
      * @return why the batch has to be merged; null if it can be written
      */
     public String begin(Dataset<Row> changes, Table into, String starts) throws JsonProcessingException {
+        if (refused != null) {
+            return refused;
+        }
         try {
             bring(changes.sparkSession(), into, changes.schema());
-        } catch (NotIndexed refused) {
+        } catch (NotIndexed why) {
             forget();
-            return refused.getMessage();
+            // Each other batch would read the table's keys to find the same.
+            refused = why.getMessage();
+            return refused;
         }
         JsonNode topics = JSON.readTree(starts);
         for (int at = 0; at < sources.size(); at++) {
@@ -181,6 +188,16 @@ public final class KeyIndex {
         return table.size();
     }
 
+    /** Returns whether it has the keys of the table as it was, so that a batch need not read all of them. */
+    public boolean isFilled() {
+        return ready;
+    }
+
+    /** Returns why this table is not indexed, for as long as this index lives; null if it is, or may be. */
+    public String refused() {
+        return refused;
+    }
+
     /** Returns how often the keys of all files were read. */
     public int filled() {
         return filled;
@@ -231,9 +248,24 @@ public final class KeyIndex {
             return;
         }
         filled++;
+        requireRoom(head);
         List<FileScanTask> tasks = reader.plan();
         tasks.forEach(this::add);
         reader.read(tasks, entries -> put(entries, false));
+    }
+
+    /** Refuses a table whose keys take too much memory, before they are read. */
+    private void requireRoom(Snapshot head) {
+        Map<String, String> summary = head.summary();
+        long rows = Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_RECORDS_PROP, "0"))
+                - Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_POS_DELETES_PROP, "0"));
+        if (rows * KeyTable.BYTES_OF_SLOT > mostBytes()) {
+            throw tooLarge(mostBytes());
+        }
+    }
+
+    private static NotIndexed tooLarge(long most) {
+        return new NotIndexed("the index of its keys would need more than " + most / 1_000_000 + " MB");
     }
 
     /** Takes the files that upkeep has written instead of others; returns false if the rows are not the same. */
@@ -315,7 +347,7 @@ public final class KeyIndex {
         }
         long most = mostBytes();
         if (isTooLarge()) {
-            throw new NotIndexed("the index of its keys would need more than " + most / 1_000_000 + " MB");
+            throw tooLarge(most);
         }
         return true;
     }

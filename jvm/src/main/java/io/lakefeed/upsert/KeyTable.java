@@ -11,7 +11,7 @@ import java.util.Arrays;
 final class KeyTable {
     private static final int SEGMENTS = 256;
     private static final int SMALLEST = 16;
-    private static final int BYTES_OF_SLOT = 22;
+    static final int BYTES_OF_SLOT = 22;
     /** A segment grows when it is fuller than this. */
     private static final double FULLEST = 0.8;
 
