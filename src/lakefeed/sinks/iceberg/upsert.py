@@ -83,7 +83,7 @@ OFFSETS_OF = "lakefeed.offsets-of"
 """Table property, and a topic's name: the id of the topic whose offsets the rows have."""
 
 FEW_ROWS, ROWS_A_CHANGE = 100_000, 20
-"""The first batch of a run is merged into a table with more than ``FEW_ROWS`` rows, and ``ROWS_A_CHANGE`` for each change."""
+"""The first batch of a run is merged into a table with more rows than ``FEW_ROWS`` and ``ROWS_A_CHANGE`` a change."""
 
 LAST = 2**63 - 1
 """No record has this offset."""
