@@ -16,6 +16,7 @@ from lakefeed.feed.batch_writer import BatchWriter, Committed
 from lakefeed.ledger.outcomes import Counts, OverBudget, Reason, SchemasMissing, Stopped
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.sinks.base import BaseSink
 
 RANGES = OffsetRanges((OffsetRange("t", 0, 0, 3),), {"t": "A"})
 COMMIT = Commit("f", 0, RANGES)
@@ -98,10 +99,8 @@ class Counting:
         self.ended += 1
 
 
-class Sink:
+class Sink(BaseSink):
     """Refuses each commit that its counter refuses, as Spark does."""
-
-    keeps_ledger = True
 
     def __init__(self, counting: Counting) -> None:
         self._counting = counting

@@ -163,7 +163,7 @@ class UpsertTable(IcebergTable):
     _index: Any = None
     """The ``KeyIndex`` of the JVM module, by the columns ``_indexed_by``."""
     _indexed_by: Sequence[str] = ()
-    _has_landed = _has_told = False
+    _has_landed = _note_given = False
 
     @cached_property
     def _history(self) -> HistoryTable | None:
@@ -237,9 +237,9 @@ class UpsertTable(IcebergTable):
     def take_notes(self) -> tuple[str, ...]:
         """Say once that a table is not indexed, where neither the file nor the table's settings say so."""
         refused = None if self._index is None else self._index.refused()
-        if refused is None or self._has_told:
+        if refused is None or self._note_given:
             return ()
-        self._has_told = True
+        self._note_given = True
         return (f"each batch of {self.name} is a MERGE, which reads the table's keys: {refused}",)
 
     def _index_serves(self, table: Any, commit: Commit) -> bool:
