@@ -85,12 +85,38 @@ def test_a_compaction_is_followed_without_reading_the_other_files(upserting: Spa
     feed.land(100)
     _compact(upserts)
     feed.land(100)
-    assert upserts.table._index.filled() == 1
+    _compact(upserts)
+    _compact(upserts)
+    feed.land(100)
+    assert upserts.table._index.filled() == 0
     upserting.sql(f"DELETE FROM {upserts.name} WHERE id = 1")
     feed.rows.pop(1, None)
     feed.land(20)
-    assert upserts.table._index.filled() == 2
+    assert upserts.table._index.filled() == 1
     feed.check()
+
+
+def test_beside_a_writer_that_commits_all_the_time_batches_are_merged(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {})
+    feed = Feed(upserts, seed=3)
+    feed.land(5)
+    for number in range(6):
+        upserting.sql(f"INSERT INTO {upserts.name} (id, v) VALUES ({-1 - number}, 'theirs')")
+        feed.land(5)
+    assert upserts.table._index.filled() == 3
+    assert upserts.table.merges_because == "another writer commits to the table between the batches"
+    theirs = [(-6 + number, None, "theirs", None) for number in range(6)]
+    assert upserts.rows() == [*theirs, *sorted(feed.rows.values())]
+
+
+def test_a_fence_and_a_batch_without_changes_leave_the_index_as_it_is(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {})
+    upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "a", "y", 0, 1)])
+    upserts.fence = upserts.table.take_fence()
+    upserts.land(2, 4, [(7, None, None, 0, 2), (8, None, None, 0, 3)])
+    upserts.land(4, 5, [(1, None, None, 0, 4)])
+    assert upserts.rows("id, v") == [(2, "y")]
+    assert upserts.table._index.filled() == 0
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,19 @@ def test_a_hundred_broken_texts_are_refused_as_protoc_refuses_them(spark: SparkS
     assert refused > 50
 
 
+def test_the_values_of_a_map_are_not_delimited_where_the_file_says_so(spark: SparkSession) -> None:
+    package: Any = spark._jvm.io.lakefeed.protobuf  # type: ignore[union-attr]
+    option = "option features.message_encoding = DELIMITED;"
+    files = {"m.proto": f'edition = "2023"; {option} message M {{ M one = 1; map<string, M> many = 2; }}'}
+    descriptors, said = compiled("m.proto", files)
+    assert descriptors is not None, said
+    known = package.ProtoDescriptor.files(descriptors)
+    own, _ = parsed(package, files["m.proto"], [])
+    assert own == layout(package, known.get("m.proto"), known.values())
+    assert own is not None
+    assert own.count(" delimited") == 1
+
+
 @pytest.mark.slow
 def test_two_thousand_broken_texts_are_refused_as_protoc_refuses_them(spark: SparkSession) -> None:
     first = random.randrange(10**9)

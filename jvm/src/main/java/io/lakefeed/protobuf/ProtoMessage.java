@@ -96,7 +96,8 @@ public final class ProtoMessage {
             Presence presence = field.presence() == Presence.IMPLICIT && !isMapEntry()
                     ? Presence.EXPLICIT
                     : field.presence();
-            boolean delimited = field.delimited() && !message.isMapEntry();
+            // A map's entries and values are not, whatever the file's default is.
+            boolean delimited = field.delimited() && !message.isMapEntry() && !isMapEntry();
             return made(field, ProtoType.MESSAGE, presence, delimited, message, List.of());
         }
         if (found instanceof ProtoFile.Enum type) {

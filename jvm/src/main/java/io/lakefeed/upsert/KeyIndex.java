@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
+import org.apache.iceberg.DataOperations;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotRef;
@@ -38,6 +39,10 @@ public final class KeyIndex {
     static final String COMMIT_ID = "lakefeed.commit-id";
 
     private static final int MOST_SNAPSHOTS = 100;
+    /** Beside a writer that commits all the time a MERGE is cheaper: it reads only the files that may have the keys. */
+    private static final int MOST_USELESS = 3;
+
+    private static final int BATCHES_OF_REST = 20;
     private static final Set<KeyIndex> SHARING = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
 
     private final List<String> keys;
@@ -60,6 +65,11 @@ public final class KeyIndex {
 
     boolean ready;
     private int filled;
+    /** How many batches, one after the other, had to fill it again. */
+    private int useless;
+    /** How many batches are merged before the next attempt. */
+    private int rest;
+
     private String refused;
     /** Read by the other indexes. */
     private volatile long bytes;
@@ -126,8 +136,18 @@ public final class KeyIndex {
         if (refused != null) {
             return refused;
         }
+        if (rest > 0) {
+            rest--;
+            return "another writer commits to the table between the batches";
+        }
         try {
+            int before = filled;
             bring(changes.sparkSession(), into, changes.schema());
+            useless = filled == before ? 0 : useless + 1;
+            if (useless == MOST_USELESS) {
+                useless = 0;
+                rest = BATCHES_OF_REST;
+            }
         } catch (NotIndexed why) {
             forget();
             // Each other batch would read the table's keys to find the same.
@@ -219,27 +239,25 @@ public final class KeyIndex {
         boolean same = hash != null && own.hasTypesOf(hash);
         hash = own;
         Snapshot head = into.snapshot(branch);
-        if (ready && same && describes(head)) {
-            snapshot = head == null ? null : Long.valueOf(head.snapshotId());
-            return;
-        }
-        boolean follows = ready && same && head != null;
-        ready = false;
-        KeyReader reader = new KeyReader(spark, into, branch, keys, position, hash);
-        if (!follows || !follow(reader, into, head)) {
-            fill(reader, head);
+        if (!ready || !same || !describes(head)) {
+            boolean follows = ready && same && head != null;
+            ready = false;
+            KeyReader reader = new KeyReader(spark, into, branch, keys, position, hash);
+            if (!follows || !follow(reader, into, head)) {
+                fill(reader, head);
+            }
         }
         snapshot = head == null ? null : Long.valueOf(head.snapshotId());
         commitId = null;
         ready = true;
     }
 
-    private boolean describes(Snapshot head) {
-        if (head == null || snapshot == null) {
-            return head == null && snapshot == null;
+    /** Returns whether it describes this snapshot; the id of the one that its own commit made is not known before. */
+    private boolean describes(Snapshot each) {
+        if (commitId != null) {
+            return each != null && commitId.equals(each.summary().get(COMMIT_ID));
         }
-        return head.snapshotId() == snapshot
-                || commitId != null && commitId.equals(head.summary().get(COMMIT_ID));
+        return each == null ? snapshot == null : snapshot != null && each.snapshotId() == snapshot;
     }
 
     private void fill(KeyReader reader, Snapshot head) {
@@ -271,14 +289,11 @@ public final class KeyIndex {
     /** Takes the files that upkeep has written instead of others; returns false if the rows are not the same. */
     private boolean follow(KeyReader reader, Table into, Snapshot head) {
         Snapshot each = head;
-        for (int seen = 0; snapshot != null && each != null && each.snapshotId() != snapshot; seen++) {
-            if (seen == MOST_SNAPSHOTS || !each.operation().equals("replace")) {
+        for (int seen = 0; !describes(each); seen++) {
+            if (each == null || seen == MOST_SNAPSHOTS || !keepsRows(each)) {
                 return false;
             }
             each = each.parentId() == null ? null : into.snapshot(each.parentId());
-        }
-        if (each == null || snapshot == null) {
-            return false;
         }
         Map<String, FileScanTask> now = new LinkedHashMap<>();
         reader.plan().forEach(task -> now.put(task.file().location(), task));
@@ -302,6 +317,13 @@ public final class KeyIndex {
             }
         }
         return same[0];
+    }
+
+    /** Returns whether a commit leaves the rows as they are: upkeep does, and a commit that only carries properties. */
+    private static boolean keepsRows(Snapshot commit) {
+        return commit.operation().equals(DataOperations.REPLACE)
+                || commit.operation().equals(DataOperations.APPEND)
+                        && !commit.summary().containsKey(SnapshotSummary.ADDED_FILES_PROP);
     }
 
     private void add(FileScanTask task) {
