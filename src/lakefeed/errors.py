@@ -131,7 +131,7 @@ class FileDenied(AccessDenied):
 class CheckpointMismatch(UserError):
     """The checkpoint belongs to another pipeline, or disagrees with the table."""
 
-    topic = "starts"
+    topic = "offsets"
 
 
 class CheckpointInUse(CheckpointMismatch):
@@ -144,8 +144,6 @@ class DriverReplaced(CheckpointMismatch):
 
 class FeedMoved(CheckpointMismatch):
     """An operator has moved the feed to other offsets while it ran; its next start resumes there."""
-
-    topic = "offsets"
 
 
 class RecordsLost(UserError):

@@ -1,7 +1,7 @@
 """Starts that need more than a checkpoint and a table: state, a sink in Python, batches without records.
 
 ``offsets show``, ``plan`` and ``run`` have to agree on each: see ``tests/support/starts.py``. The other rows of the
-table in docs/starts.md are in ``test_traps.py``.
+table in docs/offsets.md are in ``test_traps.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The classic traps: checkpoint, table and topic that do not fit each other any more. Each ends rightly, or is refused.
 
-The table of what is expected is in docs/starts.md.
+The table of what is expected is in docs/offsets.md.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def lag_of(
     recreated = {
         name for name, topic in topics.items() if topic and (topic_ids or {}).get(name, "") not in ("", topic.topic_id)
     }
-    # A feed that has begun reads what is new to it from its first record on: docs/starts.md.
+    # A feed that has begun reads what is new to it from its first record on: docs/offsets.md.
     begins_at_first = start is not None and (start.kind == "earliest" or bool(position))
     reached = {key: at for key, at in position.items() if key[0] in topics and key[0] not in recreated}
     for key, part in found.items():
