@@ -65,7 +65,7 @@ class IcebergSinkConfig(SinkConfig):
     properties: dict[str, str] = Field(default_factory=dict)
     """Table properties, set when lakefeed creates the table."""
     format_version: Literal[2, 3] | None = None
-    """Iceberg's format version of the table and its history: `lakefeed docs format-version-3`. Default: 2 for a new
+    """Iceberg's format version of the table and its history: `lakefeed docs layout`. Default: 2 for a new
     table, and an existing one keeps its own. With 3, the next start upgrades a table of version 2, for good."""
     mode: Literal["append", "upsert", "overwrite"] = "append"
     """Rows are added; or the newest row for each key is kept; or each batch replaces all rows, which

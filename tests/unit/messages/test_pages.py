@@ -18,8 +18,8 @@ from tests.support.pipeline_text import ENVIRONMENT, GOOD
 DOCS = Path(__file__).parents[3] / "docs"
 
 MISTAKES = {
-    "  avro:\n": ("  avro:\n    subjct: a\n", "decode-avro"),
-    "    table: lake.nyc.trips\n": ("    table: lake.nyc.trips\n    format_version: 9\n", "format-version-3"),
+    "  avro:\n": ("  avro:\n    subjct: a\n", "decode-formats"),
+    "    table: lake.nyc.trips\n": ("    table: lake.nyc.trips\n    format_version: 9\n", "layout"),
     "checkpoint:": ("dashboard: {host: 0.0.0.0}\ncheckpoint:", "secure-the-dashboard"),
     "name:": ("notify: {targets: {a: {webhok: {}}}}\nname:", "alerts"),
     "name: ": ("transform: {sql: SELECT * FROM a; SELECT 1}\nname: ", "transforms"),

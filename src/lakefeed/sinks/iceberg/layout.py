@@ -125,7 +125,7 @@ def upgrade(table: str, *, have: int, want: int | None) -> tuple[tuple[str, ...]
         )
     note = (
         f"{table} becomes format version {want} for good, and readers that know only version {have} cannot open it: "
-        f"{page_command('format-version-3')} lists the readers that can"
+        f"{page_command('layout')} lists the readers that can"
     )
     return (set_properties(table, {FORMAT_VERSION: str(want)}),), (note,)
 
