@@ -59,7 +59,7 @@ def test_clients_that_send_a_byte_at_a_time_are_cut_off(monkeypatch: pytest.Monk
 def test_a_server_that_has_ended_by_itself_says_so_and_accepts_no_more(
     served: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    [thread] = [thread for thread in threading.enumerate() if isinstance(thread, server._ServerThread)]
+    [*_, thread] = [thread for thread in threading.enumerate() if isinstance(thread, server._ServerThread)]
 
     def fail() -> None:
         [accepting] = [task for task in asyncio.all_tasks() if "_accept" in repr(task)]
