@@ -2,7 +2,7 @@
 
 The ledger knows of commits only: a feed without new records commits nothing, as one that has stopped. So a driver that
 can be asked decides; without it the age of the newest commit and the lag say what is likely, and the status says that
-it is no more than that. docs/decisions/0260-a-driver-is-asked-not-inferred.md has the reasons.
+it is no more than that. docs/design/watching.md has the reasons.
 """
 
 from __future__ import annotations

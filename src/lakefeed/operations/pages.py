@@ -17,6 +17,7 @@ from lakefeed.operations.packaged import packaged_root
 
 FOLDER = "docs"
 INDEX = "README.md"
+DESIGN = "design"
 _HEADING = re.compile(r"(#{2,3}) (.+)")
 _ROW = re.compile(r"\| (?P<purpose>.+) \| (?P<links>\[.+\]\(.+\)) \|")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)\)")
@@ -55,7 +56,7 @@ def indexed_pages(folder: Path) -> list[Page]:
 
 
 def all_pages(folder: Path) -> list[Page]:
-    """Return the pages of the index, and those that other pages lead to: the decision records."""
+    """Return the pages of the index, and those that only other pages lead to."""
     indexed = indexed_pages(folder)
     paths = {page.path for page in indexed} | {INDEX}
     others = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.md"))
@@ -63,16 +64,18 @@ def all_pages(folder: Path) -> list[Page]:
 
 
 def find_page(pages: list[Page], topic: str) -> Page:
-    """Return a page by its topic; the file's path and the number of a decision are understood, too.
+    """Return a page by its topic or its file; a design note is found without its prefix where no page has that name.
 
     Raises:
         ResourceMissing: no page has this topic; the hint names the nearest.
     """
     there = {page.topic: page for page in pages}
-    name = Path(topic).name.removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
-    numbered = [other for other in there if name.isdigit() and other.startswith(f"{name.zfill(4)}-")]
-    if name in there or numbered:
-        return there[name if name in there else numbered[0]]
+    path = Path(topic)
+    name = path.name.removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
+    if path.parent.name == DESIGN or (name not in there and f"{DESIGN}-{name}" in there):
+        name = f"{DESIGN}-{name}"
+    if name in there:
+        return there[name]
     near = difflib.get_close_matches(name, there, n=1) or [other for other in there if name and name in other][:1]
     hint = f"did you mean {near[0]}? lakefeed docs lists all" if near else "lakefeed docs lists all topics"
     raise ResourceMissing(f"there is no page '{topic}'", hint=hint)
@@ -100,5 +103,7 @@ def _rows(index: str) -> Iterator[Page]:
 
 
 def _topic(path: str) -> str:
-    name = Path(path)
-    return (name.parent.name if name.name == INDEX else name.stem).lower()
+    file = Path(path)
+    # A design note may have the name of a page: both have one subject.
+    name = f"{DESIGN}-{file.stem}" if file.parent.name == DESIGN else file.stem
+    return (file.parent.name if file.name == INDEX else name).lower()

@@ -29,12 +29,14 @@ PAGES = all_pages(page_folder())
 TOPICS = {page.topic for page in PAGES}
 
 
-def test_a_topic_is_found_by_name_path_and_number() -> None:
+def test_a_topic_is_found_by_name_and_path() -> None:
     for name in ("exactly-once", "Exactly Once", "docs/exactly-once.md"):
         assert find_page(PAGES, name).path == "exactly-once.md"
     assert find_page(PAGES, "changelog").path == "../CHANGELOG.md"
-    assert find_page(PAGES, "decisions").path == "decisions/README.md"
-    assert find_page(PAGES, "10").path == "decisions/0010-jars-from-a-lock-file.md"
+    assert find_page(PAGES, "upserts-and-upkeep").path == "design/upserts-and-upkeep.md"
+    assert find_page(PAGES, "fast-path").path == "fast-path.md"
+    for name in ("design-fast-path", "docs/design/fast-path.md"):
+        assert find_page(PAGES, name).path == "design/fast-path.md"
 
 
 def test_topics_are_unique() -> None:

@@ -15,7 +15,7 @@ from lakefeed.operations.pages import indexed_pages
 from tools import build_site
 
 DOCS = build_site.ROOT / "docs"
-PARTS = ["Tutorial", "How-to", "Concepts", "Reference", "Decisions", "Changelog"]
+PARTS = ["Tutorial", "How-to", "Concepts", "Reference", "Design", "Changelog"]
 MOST_WORDS = 2_000
 MOST_CLICKS = 3
 
@@ -65,7 +65,7 @@ def test_every_page_is_reached_within_three_clicks(staged: Path) -> None:
         reached |= {target for page in reached for target in links(staged, page)}
     pages = {path.relative_to(staged).as_posix() for path in staged.rglob("*.md")}
     assert pages - reached == set()
-    assert len(pages) > 200
+    assert len(pages) > len(list(DOCS.rglob("*.md")))
 
 
 def test_the_links_of_the_staged_pages_lead_to_staged_pages(staged: Path) -> None:

@@ -57,14 +57,14 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 NOTEBOOKS = {"ipykernel", "marimo"}
 """Packages that are imported where a notebook runs."""
 # Five times the JVM's own: a run of seconds ends before the second compiler has looked at what it never needs again
-# (docs/decisions/0376-the-first-seconds.md).
+# (docs/design/fast-path.md).
 COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 -XX:Tier4CompileThreshold=75000 "
     "-XX:Tier4BackEdgeThreshold=200000"
 )
 # Records live for milliseconds, and no one waits for a pause: it takes less time and less memory than Java's default.
 # What lives longer may have three times its size of heap, so that a long run does not fill all of it
-# (docs/decisions/0378-the-jvm-of-a-local-run.md).
+# (docs/design/fast-path.md).
 COLLECTOR = "-XX:+UseParallelGC -XX:MaxHeapFreeRatio=65"
 _ANY_COLLECTOR = re.compile(r"-XX:[+]Use\w+GC\b")
 

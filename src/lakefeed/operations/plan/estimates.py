@@ -1,7 +1,7 @@
 """Predict the batches that land what the topics hold now, and estimate their cost.
 
 The cost rests on past batches of the table, or on rules that were measured: those of docs/s3-requests.md, which
-``tests/integration/test_data_path.py`` holds exactly; why these and no others: docs/decisions/0142.
+``tests/integration/test_data_path.py`` holds exactly; why these and no others: docs/design/starts-and-topics.md.
 """
 
 from __future__ import annotations
