@@ -18,7 +18,8 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
 
-setup: $(SETUP) jvm page ## environment in .venv, locked jars in the per-user cache, the JVM module, the page's charts
+setup: $(SETUP) jvm page ## environment in .venv, locked jars in the per-user cache, the JVM module, charts, references
+	@$(BIN)/python -m tools.references
 
 $(SETUP): pyproject.toml uv.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -79,7 +80,7 @@ lint: setup ## formatting, style, layers, words, lines of each part, types
 	@$(BIN)/python tools/check_sizes.py
 	$(BIN)/mypy
 
-docs: setup ## regenerate the references in docs/ and the locks of the image
+docs: setup ## regenerate what docs/ has from the code, and the locks of the image
 	$(BIN)/python -m tools.generate_docs
 	$(BIN)/python tools/lock_requirements.py
 
@@ -91,4 +92,5 @@ screenshots: setup ## take the pictures of dashboard and terminal again, of real
 	LAKEFEED_SCREENSHOTS=$(CURDIR)/docs/images $(BIN)/python -m pytest packages/dashboard/tests/browser/test_screenshots.py tests/integration/test_terminal_picture.py
 
 clean: ## remove what was built; the per-user cache stays
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR) packages/*/src/*/lakefeed-*.jar bench/src/*/lakefeed-*.jar $(VENDOR)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR) packages/*/src/*/lakefeed-*.jar bench/src/*/lakefeed-*.jar $(VENDOR) \
+	  docs/pipeline-reference.md docs/commands.md docs/python-reference.md

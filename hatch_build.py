@@ -1,10 +1,11 @@
-"""Puts the jars of core and plug-ins, and the dashboard's chart library, into wheels and source archives.
+"""Puts the jars of core and plug-ins, the dashboard's chart library and the references into wheels and source archives.
 
 So an installed lakefeed needs neither a JDK nor npm's registry. Plug-ins with Java name this file as their hook.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
             return
         sys.path.insert(0, str(Path(__file__).parent))
         try:
-            from tools import build_jvm, build_page
+            from tools import build_jvm, build_page, references
             from tools.npm_packages import NotFetched
         finally:
             sys.path.pop(0)
@@ -41,7 +42,23 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
             ) from None
         if root != Path(__file__).parent:
             [jar] = [plugin.jar for plugin in build_jvm.PLUGINS if plugin.jar.is_relative_to(root)]
+        else:
+            self._add_references(build_data, references.NAMES)
         self._add(build_data, [jar])
+
+    def _add_references(self, build_data: dict[str, Any], names: tuple[str, ...]) -> None:
+        """Build them with the checkout's environment, as a build has none of lakefeed's packages; a sdist has them."""
+        root = Path(self.root)
+        python = root / ".venv" / "bin" / "python"
+        if python.exists():
+            subprocess.run([python, "-m", "tools.references"], cwd=root, check=True)
+        missing = [name for name in names if not (root / "docs" / name).exists()]
+        if missing:
+            self.app.display_warning(
+                f"lakefeed docs will lack {', '.join(missing)}. To have them: make setup, then build"
+            )
+        elif self.target_name == "sdist":  # A wheel has the whole folder.
+            build_data["force_include"] |= {str(root / "docs" / name): f"docs/{name}" for name in names}
 
     def _add(self, build_data: dict[str, Any], files: list[Path]) -> None:
         for file in files:

@@ -1,11 +1,13 @@
 """Writes the documents that are made from the code, or with --check says which of them are out of date.
 
-To add one: write a function that returns its text, and name it in DOCUMENTS.
+To add one: write a function that returns its text, and name it in DOCUMENTS, or in REFERENCES if it is not committed.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,8 +29,8 @@ from lakefeed_deploy.kubernetes.operators import Operator
 from lakefeed_deploy.kubernetes.output import manifest
 from tools.pictures import PICTURES
 from tools.python_reference import python_reference
+from tools.references import DOCS, NAMES, ROOT
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
 _GENERATED = "<!-- Made by tools/generate_docs.py: change the code instead. -->\n"
 
 
@@ -178,7 +180,7 @@ def _manifest(component: str, operator: Operator) -> Callable[[], str]:
     """docs/kubernetes/: the objects of examples/kubernetes, for both operators."""
 
     def text() -> str:
-        file = DOCS.parent / "examples" / "kubernetes" / "pipeline.yaml"
+        file = ROOT / "examples" / "kubernetes" / "pipeline.yaml"
         if component == "feed":
             return manifest(read_feed(file), operator)
         topic, path = "nyc-avro-topic", "s3a://openlake/spark/sample-data/taxi-data.csv"
@@ -189,30 +191,49 @@ def _manifest(component: str, operator: Operator) -> Callable[[], str]:
 
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "schema/pipeline.schema.json": pipeline_schema,
-    "pipeline-reference.md": pipeline_reference,
-    "commands.md": commands,
-    "python-reference.md": lambda: f"{_GENERATED}\n{python_reference()}",
     "kubernetes/taxi-apache.yaml": _manifest("feed", "apache"),
     "kubernetes/taxi-kubeflow.yaml": _manifest("feed", "kubeflow"),
     "kubernetes/taxi-producer-apache.yaml": _manifest("producer", "apache"),
     "kubernetes/taxi-producer-kubeflow.yaml": _manifest("producer", "kubeflow"),
     **{f"images/{name}.svg": picture for name, picture in PICTURES.items()},
 }
+"""Committed: editors, kubectl and code hosts read them at these addresses. A test compares them."""
+REFERENCES: dict[str, Callable[[], str]] = {
+    "pipeline-reference.md": pipeline_reference,
+    "commands.md": commands,
+    "python-reference.md": lambda: f"{_GENERATED}\n{python_reference()}",
+}
+"""Built when they are needed: tools/references.py."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Writes what differs, or only names it; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a document is out of date")
-    check = parser.parse_args(arguments).check
+    parser.add_argument("--references", type=Path, metavar="FOLDER", help="write only the references, into this folder")
+    options = parser.parse_args(arguments)
+    if not options.check:
+        write_references(options.references or DOCS)
+    if options.references:
+        return 0
     stale = [name for name, text in DOCUMENTS.items() if not _is(DOCS / name, text())]
     for name in stale:
-        print(f"docs/{name}: {'out of date; run  make docs' if check else 'written'}")
-        if not check:
+        print(f"docs/{name}: {'out of date; run  make docs' if options.check else 'written'}")
+        if not options.check:
             path = DOCS / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(DOCUMENTS[name](), "utf-8")
-    return 1 if check and stale else 0
+    return 1 if options.check and stale else 0
+
+
+def write_references(folder: Path) -> None:
+    """Write the references into a folder, each in one step: another process may read or write them now."""
+    partial = ROOT / "build" / "references"
+    partial.mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        file = partial / f"{name}.{os.getpid()}"
+        file.write_text(REFERENCES[name](), "utf-8")
+        shutil.move(file, folder / name)
 
 
 def _is(path: Path, text: str) -> bool:

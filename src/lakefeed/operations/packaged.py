@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from lakefeed.errors import ResourceMissing
@@ -11,7 +13,7 @@ PACKAGED = ("examples", "docs", "CHANGELOG.md")
 
 
 def packaged_root(name: str) -> Path:
-    """Return the folder that has one of ``PACKAGED``: the installed package, or a checkout.
+    """Return the folder that has one of ``PACKAGED``: the installed package, or a checkout, whose references it builds.
 
     Raises:
         ResourceMissing: neither has it.
@@ -19,6 +21,8 @@ def packaged_root(name: str) -> Path:
     package = Path(__file__).resolve().parents[1]
     for root in (package, package.parents[1]):
         if (root / name).exists():
+            if name == "docs" and (root / "tools" / "references.py").exists():
+                subprocess.run([sys.executable, "-m", "tools.references"], cwd=root, capture_output=True, check=False)
             return root
     raise ResourceMissing(
         f"the package came without {name}", where=str(package), hint="install lakefeed from its wheel"

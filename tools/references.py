@@ -1,0 +1,36 @@
+"""Build the references of ``docs/`` that are not committed: ``python -m tools.references``, a part of ``make setup``.
+
+They are made from the code, so a file that is missing or older than the code is built again; otherwise nothing is
+imported or written. A checkout builds them when it first needs its pages (``lakefeed.operations.packaged``).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+NAMES = ("pipeline-reference.md", "commands.md", "python-reference.md")
+_SOURCES = ("src", "packages/*/src", "tools")
+
+
+def build(folder: Path = DOCS) -> bool:
+    """Build the references in a folder if they are out of date there; return whether they were.
+
+    Raises:
+        CalledProcessError: the plug-ins of the repository are not installed here, or the code is broken.
+    """
+    files = [folder / name for name in NAMES]
+    if all(file.exists() for file in files):
+        code = (file for pattern in _SOURCES for part in ROOT.glob(pattern) for file in part.rglob("*.py"))
+        if max(file.stat().st_mtime for file in code) <= min(file.stat().st_mtime for file in files):
+            return False
+    # In a process of its own: click keeps what a caller has made of a command.
+    subprocess.run([sys.executable, "-m", "tools.generate_docs", "--references", str(folder)], cwd=ROOT, check=True)
+    return True
+
+
+if __name__ == "__main__":
+    build()
