@@ -44,6 +44,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
             [jar] = [plugin.jar for plugin in build_jvm.PLUGINS if plugin.jar.is_relative_to(root)]
         else:
             self._add_references(build_data, references.NAMES)
+            if (
+                self.target_name == "sdist"
+            ):  # The archive has the plug-ins' sources; a wheel built from it compares jars.
+                self._add(build_data, [plugin.jar for plugin in build_jvm.PLUGINS])
         self._add(build_data, [jar])
 
     def _add_references(self, build_data: dict[str, Any], names: tuple[str, ...]) -> None:
@@ -52,16 +56,14 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
         python = root / ".venv" / "bin" / "python"
         if python.exists():
             subprocess.run([python, "-m", "tools.references"], cwd=root, check=True)
-        missing = [name for name in names if not (root / "docs" / name).exists()]
-        if missing:
-            self.app.display_warning(
-                f"lakefeed docs will lack {', '.join(missing)}. To have them: make setup, then build"
+        if not all((root / "docs" / name).exists() for name in names):
+            raise SystemExit(
+                f"The references are not built, and cannot be built here: {', '.join(names)}\nFirst: make setup"
             )
-        elif self.target_name == "sdist":  # A wheel has the whole folder.
+        if self.target_name == "sdist":  # A wheel has the whole folder.
             build_data["force_include"] |= {str(root / "docs" / name): f"docs/{name}" for name in names}
 
     def _add(self, build_data: dict[str, Any], files: list[Path]) -> None:
         for file in files:
-            inside = file.relative_to(Path(self.root, "src"))
-            target = inside if self.target_name == "wheel" else Path("src", inside)
+            target = file.relative_to(Path(self.root, "src") if self.target_name == "wheel" else self.root)
             build_data["force_include"][str(file)] = target.as_posix()
