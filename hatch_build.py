@@ -44,9 +44,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
             [jar] = [plugin.jar for plugin in build_jvm.PLUGINS if plugin.jar.is_relative_to(root)]
         else:
             self._add_references(build_data, references.NAMES)
-            if (
-                self.target_name == "sdist"
-            ):  # The archive has the plug-ins' sources; a wheel built from it compares jars.
+            if self.target_name == "sdist":  # A wheel built from it compares the plug-ins' jars with their sources.
                 self._add(build_data, [plugin.jar for plugin in build_jvm.PLUGINS])
         self._add(build_data, [jar])
 
