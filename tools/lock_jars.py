@@ -77,7 +77,7 @@ RECIPES = {
             "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
             "org.apache.kafka:kafka-clients:3.9.2",
             "org.apache.commons:commons-pool2:2.12.1",
-            LZ4,  # Stands before Spark's own 1.8.0 on the class path: docs/security.md.
+            LZ4,  # Stands before Spark's own 1.8.0 on the class path: docs/jars.md.
             f"org.apache.spark:spark-avro_2.13:{SPARK}",
             f"org.apache.hadoop:hadoop-aws:{HADOOP}",
             "org.xerial:sqlite-jdbc:3.54.1.0",

@@ -1,4 +1,4 @@
-"""A rolling change between two versions of lakefeed, there and back: the steps of docs/upgrade.md, on real servers.
+"""A rolling change between two versions of lakefeed, there and back: the steps of docs/operate.md, on real servers.
 
 With ``-s`` it prints the downtime.
 """

@@ -135,5 +135,5 @@ class SparkUi(Model):
             return None
         what = f"spark_ui.host: {self.host} is reached from other machines, and Spark's pages have no login"
         filtered = f"spark: {{{FILTERS}: org.apache.spark.ui.JWSFilter, …}}"
-        hint = f"127.0.0.1; or {filtered}, which {page_command('spark-ui')} explains"
+        hint = f"127.0.0.1; or {filtered}, which {page_command('monitor')} explains"
         return ConfigProblem(what, hint=hint)

@@ -1,7 +1,7 @@
 """The progress of a feed as one model: its driver, its batches, its lag, its health.
 
 Every view reads it: lines and panel in the terminal, ``lakefeed status``, ``top``, ``/metrics``, the driver's endpoint.
-docs/monitor-documents.md lists the keys of its JSON, which keep their names and their meaning.
+docs/metrics.md lists the keys of its JSON, which keep their names and their meaning.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _shown_driver(driver: DriverFile) -> dict[str, Any]:
 
 
 class LiveStatus(JsonModel):
-    """The status of a feed from outside: docs/monitor-documents.md lists the keys of its document.
+    """The status of a feed from outside: docs/metrics.md lists the keys of its document.
 
     Attributes:
         evidence: why the state is taken to be so, as sentences.

@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 MISTAKES = {
     "  avro:\n": ("  avro:\n    subjct: a\n", "decode-formats"),
     "    table: lake.nyc.trips\n": ("    table: lake.nyc.trips\n    format_version: 9\n", "layout"),
-    "checkpoint:": ("dashboard: {host: 0.0.0.0}\ncheckpoint:", "secure-the-dashboard"),
+    "checkpoint:": ("dashboard: {host: 0.0.0.0}\ncheckpoint:", "dashboard"),
     "name:": ("notify: {targets: {a: {webhok: {}}}}\nname:", "alerts"),
     "name: ": ("transform: {sql: SELECT * FROM a; SELECT 1}\nname: ", "transforms"),
 }

@@ -176,7 +176,7 @@ def test_each_error_names_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert {each.topic for each in classes} <= TOPICS
     fail(RecordsLost("the topic was recreated"), as_json=False)
     assert capsys.readouterr().err == "error: the topic was recreated\n  page:  lakefeed docs offsets\n"
-    fail(RecordsLost("it is lost", hint="lakefeed docs lag explains it"), as_json=False)
-    assert capsys.readouterr().err == "error: it is lost\n  next:  lakefeed docs lag explains it\n"
+    fail(RecordsLost("it is lost", hint="lakefeed docs offsets explains it"), as_json=False)
+    assert capsys.readouterr().err == "error: it is lost\n  next:  lakefeed docs offsets explains it\n"
     fail(RecordsLost("it is lost"), as_json=True)
     assert json.loads(capsys.readouterr().out)["page"] == "lakefeed docs offsets"

@@ -12,4 +12,4 @@ COMMANDS: Mapping[str, CliCommand] = {
     ),
     "dashboard": CliCommand("lakefeed_dashboard.command:dashboard", "Show many feeds in a browser.", "watch"),
 }
-PAGE = "secure-the-dashboard"
+PAGE = "dashboard"

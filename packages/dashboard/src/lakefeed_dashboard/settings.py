@@ -189,9 +189,11 @@ QueryPanels = Annotated[list[QueryPanel], Field(max_length=MOST_PANELS), checked
 
 Preset: TypeAlias = Literal["aws-us-east-1", "aws-eu-central-1", "cloudflare-r2"]
 _PRESETS: dict[Preset, tuple[str, float, float]] = {
-    # Of docs/query-panels.md, with source and date.
+    # S3 Standard of https://aws.amazon.com/s3/pricing/, compared in 2026 with prices that others quote.
     "aws-us-east-1": ("USD", 0.005, 0.0004),
+    # EUC1-Requests-Tier1 and -Tier2 of AWS' price list of 2026-08-31, as others quote it.
     "aws-eu-central-1": ("USD", 0.0054, 0.00043),
+    # Class A and B of https://developers.cloudflare.com/r2/pricing/, read in 2026.
     "cloudflare-r2": ("USD", 0.0045, 0.00036),
 }
 

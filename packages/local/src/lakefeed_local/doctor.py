@@ -288,7 +288,7 @@ def _store() -> Iterator[Diagnosis]:
         yield Diagnosis(name="store", verdict=verdict, what=what, hint=hint)
     elif first == 200:
         what = f"it overwrites an object where If-None-Match forbids that (status {second})"
-        hint = f"keep checkpoints elsewhere, or leave them out: {page_command('object-stores')}"
+        hint = f"keep checkpoints elsewhere, or leave them out: {page_command('catalogs')}"
         yield Diagnosis(name="store", verdict="error", what=what, hint=hint)
     else:
         what = f"it refuses a new object below s3://{place.netloc}/{place.path.strip('/')} with status {first}"

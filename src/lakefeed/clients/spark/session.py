@@ -106,7 +106,7 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         "spark.sql.session.timeZone": "UTC",
         # Else Spark puts variables of the driver's environment into SQL that has ${env:NAME} in it.
         "spark.sql.variable.substitute": "false",
-        # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/checkpoint-manager.md.
+        # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/jvm-module.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
         # The store has checksums of its own, and Spark's are a file and a listing beside each file of state; of RocksDB
         # only what has changed: docs/s3-requests.md.

@@ -217,7 +217,7 @@ _BATCHES = (
     ),
     _counter(
         "lakefeed_batch_phase_seconds_total",
-        f"Time spent in each phase of batches: {page_command('monitor-documents')}, A batch.",
+        f"Time spent in each phase of batches: {page_command('metrics')}, A batch.",
         by_name(lambda r: r.counters.phases),
         ("phase",),
     ),

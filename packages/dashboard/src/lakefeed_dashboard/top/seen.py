@@ -55,7 +55,7 @@ class Trend:
 
 
 class SeenFeed(JsonModel):
-    """A feed at one look; ``lakefeed top --output json`` shows its document: docs/monitor-documents.md lists the keys.
+    """A feed at one look; ``lakefeed top --output json`` shows its document: docs/metrics.md lists the keys.
 
     Attributes:
         key: unique among all that are shown.

@@ -15,7 +15,7 @@ from lakefeed.errors import ConfigError, MissingExtra, ResourceMissing
 from lakefeed_deploy.image.bill import bill, bundled_jars, jars_of, requirements_of, without_replaced
 from lakefeed_deploy.image.wheel import write_wheels
 
-PAGE = "container-image"
+PAGE = "deploy-on-kubernetes"
 
 BASE_IMAGE = "debian:bookworm-slim"
 # The jars of a feed, of a Kinesis source and of a Glue catalog, with those of installed sinks. Those of the embedded

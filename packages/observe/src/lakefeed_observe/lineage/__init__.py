@@ -1,4 +1,4 @@
 """Reports the runs of a feed as OpenLineage events."""
 
-PAGE = "lineage"
+PAGE = "runs"
 """The page that errors of this package name."""
