@@ -34,9 +34,9 @@ def test_a_topic_is_found_by_name_and_path() -> None:
         assert find_page(PAGES, name).path == "exactly-once.md"
     assert find_page(PAGES, "changelog").path == "../CHANGELOG.md"
     assert find_page(PAGES, "upserts-and-upkeep").path == "design/upserts-and-upkeep.md"
-    assert find_page(PAGES, "fast-path").path == "fast-path.md"
-    for name in ("design-fast-path", "docs/design/fast-path.md"):
-        assert find_page(PAGES, name).path == "design/fast-path.md"
+    assert find_page(PAGES, "schema-evolution").path == "schema-evolution.md"
+    for name in ("design-schema-evolution", "docs/design/schema-evolution.md"):
+        assert find_page(PAGES, name).path == "design/schema-evolution.md"
 
 
 def test_topics_are_unique() -> None:
