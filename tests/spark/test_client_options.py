@@ -21,8 +21,6 @@ from lakefeed.config.kafka_client import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.quick
-
 SIDES = {
     "consumer.ConsumerConfig": (CONSUMER, REFUSED_CONSUMER),
     "producer.ProducerConfig": (PRODUCER, REFUSED_PRODUCER),

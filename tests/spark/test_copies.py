@@ -55,7 +55,6 @@ def read(spark: SparkSession, folder: Path, *batches: list[Sent]) -> list[str]:
     return sorted(each.value for each in spark.read.schema("value STRING").json(f"{folder}/out").collect())
 
 
-@pytest.mark.quick
 def test_each_row_comes_once_over_batches_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
     first = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/0", "t/0/2"), Sent("e", "q/0", row="0"), Sent("e", "q/0", row="1")]
     again = [*first, Sent("c", "q/0", "t/0/3")]
@@ -81,6 +80,7 @@ def test_what_comes_late_of_an_older_batch_is_a_copy(spark: SparkSession, tmp_pa
     assert read(spark, tmp_path, [Sent("a", "q/0", "t/0/1")], newer, late, rolled_back) == list("abcde")
 
 
+@pytest.mark.quick
 def test_copies_within_one_read_are_recognized_too(spark: SparkSession) -> None:
     rows = [Sent("a", "q/0", "t/0/1"), Sent("a", "q/0", "t/0/1"), Sent("b", "q/1", "t/0/2"), Sent("a", "q/0", "t/0/1")]
     frame = spark.createDataFrame([each.as_row(at) for at, each in enumerate(rows)], SCHEMA)

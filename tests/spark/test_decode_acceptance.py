@@ -23,8 +23,6 @@ from tests.support.registry_in_a_thread import RegistryInAThread
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.quick
-
 NAMES = ["A", "B", "n.A", "m.A", "m.B", "C"]
 READER = {
     "type": "record",

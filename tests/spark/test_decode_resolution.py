@@ -19,8 +19,6 @@ from tests.support.records import avro_bytes, records, results
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = pytest.mark.quick
-
 Pair = tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]
 
 

@@ -111,7 +111,6 @@ def test_json_schema_holds_for_what_is_written(spark: SparkSession) -> None:
         assert each.value.asDict(recursive=True) == row.asDict(recursive=True)
 
 
-@pytest.mark.quick
 def test_a_string(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("ü", 1)], "text STRING, k INT")
     made = to_records(rows, format="string", topic="t", key="k")

@@ -67,7 +67,6 @@ def test_a_field_with_the_name_of_an_added_column_is_refused_with_a_way_out_that
         classify(decoded(frame(spark, []), Json(schema=event)), replace(UPSERT, envelope="debezium"))
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("mode", POLICIES)
 def test_a_field_of_any_other_name_is_a_column_at_every_level(spark: SparkSession, mode: str) -> None:
     names, every = list(HARMLESS), [*HARMLESS, *OWN_NAMES, DELETED]

@@ -22,8 +22,6 @@ from tests.support.records import avro_bytes, records, results
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.quick
-
 Json = Any
 
 
@@ -146,6 +144,7 @@ def test_what_can_only_be_null_needs_no_column(spark: SparkSession) -> None:
     ]
 
 
+@pytest.mark.quick
 def test_rows_are_made_to_fit_without_python(spark: SparkSession) -> None:
     table = spark.createDataFrame(
         [], "n INT, id BIGINT, d DECIMAL(12,3), s STRUCT<a: INT, b: ARRAY<STRUCT<c: INT, e: DATE>>>"

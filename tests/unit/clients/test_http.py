@@ -137,6 +137,7 @@ def test_a_name_that_is_not_looked_up_in_time(monkeypatch: pytest.MonkeyPatch) -
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.waits
 def test_all_addresses_of_a_name_have_the_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue that is full does not answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:

@@ -102,6 +102,7 @@ def test_a_follower_sees_its_block_and_the_end_of_the_run(put: Any) -> None:
     assert module.SEEN == [(7, False, "ended")]
 
 
+@pytest.mark.waits
 def test_followers_end_at_the_same_time(put: Any) -> None:
     """Each of these waits for the other: one after the other they would wait for ever."""
     module = put("one = stranger_pager:wait\ntwo = stranger_pager:wait")

@@ -41,6 +41,7 @@ def test_after_the_shutdown_nothing_more_is_called() -> None:
     assert running.result(10)
 
 
+@pytest.mark.waits
 def test_a_call_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
     program = (
         "import asyncio, time\n"

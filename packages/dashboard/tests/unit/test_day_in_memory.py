@@ -95,6 +95,7 @@ async def _pages(monitor: FeedMonitor, clock: list[float]) -> None:
     workers.close()
 
 
+@pytest.mark.waits
 def test_events_are_bounded() -> None:
     monitor = FeedMonitor("taxi")
     for _ in range(300_000):

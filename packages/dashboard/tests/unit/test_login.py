@@ -177,6 +177,7 @@ def test_sessions_end_and_are_bounded() -> None:
     assert len(found._devices) == credentials.MOST_DEVICES
 
 
+@pytest.mark.waits
 def test_an_expired_session_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with dashboard(monitor_of(), with_login(session_hours=0.0002)) as served, browser(served) as client:
         answer = client.post("/login", json={"user": "anna", "password": PASSWORD})
@@ -208,6 +209,7 @@ def test_a_flood_of_refusals_takes_few_lines_of_the_log() -> None:
     assert lines[-1] == "refused a login from 192.0.2.1, after 970 more"
 
 
+@pytest.mark.waits
 def test_the_loop_answers_while_passwords_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     def verify(self: Passwords, user: str, password: str) -> bool:
         time.sleep(0.5)

@@ -138,6 +138,7 @@ def test_a_name_that_is_no_image_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "image").exists()
 
 
+@pytest.mark.waits
 def test_an_image_without_a_digest_is_said_to_have_none(tmp_path: Path) -> None:
     said = CliRunner().invoke(root, ["deploy", "image", "--to", str(tmp_path / "i")])
     assert said.exit_code == 0

@@ -107,6 +107,7 @@ def test_a_million_a_second() -> None:
     assert found["to the store"] == 20.0
 
 
+@pytest.mark.waits
 def test_ten_thousand_partitions_are_warned_of_by_their_metadata() -> None:
     found = sized(1_000_000.0, partitions=10_000)
     assert found["partitions"] == 10_000

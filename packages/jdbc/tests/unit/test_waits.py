@@ -28,6 +28,7 @@ def test_a_silent_database(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.waits
 def test_a_silent_database_of_a_catalog() -> None:
     began = time.monotonic()
     with misbehaving("silent") as address:

@@ -127,6 +127,7 @@ def test_brokers(reading: Reader, servers: str) -> None:
     assert found == []
 
 
+@pytest.mark.waits
 def test_fifteen_thousand_unknown_keys_are_refused_within_seconds(reading: Reader) -> None:
     began = time.process_time()
     config, found = reading(GOOD + "".join(f"key{number}: 1\n" for number in range(15_000)))

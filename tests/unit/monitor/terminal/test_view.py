@@ -104,6 +104,7 @@ def test_a_reader_that_has_gone_ends_the_heartbeat_and_leaves_stdout_alone(monke
     assert replaced == []
 
 
+@pytest.mark.waits
 def test_a_heartbeat_that_cannot_write_does_not_keep_the_run_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = threading.Event()
     monkeypatch.setattr(RunView, "heartbeat", lambda self: ends.wait(30))

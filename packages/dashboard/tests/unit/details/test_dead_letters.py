@@ -122,6 +122,7 @@ def test_a_thousand_reasons_are_sampled(catalog: SqlCatalog) -> None:
     assert all(of[0]["content"][1].data == f"value {of[0]['offset']}".encode() for _, _, of in found.reasons)
 
 
+@pytest.mark.waits
 def test_of_a_large_file_only_the_newest_letters_leave_arrow(catalog: SqlCatalog) -> None:
     many = pa.Table.from_pylist([letter(0, "bad")] * 200_000, schema=SCHEMA)
     offsets = pa.array(range(many.num_rows), pa.int64())

@@ -72,6 +72,7 @@ def test_a_supervised_driver_waits_longer_after_each_failure(
     assert waits[-1] == 10
 
 
+@pytest.mark.waits
 def test_a_supervised_driver_that_has_ended_well_does_not_wait(tmp_path: Path) -> None:
     shutil.copy(str(submitted.__file__), tmp_path / "main.py")
     (tmp_path / "application.json").write_text(json.dumps(HERE))

@@ -114,6 +114,7 @@ def test_a_status_says_whether_another_attempt_may_succeed(status: int, is_trans
     assert SECRET not in error.reason
 
 
+@pytest.mark.waits
 def test_no_server_holds_an_attempt_longer_than_its_time() -> None:
     manners: list[Manner] = ["silent", "drip", "drip_headers", "endless", "cut", "garbage"]
 
@@ -184,6 +185,7 @@ def test_a_command_has_the_message_and_not_the_keys_of_the_driver(
     assert SECRET not in json.dumps(got["argv"])
 
 
+@pytest.mark.waits
 def test_a_command_is_killed_with_its_children(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"sleep 300 & echo $! $$ > {pids}.part; mv {pids}.part {pids}; trap '' TERM; yes >&2"

@@ -98,6 +98,7 @@ def test_a_lag_in_seconds_is_the_age_of_the_oldest_record() -> None:
     assert "is 1 min" in fires.finding.what
 
 
+@pytest.mark.waits
 def test_flapping_does_not_send_hundreds() -> None:
     """A lag that comes and goes each minute for ten hours: one message in ten minutes, and its resolution."""
     feed = Feed({"lag": {"records": 10, "for": "5 seconds"}}).begin()
@@ -270,6 +271,7 @@ def test_dead_letters_by_count_and_by_share() -> None:
     assert kinds(share.after(1)) == [("dead_letters", "firing")]
 
 
+@pytest.mark.waits
 def test_the_window_of_dead_letters_is_bounded() -> None:
     feed = Feed({"dead_letters": {"count": 10**9, "within": "1 day"}}).begin()
     for number in range(3000):

@@ -82,6 +82,7 @@ def test_a_refusal_is_reported_once_and_goes_nowhere_else(status: int) -> None:
     assert changes == [False]
 
 
+@pytest.mark.waits
 def test_a_collector_that_hangs_delays_nothing() -> None:
     watched, done = monitor(), threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as silent:
