@@ -1,17 +1,15 @@
 """Fixtures of all tests, those of plug-ins too: servers and sessions, started for the first test that needs them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from pyspark.sql import SparkSession
 
 from lakefeed.config import trust
 from lakefeed.config.loading.load import read
@@ -29,9 +27,6 @@ from tests.support.servers.mysql import MySQL
 from tests.support.servers.mysql import mysql as running_mysql
 from tests.support.servers.postgresql import PostgreSQL, postgresql
 from tests.support.servers.search import EACH_SEARCH_SERVER, SearchServer, search_server
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
 # Without it the room for compiled code is a fifth, and a session of hundreds of tables fills it.

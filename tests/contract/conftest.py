@@ -1,7 +1,5 @@
 """One Spark session, and each object store in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

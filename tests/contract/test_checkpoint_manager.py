@@ -1,7 +1,5 @@
 """What Spark relies on in a checkpoint manager, held on every store, with the requests that it costs."""
 
-from __future__ import annotations
-
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """Real streaming queries on every store: long, compacted, purged, stopped and started again and again."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable, Iterator

@@ -1,21 +1,17 @@
 """A sink of another package passes the suite that lakefeed ships for such packages; one that is broken does not."""
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.sink_contract import SinkContract, SinkPlace
 from lakefeed.sinks.batch_sink import Batch
 from tests.support.sink_package import install
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module", autouse=True)

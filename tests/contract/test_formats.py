@@ -1,11 +1,9 @@
 """What every format promises, on the real registry, with records that Confluent's own serialisers have written."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -13,6 +11,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import SparkSession
 
 from lakefeed.records.decode import (
     ConfluentAvro,
@@ -31,13 +30,9 @@ from lakefeed.records.decode import (
 from lakefeed.records.decode.avro_schema import avro_schema_of, avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed_csv.settings import CsvFormat
+from lakefeed_local.stack import Endpoints
 from tests.support.protos import message_class
 from tests.support.records import avro_bytes, records, results
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakefeed_local.stack import Endpoints
 
 ROW = {"id": 2**40, "name": "Zürich", "price": 1.5, "tags": ["a", "b"]}
 AVRO = {

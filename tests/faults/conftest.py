@@ -1,7 +1,5 @@
 """The object stores that are to fail, one after the other, and a bucket of each behind a proxy that spoils requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

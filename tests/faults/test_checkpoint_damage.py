@@ -1,7 +1,5 @@
 """Entries that are empty, cut, foreign or gone stop the query and its readers; foreign files beside them do not."""
 
-from __future__ import annotations
-
 import uuid
 from pathlib import Path
 

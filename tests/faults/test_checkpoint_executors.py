@@ -1,7 +1,5 @@
 """State stores on executors that are JVMs of their own: restarted, one of them killed, every row once."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """An error on each kind of request is retried or stops the query: never a wrong answer."""
 
-from __future__ import annotations
-
 import random
 import threading
 

@@ -1,7 +1,5 @@
 """Two drivers on one checkpoint: one continues, the other stops with Spark's message, every row is there once."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Machines of a standalone cluster are lost in the middle of a batch: every row is in the table once."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

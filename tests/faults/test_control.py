@@ -1,7 +1,5 @@
 """A feed is paused, resumed, changed and stopped by commands; a pause survives the death of its driver."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A driver that is cut off from the network, as a pod on a lost node: its successor works, and it commits nothing."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

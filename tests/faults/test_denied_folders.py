@@ -3,8 +3,6 @@
 Root may write everywhere. So each command gives up the capability for it, and a folder of mode 0500 takes nothing.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A store that takes no manifest: the commit that has written one does not land, though all else of it is uploaded."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.cli import Running

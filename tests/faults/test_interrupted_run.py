@@ -1,7 +1,5 @@
 """A run of the tests that is interrupted or killed leaves no process behind, whichever process gets the signal."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A driver that is killed while it looks for the records that a batch fails at: each is once a row or a dead letter."""
 
-from __future__ import annotations
-
 import json
 import sys
 

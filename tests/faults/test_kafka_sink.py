@@ -1,14 +1,13 @@
 """A driver that is killed while it sends a batch to a topic: nothing is lost, and a reader recognizes every copy."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 import lakefeed
 from lakefeed.clients.kafka.topics import Topics
@@ -19,9 +18,6 @@ from tests.support.cli import lakefeed as command
 from tests.support.faults.drivers import SHORT_LIVED
 from tests.support.feed import Feed
 from tests.support.lake import spark_on
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 COUNT = 6_000
 # A request for nearly each record, one after the other: there is time to kill in.

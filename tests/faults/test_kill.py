@@ -1,7 +1,5 @@
 """A run that is killed, or asked to stop, at any moment: every row is in the table once after the next run."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -4,8 +4,6 @@ The S3 proxy kills the driver's whole process group at the request that is the s
 records are broken ones, an aborted transaction, and one that is open while the driver dies and is committed then.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.cli import Running

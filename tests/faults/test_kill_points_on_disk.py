@@ -3,8 +3,6 @@
 Nothing names an S3 store here: tables, dead letters, ledger and checkpoint are in one folder.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -3,8 +3,6 @@
 That its counts by operation are the proxy's is held by the fixture ``bucket``, here and in all tests of faults.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

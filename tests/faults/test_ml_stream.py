@@ -1,7 +1,5 @@
 """The model of ``examples/ml_stream``: killed, it learns no record twice; a feed that runs scores with the newest."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

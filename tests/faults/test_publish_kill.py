@@ -3,8 +3,6 @@
 The rows of a batch and their publication are two commits to the catalog, each behind a ``metadata.json`` of its own.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest

@@ -1,7 +1,5 @@
 """Two drivers of one feed at the same moment, again and again: one of them lands each record once."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

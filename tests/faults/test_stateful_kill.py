@@ -1,7 +1,5 @@
 """A driver with windows that is killed in mid-batch: each window is there once, and counts each hit once."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

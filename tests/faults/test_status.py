@@ -1,7 +1,5 @@
 """A feed as another shell sees it: running, hanging, killed; and hostile records in its log and its terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

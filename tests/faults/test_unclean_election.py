@@ -1,7 +1,5 @@
 """Three brokers: an unclean leader cuts a topic off, and a rolling restart ends no feed."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -9,9 +7,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import LakefeedError, RecordsLost, Unreachable
@@ -20,9 +19,6 @@ from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.lake import spark_on
 from tests.support.servers.kafka_cluster import BROKERS, Cluster, kafka_cluster
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

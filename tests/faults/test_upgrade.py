@@ -3,8 +3,6 @@
 With ``-s`` it prints the downtime.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Wrong input, end to end: what, where and the next step, exit status 2 or 1, no stack trace, nothing left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """An executor's container on YARN is lost in the middle of a batch: every row is in the table once."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,20 +1,16 @@
 """A million rows through each sink: all are there, each once. (Databases: ``tests/faults/test_jdbc.py``.)"""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from tests.support.feed import Feed
 from tests.support.servers.search import SearchServer
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 COUNT = 1_000_000
 ROWS = "SELECT id, CAST(id % 7 AS STRING) AS zone, kafka_topic, kafka_partition, kafka_offset FROM {name}"

@@ -1,7 +1,5 @@
 """Every view of a feed says the same: dashboard, metrics, lag, Kafka's own tools, the ledger and the table."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

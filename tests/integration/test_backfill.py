@@ -1,15 +1,14 @@
 """Backfills beside a feed: each record once, whatever cuts them off, and the feed never notices."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import CheckpointMismatch, ConfigError, ErrorBudgetExceeded, LakefeedError, ResourceMissing
 from lakefeed.ledger.iceberg import IcebergLedger
@@ -18,9 +17,6 @@ from lakefeed.operations.backfill import BackfillRequest, BackfillSummary
 from lakefeed.pipeline import Pipeline
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PATIENCE_SECONDS = 300
 DECODE: dict[str, Any] = {

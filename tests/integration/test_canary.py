@@ -1,7 +1,5 @@
 """No secret gets out: one text, planted in each kind of setting that can hold one, is looked for everywhere."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,17 +1,16 @@
 """A feed on each kind of catalog: landed, verified, read by other engines; and what is said when a catalog is wrong."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pytest
 from pydantic import SecretStr
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
@@ -30,9 +29,6 @@ from tests.support.feed import Feed
 from tests.support.servers.hive_metastore import HiveMetastore, hive_metastore
 from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")

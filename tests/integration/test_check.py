@@ -1,19 +1,14 @@
 """``lakefeed check`` shows what is wrong with a pipeline before anything starts, with its line."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from lakefeed.cli.main import root
 from tests.support.blocks import ROOT, blocks_of
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FILE = """\
 name: hits

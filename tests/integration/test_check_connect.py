@@ -1,7 +1,5 @@
 """``lakefeed check --connect`` against real servers, and against each of them broken."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Callable

@@ -1,18 +1,13 @@
 """lakefeed's own session keeps its checkpoints with the checkpoint manager, one PUT for each entry."""
 
-from __future__ import annotations
-
 import time
 import uuid
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark import jvm
 from lakefeed_local.stack import Endpoints
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.quick

@@ -1,7 +1,5 @@
 """Servers that each ask their clients for a certificate: a whole feed has one, and each names one that is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The same pipeline file on a Spark standalone cluster whose workers have nothing of lakefeed, and no package."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

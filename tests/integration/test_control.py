@@ -1,15 +1,14 @@
 """Operators pause, resume, change and stop a running feed on real servers, and each row is there once."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, ConfigError, FeedPaused, LakefeedError, RecordsLost
@@ -20,9 +19,6 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
 from tests.support.json_feed import JSON_ROWS, records, source
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def until(condition: Callable[[], Any], *, seconds: float = 90) -> None:

@@ -1,7 +1,5 @@
 """The core's wheel alone, in an environment of its own: no plug-in is needed to land a topic and to prove it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

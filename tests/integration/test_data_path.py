@@ -1,12 +1,12 @@
 """How many requests a batch makes: exactly, by operation and by what the key is for, on a real S3 server."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch
@@ -17,10 +17,6 @@ from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.records.transform.plan import PARTS, ROCKSDB, STATE_STORE
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from py4j.protocol import Py4JJavaError
-    from pyspark.sql import SparkSession
 
 FILES = 3
 BATCHES = 22

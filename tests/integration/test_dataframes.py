@@ -1,17 +1,13 @@
 """The Python way: ordinary DataFrames in and out."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import lakefeed as lf
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture

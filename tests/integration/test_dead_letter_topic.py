@@ -1,13 +1,12 @@
 """Dead letters in a topic: whole, none missing after a crash, and back into the table once."""
 
-from __future__ import annotations
-
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.scan import scan
 from lakefeed.clients.kafka.topics import Topics
@@ -15,9 +14,6 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
 

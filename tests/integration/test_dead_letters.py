@@ -1,13 +1,12 @@
 """Records that cannot become rows: rows + dead letters + skipped = records, for each partition, whatever happens."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
@@ -17,9 +16,6 @@ from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.stores import Bucket, Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
 

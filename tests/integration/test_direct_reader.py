@@ -1,15 +1,14 @@
 """lakefeed's reader gives the records of each range, whatever it has read before, and refuses one that is gone."""
 
-from __future__ import annotations
-
 import json
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
@@ -22,9 +21,6 @@ from lakefeed.records.sources.kafka import FORMAT, client_options
 from lakefeed.records.spec import Json
 from tests.support.agreement import of_ledger
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOST = "is not in the topic any more; some data may have been lost"
 COMMITTED = [*range(10), *range(22, 32)]

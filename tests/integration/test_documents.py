@@ -1,17 +1,16 @@
 """What the documents and the docstrings show is run, on the real stack, as it stands there."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
 
 import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
@@ -23,9 +22,6 @@ from lakefeed_local.stack import Endpoints
 from tests.support.blocks import PAGES, ROOT, blocks_of
 from tests.support.feed import Feed
 from tests.support.page_reader import Reader
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = "nyc-avro-topic"
 TRIPS = 10_000

@@ -1,22 +1,18 @@
 """A record that the transform fails at: the error names it, nothing is committed, and the feed resumes without it."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, UUIDType
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.errors import JobFailed, RowsRefused
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed.sinks.dead_letters.table import DeadLetterTable
 from tests.support.feed import TRIP, Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE = {"json": {"schema_ddl": "id BIGINT, text STRING"}, "metadata": ["partition", "offset"]}
 SECRET = "hunter2"

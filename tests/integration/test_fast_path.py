@@ -1,28 +1,23 @@
 """The fast path and the general one give the same rows, metrics, dead letters and counts, in files for every reader."""
 
-from __future__ import annotations
-
 import io
 import math
 import struct
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow.parquet as parquet
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.feed.feed import FeedPath
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
 
 EDGES = {
     "type": "record",

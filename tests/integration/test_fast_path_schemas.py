@@ -1,20 +1,16 @@
 """Topics of random Avro schemas, nested too, land alike on both paths: rows, dead letters, counts and manifests."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from pyspark.sql import SparkSession
 
 from lakefeed.ledger.outcomes import Counts
 from tests.support.any_avro import AnyAvro
 from tests.support.feed import Feed
 from tests.support.wire_format import build
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 METRICS = ("record_count", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 RECORDS = 120

@@ -1,14 +1,12 @@
 """Topics with gaps, ends of transactions, tombstones and huge records land alike on both paths, as Spark reads them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -18,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigEntry,
     ConfigResource,
 )
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import LakefeedError
@@ -25,9 +24,6 @@ from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed_local.stack import Stack
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HUGE = 3 * 1024 * 1024
 LIMIT = 70

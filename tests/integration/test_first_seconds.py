@@ -1,7 +1,5 @@
 """A start asks S3 for nothing twice: each metadata file of an existing table is read once in a JVM."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,21 +1,17 @@
 """Tables of others, with types and rules that Spark does not show: a row, a dead letter, or a clear refusal."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import FixedType, LongType, NestedField, StringType, TimeType, UUIDType
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.operations.preflight.connect import preflight
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 GOOD = "123e4567-e89b-12d3-a456-426614174000"
 

@@ -1,13 +1,11 @@
 """Feeds into tables of format version 3: upserts with a history and dead letters, an upgrade, and what a plan says."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pyarrow import fs
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import ConfigError
@@ -15,9 +13,6 @@ from lakefeed.operations.backfill import BackfillRequest
 from lakefeed.pipeline import Pipeline
 from tests.support.changes import Model, differences, rows_of, write_pipeline
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def version(feed: Feed, table: str) -> int:

@@ -1,15 +1,14 @@
 """Formats from end to end: produced by lakefeed, read by Confluent's clients, landed by a pipeline."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError
@@ -19,9 +18,6 @@ from lakefeed_local.produce.write import produce
 from packages.local.tests.integration.test_produce import read
 from tests.support.feed import Feed
 from tests.support.protos import message_class
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 TRIP = 'syntax = "proto3";\npackage nyc;\nmessage Trip { int64 id = 1; string zone = 2; optional double fare = 3; }\n'
 DDL = "id BIGINT NOT NULL, zone STRING NOT NULL, fare DOUBLE"

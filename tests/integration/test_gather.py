@@ -1,20 +1,17 @@
 """Small batches gathered: fewer and larger files, no record waits for ever, and a run to the end waits for nothing."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LEAST = 30
 EACH = 6

@@ -1,7 +1,5 @@
 """The offsets of consumer groups, while a transaction that would change them is open."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

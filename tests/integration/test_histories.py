@@ -4,28 +4,23 @@ Batches, batch runs, rewinds that delete or keep rows, records removed by retent
 their replay, expired snapshots. The rows are counted with pyiceberg, from the rows' own offsets.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PARTITIONS = 2
 

@@ -1,23 +1,19 @@
 """Topics that contain whatever a producer may write: each record is a row, or a dead letter, and whole."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.problem import raise_first_error
 from lakefeed.errors import ConfigError
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 METADATA = ["topic", "partition", "offset", "timestamp", "key", "headers"]
 LARGE = {"max.message.bytes": str(20 * 1024 * 1024)}

@@ -1,7 +1,5 @@
 """Keys and values that attack those who look: scripts, control characters, marks of direction, 1 MB."""
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.request

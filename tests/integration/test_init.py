@@ -1,7 +1,5 @@
 """``lakefeed init`` on topics of every kind: what it writes passes ``lakefeed check --connect``."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Sequence

@@ -1,19 +1,14 @@
 """The format of docs/extension-points.md, of a stranger's package, in a feed: planned, landed, and its poison kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.plugin import forget_blocks, put_page_on_path
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 GOOD = [f"GET /offers/{number} 200".encode() for number in range(20)]
 POISON = {

@@ -1,25 +1,21 @@
 """A feed into the sink of another package, which keeps a ledger of its own."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed_local.stack import Endpoints
 from tests.support.deaths import dying
 from tests.support.feed import Feed
 from tests.support.sink_package import install
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE = {"json": {"schema_ddl": "id BIGINT"}}
 

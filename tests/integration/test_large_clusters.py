@@ -3,8 +3,6 @@
 ``-s`` prints what it takes. docs/size-a-feed.md has the arithmetic for more than one machine.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

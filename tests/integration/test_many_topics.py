@@ -1,13 +1,12 @@
 """Many topics in one job: each in its own table with its own schema; one that fails is alone; new ones come in."""
 
-from __future__ import annotations
-
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from lakefeed.cli.main import root
 from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError
@@ -15,9 +14,6 @@ from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.shop import SCHEMAS, Shop, eventually, failures, verified
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """Upkeep of many tables: of one topic or all, by command and beside the job."""
 
-from __future__ import annotations
-
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import TableBusy
@@ -14,9 +13,6 @@ from lakefeed.maintenance.maintain import Maintenance
 from lakefeed.pipeline import RunSummary
 from tests.support.feed import Feed
 from tests.support.shop import Shop, eventually, failures, verified
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture

@@ -1,16 +1,15 @@
 """The progress of a feed on real servers: the model, status and lag from outside, and their agreement with Kafka."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.base import validated
@@ -23,9 +22,6 @@ from lakefeed.operations.live_status import LiveStatus, live_status
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
 from tests.support.json_feed import JSON_ROWS, records, source
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def begin_group(feed: Feed, group: str) -> None:

@@ -1,7 +1,5 @@
 """A new user's first hour, from an empty folder and an environment that has the wheel alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,19 +1,15 @@
 """The notebooks of ``examples/notebooks``, cell by cell on real servers. They want ``uv sync --group notebooks``."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed_local.stack import Endpoints
 from tools.examples import NOTEBOOKS, carry_out, commands, surroundings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COUNTED = [("94105", 3), ("10001", 1)]
 

@@ -1,15 +1,14 @@
 """Where a feed stands, and moving it: on a real broker, store and table."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.groups import MonitoringGroup
@@ -22,9 +21,6 @@ from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Lettered:

@@ -1,28 +1,23 @@
 """Tables, dead letters and checkpoint in a folder of this machine: each operation, and nothing asks for a store."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyspark.sql import SparkSession
 
 from lakefeed.config.connections import CATALOG_FILE
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing
+from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed_local.stack import Endpoints
 from lakefeed_observe.runs.store import traces_of
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakefeed.pipeline import Pipeline
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Formats of others, by their name: Delta Lake as a sink and as a source, its jar fetched as `spark:` says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

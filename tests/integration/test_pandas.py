@@ -1,20 +1,16 @@
 """Functions over pandas, and state that a user's own class keeps: landed once, and refused where it is another."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE = {"json": {"schema_ddl": "zip STRING, bytes BIGINT"}}
 FUNCTIONS = """

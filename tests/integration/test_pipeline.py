@@ -1,14 +1,13 @@
 """Pipelines on real parts: Confluent's serialisers write, lakefeed lands, pyiceberg reads."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fastavro
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ConfigError, DecodeError
@@ -17,9 +16,6 @@ from lakefeed.ledger.continuity import violations
 from lakefeed.ledger.iceberg import IcebergLedger
 from tests.support.cli import Running
 from tests.support.feed import TRIP, Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
 

@@ -1,15 +1,14 @@
 """A run does what the plan says; and a plan changes nothing. On a real broker, store and catalog."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from pyarrow import fs
+from pyspark.sql import SparkSession
 
 from lakefeed.cli.plan import plan as command
 from lakefeed.clients.kafka.topics import Topics
@@ -21,9 +20,6 @@ from lakefeed_local.stack import Endpoints
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.planned import RIDE, WIDER, Planned, ride
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A real Prometheus takes lakefeed's text, rules and dashboard: queries have data, and alerts fire when they should."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,15 +1,14 @@
 """lakefeed read: exactly the records that were chosen, once, from a real broker into each kind of target."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 import lakefeed as lf
 from lakefeed.clients.kafka.selection import Selection
@@ -18,9 +17,6 @@ from lakefeed.errors import ConfigError, DecodeError, ResourceMissing
 from lakefeed.sinks.export import ConsoleResult, Files, PlainTable
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE: dict[str, Any] = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]}
 

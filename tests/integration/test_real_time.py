@@ -1,22 +1,18 @@
 """Records from topic to topic in real time: each is there, copies are recognized, and what does not fit is refused."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import lakefeed
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import FinishedBatch
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE = {"json": {"schema_ddl": "id BIGINT"}}
 

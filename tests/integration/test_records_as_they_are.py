@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fastavro
 import pytest
@@ -21,6 +21,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pydantic import SecretStr
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.s3 import Keys
@@ -34,9 +35,6 @@ from lakefeed_local.ports import choose_free
 from lakefeed_local.servers import RegistryServer
 from tests.support.broken import KINDS, broken
 from tests.support.feed import TRIP, Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
 

@@ -1,14 +1,13 @@
 """The registry's client and the JVM decoder against the real registry of the stack."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.records.decode import ConfluentAvro, decoded
@@ -16,9 +15,6 @@ from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed_local.stack import Endpoints
 from tests.support import wire_format
 from tests.support.records import avro_bytes, records, results
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.quick
 

@@ -1,18 +1,14 @@
 """Requests of S3A and of Iceberg's S3FileIO are counted alike, by what their keys are for, on a real S3 server."""
 
-from __future__ import annotations
-
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark import jvm
 from lakefeed.feed.s3_requests import s3_requests
 from lakefeed_local.stack import Endpoints
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:

@@ -1,14 +1,13 @@
 """``lakefeed schema`` against a real registry, catalog and broker."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
 from lakefeed.cli.schema import schema as command
 from lakefeed.clients.iceberg.sql import set_properties
@@ -17,9 +16,6 @@ from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.schema.changes import Change, Entry, history_properties
 from lakefeed.records.schema.reader import StoredSchema
 from tests.support.feed import TRIP, Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.quick
 

@@ -1,13 +1,13 @@
 """Every change of a schema on a real Iceberg table that has data: rows of before and after read back right."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import SchemaIncompatible
@@ -15,10 +15,6 @@ from lakefeed.records.schema import Change, merge_schemas
 from lakefeed.records.schema.ddl import statements
 from lakefeed.records.schema.fit import align_columns, columns_of, columns_of_table, same_type
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 Json = Any
 

@@ -1,19 +1,15 @@
 """A pipeline whose writers' schema changes: each policy, on real records, from the topic to the table."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from lakefeed.cli.schema import schema as command
 from lakefeed.errors import SchemaChanged
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def trip(*fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Every connection of a feed over TLS with a private authority, with logins: the whole way, and each mistake."""
 
-from __future__ import annotations
-
 import signal
 import time
 import uuid

@@ -1,20 +1,15 @@
 """The session: secrets stay out of sight, and what spark-submit needs is printed without them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 import lakefeed as lf
 from lakefeed_local.stack import Endpoints
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PIPELINE = Path(__file__).parents[2] / "examples" / "taxi" / "pipeline.yaml"
 

@@ -1,12 +1,11 @@
 """Settings of sinks that are refused before a run: by the file alone, by its servers, or by Spark's analysis."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import ConfigError
 from lakefeed.operations.preflight.analysis import analyze
@@ -14,9 +13,6 @@ from lakefeed.operations.preflight.connect import preflight
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.sink_cases import DECODE, OWN, Case, beside, blocks, iceberg, of_files, of_table, path
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """What every sink promises: the modes that it claims, and what a crash between its commit and Spark's leaves."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import lakefeed
 from lakefeed.errors import LakefeedError, Unreachable
@@ -40,9 +39,6 @@ from tests.support.sink_cases import (
     topic,
     values,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 OTHER_FORMS = ("orc", "avro", "json", "csv")
 QUICK = ("iceberg-update", "kafka-append", "mariadb-update")

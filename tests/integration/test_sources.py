@@ -1,15 +1,14 @@
 """Sources beside Kafka: each row landed once, held to the query's own log of batches."""
 
-from __future__ import annotations
-
 import json
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.monitor.feed_monitor import FeedMonitor
@@ -17,9 +16,6 @@ from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
 from tests.support.deaths import dying
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DDL = "zip STRING, isp STRING"
 

@@ -1,7 +1,5 @@
 """Spark Connect: each way into lakefeed refuses its sessions, in one sentence that says what to do."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

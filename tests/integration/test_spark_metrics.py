@@ -1,7 +1,5 @@
 """Spark's own sinks and a collector for OTLP are given the numbers of a run, by configuration alone."""
 
-from __future__ import annotations
-
 import json
 import re
 import socketserver

@@ -3,15 +3,14 @@
 In a user's session Spark replaces ``${name}`` in SQL, by settings and by variables of the driver's environment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.selection import Selection
@@ -19,9 +18,6 @@ from lakefeed.clients.spark.session import copy_of
 from lakefeed.errors import SchemaUnusable
 from lakefeed.sinks.export import Files
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 OF_HADOOP = ("${env.HOME}", "${user.name}", "${io.file.buffer.size}", "${fs.s3a.secret.key:-${env.HOME}}")
 TEXTS = (

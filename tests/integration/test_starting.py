@@ -3,23 +3,19 @@
 ``offsets show``, ``plan`` and ``run`` have to agree on each start: see ``tests/support/starts.py``.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing
 from tests.support.feed import Feed
 from tests.support.shop import Shop, failures
 from tests.support.starts import run_as_planned
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["partition", "offset"]}
 

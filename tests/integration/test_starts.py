@@ -4,14 +4,13 @@
 table in docs/offsets.md are in ``test_traps.py``.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from pyspark.sql import SparkSession
 
 import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
@@ -19,9 +18,6 @@ from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.ledger.checkpoint import OWNER_FILE
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE = {"json": {"schema_ddl": "id BIGINT, at TIMESTAMP"}, "metadata": ["topic", "partition", "offset"]}
 KEPT = '''

@@ -1,23 +1,19 @@
 """Queries with state: windows and groups over a topic, landed once, and refused where their state is not."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import TRIP, Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
 DECODE = {"json": {"schema_ddl": "zip STRING, hittime TIMESTAMP"}}

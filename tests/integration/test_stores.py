@@ -1,7 +1,5 @@
 """Every store that the embedded stack offers, seen through an ordinary S3 client."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

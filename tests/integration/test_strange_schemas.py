@@ -1,11 +1,10 @@
 """One feed that meets in mid-stream whatever writers may register: one table, dead letters, and nothing lost."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import DecodeError
@@ -14,9 +13,6 @@ from tests.support.avro_documents import bomb, deep, field, record
 from tests.support.feed import Feed
 from tests.support.protos import message_class
 from tests.support.records import avro_bytes
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ID = field("id", "int")
 V1 = record(ID, field("zone"), name="Trip", namespace="nyc")

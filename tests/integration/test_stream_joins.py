@@ -1,22 +1,18 @@
 """Streams joined with tables, and with each other: each pair lands once, and is what a batch computes."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import ConfigError, LakefeedError
 from tests.support.deaths import dying
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
 HOUR = "orders.at BETWEEN clicks.at AND clicks.at + INTERVAL 1 HOUR"

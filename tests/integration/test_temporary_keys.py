@@ -3,8 +3,6 @@
 The store refuses keys that have expired. What a run does beside its tables, such as its trace on S3, needs them too.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

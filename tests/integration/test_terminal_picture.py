@@ -1,13 +1,11 @@
 """The picture of README.md: a real feed in a real terminal; ``make screenshots`` writes it to docs/images."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.records.encode.encode import to_records
@@ -17,9 +15,6 @@ from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.screen_picture import screen_svg
 from tests.support.terminal import terminal
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FOLDER = "LAKEFEED_SCREENSHOTS"
 TRIPS, A_BATCH = 900_000, 100_000

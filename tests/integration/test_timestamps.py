@@ -1,15 +1,14 @@
 """Timestamps that Spark cannot hold: such a record is a row or a dead letter, and stops nothing."""
 
-from __future__ import annotations
-
 import json
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from lakefeed.cli.main import root
 from lakefeed.clients.kafka.topics import Topics
@@ -18,9 +17,6 @@ from lakefeed.operations.backfill import BackfillRequest
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LARGEST = 2**63 - 1
 NANOSECONDS = 1_700_000_000_000_000_000

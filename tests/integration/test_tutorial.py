@@ -1,7 +1,5 @@
 """A stranger follows README.md and docs/tutorial.md, in an empty folder, with the wheel alone."""
 
-from __future__ import annotations
-
 import os
 import sys
 import zipfile

@@ -3,18 +3,17 @@
 ``LAKEFEED_TOPICS`` says how many topics the jobs have that are compared; each topic has 20 partitions.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
@@ -23,9 +22,6 @@ from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
 from tests.support.shapes import REGISTRY, SHAPES, Row, Shape, plain
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COUNTS = [int(count) for count in os.environ.get("LAKEFEED_TOPICS", "25,50,100,200").split(",")]
 TOPICS = COUNTS[-1]

@@ -1,14 +1,13 @@
 """A registered version that cannot be used is refused alone, at each start as in a running feed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged
@@ -17,9 +16,6 @@ from tests.support.avro_documents import field, record
 from tests.support.feed import Feed
 from tests.support.records import avro_bytes
 from tests.support.registry_in_a_thread import RegistryInAThread
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 V1 = record(field("id", "int"), name="Trip")
 JSON_V1 = {"type": "object", "properties": {"id": {"type": "integer"}}}

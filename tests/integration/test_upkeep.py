@@ -1,14 +1,13 @@
 """Upkeep beside real feeds: no writer fails, each record is there once, and ``verify --deep`` says so afterwards."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from lakefeed.cli.tables import tables
 from lakefeed.config.operation import Upkeep
@@ -22,9 +21,6 @@ from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE: dict[str, Any] = {
     "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},

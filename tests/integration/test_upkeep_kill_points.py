@@ -4,15 +4,14 @@ The S3 proxy kills it at the request that is the step. What is lost is found by 
 by a listing of the table's folders.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
@@ -22,9 +21,6 @@ from tests.support.faults.drivers import SHORT_LIVED
 from tests.support.faults.s3_fault_proxy import FaultProxy, Matcher, Request, fault_proxy, put
 from tests.support.feed import Feed
 from tests.support.table_files import leave_an_orphan, left_behind
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

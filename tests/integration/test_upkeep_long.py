@@ -4,17 +4,16 @@
 kills come.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import time
 from collections.abc import Callable
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.values import seconds_of
@@ -25,9 +24,6 @@ from tests.integration.test_upkeep import DECODE, every_record_once, look_after,
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 from tests.support.table_files import left_behind
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(6 * 3600)
 

@@ -3,17 +3,16 @@
 ``LAKEFEED_UPKEEP_MERGES`` says how many batches are merged (12 by default).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.maintenance.planner import LastUpkeep
@@ -23,9 +22,6 @@ from tests.integration.test_upkeep import OFTEN, Running, look_after, nothing_is
 from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.support.cli import Running as Command
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 

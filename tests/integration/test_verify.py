@@ -1,12 +1,11 @@
 """lakefeed verify on real tables and a real broker: what is right passes, what was done behind its back is found."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
@@ -18,9 +17,6 @@ from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE: dict[str, Any] = {
     "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},

@@ -4,13 +4,12 @@
 killed at each step: ``tests/faults/test_kill_points.py``.
 """
 
-from __future__ import annotations
-
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import copy_of
@@ -22,9 +21,6 @@ from lakefeed.operations.control import pause_next_start, resume_next_start
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["partition", "offset"]}
 

@@ -1,21 +1,17 @@
 """Feeds that land in a branch: what readers see, what commands say of it, and how an audit that fails is settled."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 
 from lakefeed.cli.tables import publish as command
 from lakefeed.errors import AuditFailed
 from lakefeed.pipeline import Pipeline
 from tests.support.deaths import dying
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def audited(feed: Feed, expect: dict[str, Any], **publish: Any) -> Pipeline:

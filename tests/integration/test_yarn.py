@@ -1,7 +1,5 @@
 """The same pipeline file on YARN, whose nodes have Java and a Python without packages: YARN brings Spark to them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

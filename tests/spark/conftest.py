@@ -1,26 +1,20 @@
 """Catalogs that the commit check has to hold on, and fixtures of the pytest plug-in."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from tests.support.catalogs import PLAIN, CatalogCase, HiveCase, PostgresCase, RestCase, SqliteCase
 from tests.support.feed_table import Table
 from tests.support.servers.hive_metastore import hive_metastore
+from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.rest_catalog import rest_catalog
 from tests.support.upserts import plain as plain
 from tests.support.upserts import upsert_catalog as upsert_catalog
 from tests.support.upserts import upserting as upserting
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from tests.support.servers.postgresql import PostgreSQL
 
 # What make test-full shows of each catalog; make test-all shows everything.
 TELLING = {

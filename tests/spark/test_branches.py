@@ -1,14 +1,13 @@
 """Tables that are landed in a branch, audited and published, on each catalog and local files."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
@@ -27,9 +26,6 @@ from lakefeed.sinks.iceberg.definition import TABLES
 from lakefeed.sinks.iceberg.publish import Publisher
 from lakefeed.sinks.iceberg.table import IcebergTable
 from tests.support.catalogs import CatalogCase
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 FEED = "shop"
 COLUMNS = "id BIGINT, v STRING, at TIMESTAMP, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT"

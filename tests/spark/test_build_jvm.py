@@ -1,7 +1,5 @@
 """The tools that build the JVM module and run its unit tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A JVM writes an archive of its classes on request, and the next one maps it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,11 +1,10 @@
 """The allow-list against the kafka-clients jar that Spark really runs with."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from py4j.java_gateway import get_field
+from pyspark.sql import SparkSession
 
 from lakefeed.config.kafka_client import (
     CONSUMER,
@@ -17,9 +16,6 @@ from lakefeed.config.kafka_client import (
     REFUSED_PRODUCER,
     Option,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SIDES = {
     "consumer.ConsumerConfig": (CONSUMER, REFUSED_CONSUMER),

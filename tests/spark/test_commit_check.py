@@ -1,13 +1,11 @@
 """The catalog's compare-and-set on a feed's progress, on each catalog: what lands and what not."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
@@ -21,9 +19,6 @@ from lakefeed.operations.replay import REPLAYS
 from lakefeed.sinks.iceberg.table import IcebergTable
 from tests.support.catalogs import CatalogCase
 from tests.support.feed_table import FEED, Table, refused, span
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROUNDS = 15
 

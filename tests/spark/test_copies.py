@@ -1,22 +1,18 @@
 """What the Kafka sink says of its rows, and how a reader recognizes copies by it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 import lakefeed
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.sinks.kafka import RowRecords, producer_settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "

@@ -1,19 +1,13 @@
 """Which letters a replay takes, by SQL, are those that ``dead-letters list`` shows, by Python."""
 
-from __future__ import annotations
-
 from functools import reduce
-from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.messages.printable import printable
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, kind_of
 from lakefeed.sinks.dead_letters.table import CHOSEN, _arguments
 from tests.unit.sinks.dead_letters.test_store import REASONS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_sql_and_python_choose_the_same_letters(spark: SparkSession) -> None:

@@ -1,22 +1,18 @@
 """Change events and deletes on their way from records to rows."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import RECORD, Json, Raw, RecordPolicy, RowExpectation, classify, decoded
 from lakefeed.records.decode.changes import DeleteRule
 from lakefeed.records.decode.unavailable import Unavailable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 ROW = "STRUCT<id: BIGINT, city: STRING>"
 EVENT = Json(schema=f"before {ROW}, after {ROW}, source STRUCT<ts_ms: BIGINT>, op STRING, ts_ms BIGINT")

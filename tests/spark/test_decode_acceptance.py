@@ -1,14 +1,13 @@
 """Compare ``schema.accept`` in the decoder with ``lakefeed.records.schema.reader``, for unions of records too."""
 
-from __future__ import annotations
-
 import json
 import random
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.config.decoding import Accept
 from lakefeed.errors import ConfigError
@@ -19,9 +18,6 @@ from tests.spark.test_decode_registry import framed
 from tests.support.avro_documents import bomb, nested_arrays
 from tests.support.records import records, results
 from tests.support.registry_in_a_thread import RegistryInAThread
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NAMES = ["A", "B", "n.A", "m.A", "m.B", "C"]
 READER = {

@@ -1,29 +1,24 @@
 """Every Avro type: the same values as Spark's from_avro, and the same as fastavro."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import json
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import fastavro
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import PlainAvro, decoded
 from tests.support.records import avro_bytes, records, results
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.quick
 

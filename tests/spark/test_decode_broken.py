@@ -1,22 +1,17 @@
 """Bytes that are wrong in every way: an error that says how, never a stopped job and never a dead JVM."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.records.decode import ConfluentAvro, PlainAvro, decoded
 from tests.support import wire_format
 from tests.support.records import avro_bytes, records, results
 from tests.support.registry_in_a_thread import RegistryInAThread
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.quick
 

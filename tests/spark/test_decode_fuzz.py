@@ -1,20 +1,16 @@
 """Random and mutated payloads: each becomes a value or an error; nothing crashes, hangs or fills the memory."""
 
-from __future__ import annotations
-
 import json
 import random
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from lakefeed.records.decode import PlainAvro, decoded
 from tests.support.records import avro_bytes, records
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FLAT = {
     "type": "record",

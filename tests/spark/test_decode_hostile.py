@@ -1,19 +1,14 @@
 """Avro that is made to cost much: each payload is a row or an error, in time and memory that its size bounds."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.hostile import colliding_keys, mutated
-from tests.support.probe import base64_text
+from tests.support.probe import Cost, Probe, base64_text
 from tests.support.records import avro_bytes
-
-if TYPE_CHECKING:
-    from tests.support.probe import Cost, Probe
 
 MEGABYTE = 1_000_000
 MANY = 200_000

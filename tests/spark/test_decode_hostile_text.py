@@ -1,7 +1,5 @@
 """JSON and CSV that a producer could send to cost more than its size: the rule of ``Probe.hostile`` holds."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any

@@ -1,20 +1,16 @@
 """What a JSON value may be, strictly and leniently: many cases in one job each."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.records.decode import Json, decoded
 from tests.support.records import records, results
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.quick
 

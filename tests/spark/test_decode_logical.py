@@ -1,17 +1,13 @@
 """Logical types of Avro 1.12, on the right type and on a wrong one, and between writers and readers of two units."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lakefeed.records.schema.fit import columns_of
 from tests.support.avro_pairs import long_bytes, text_bytes
-
-if TYPE_CHECKING:
-    from tests.support.probe import Probe
+from tests.support.probe import Probe
 
 pytestmark = pytest.mark.quick
 

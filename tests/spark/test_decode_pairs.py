@@ -1,17 +1,11 @@
 """Random pairs of schemas: the values that Avro's own readers give, in Java and in Python."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.avro_pairs import Pair, pair
-from tests.support.probe import base64_text
-
-if TYPE_CHECKING:
-    from tests.support.probe import Probe
+from tests.support.probe import Probe, base64_text
 
 pytestmark = pytest.mark.quick
 

@@ -1,18 +1,17 @@
 """Protobuf against the reference library: every kind of field, every way to break a message."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import random
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from google.protobuf import json_format
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import Row, SparkSession
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, PlainProtobuf, decoded
@@ -22,9 +21,6 @@ from tests.support.proto_rows import json_of
 from tests.support.protos import MONEY, RICH, descriptor_set, message_class, order
 from tests.support.records import records, results
 from tests.support.registry_in_a_thread import RegistryInAThread
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
 PLAIN = PlainProtobuf(schema=RICH, references=(MONEY,), message="Order")
 FULL: dict[str, Any] = {

@@ -1,17 +1,13 @@
 """Why a record cannot be read: the reason names the field and its path, in words that are not Java's."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.records.decode import PlainAvro, decoded
 from tests.support.records import avro_bytes, records, results
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.quick
 

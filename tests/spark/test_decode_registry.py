@@ -1,16 +1,15 @@
 """Writers' schemas out of a registry: many in one batch, references, outages, credentials."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import pytest
 from pydantic import SecretStr
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from lakefeed.clients.spark import jvm
@@ -23,9 +22,6 @@ from tests.support import wire_format
 from tests.support.misbehaving import Manner, misbehaving
 from tests.support.records import avro_bytes, records, results
 from tests.support.registry_in_a_thread import RegistryInAThread
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def schema(*fields: tuple[str, Any]) -> dict[str, Any]:

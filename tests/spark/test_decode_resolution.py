@@ -1,23 +1,19 @@
 """Schema resolution: for random pairs of schemas the values of from_avro; and where lakefeed goes beyond it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.avro.functions import from_avro
 
 from lakefeed.records.decode import PlainAvro, decoded
 from tests.spark.test_decode_avro import plain
 from tests.support.avro_schemas import pairs
 from tests.support.records import avro_bytes, records, results
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
 Pair = tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]
 

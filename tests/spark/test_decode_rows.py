@@ -1,22 +1,17 @@
 """From decoded records to rows: plans, streams, policies, JSON, bytes."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import Json, PlainAvro, Raw, decode_error_of, decoded, rows
 from tests.support.records import avro_bytes, records, results
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = {
     "type": "record",

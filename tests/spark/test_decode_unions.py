@@ -1,18 +1,14 @@
 """Unions of any composition: the same columns in Python and in the decoder, and the values of each branch."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.merge import merge_schemas
+from tests.support.probe import Probe
 from tests.support.records import avro_bytes
-
-if TYPE_CHECKING:
-    from tests.support.probe import Probe
 
 pytestmark = pytest.mark.quick
 

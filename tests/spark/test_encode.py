@@ -1,14 +1,14 @@
 """Rows to records: what the bytes are, and which rows are refused before any is sent."""
 
-from __future__ import annotations
-
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import to_avro
 
@@ -17,11 +17,6 @@ from lakefeed.records.encode import avro
 from lakefeed.records.encode.encode import Encoding, encoded, settle, to_records
 from lakefeed_local.produce.sources import read_error, read_rows
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def record_schema(**fields: Any) -> str:

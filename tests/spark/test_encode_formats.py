@@ -1,12 +1,11 @@
 """Encoders against the reference libraries, and back through the decoder."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, Json, PlainProtobuf, decoded
@@ -17,9 +16,6 @@ from tests.spark.test_decode_protobuf import FULL, same
 from tests.support.protos import MONEY, RICH, order
 from tests.support.records import records, results
 from tests.support.registry_in_a_thread import RegistryInAThread
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = """id BIGINT NOT NULL, small SMALLINT, price DOUBLE, ok BOOLEAN, name STRING, raw BINARY, at TIMESTAMP,
     tags ARRAY<STRING>, sizes ARRAY<INT>, stop STRUCT<zone: STRING, n: INT>, stops ARRAY<STRUCT<zone: STRING, n: INT>>,

@@ -1,14 +1,13 @@
 """Tables of Iceberg's format version 3: upgrades, deletion vectors, row lineage, and readers beside Spark."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
@@ -22,9 +21,6 @@ from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.iceberg.table import IcebergTable
 from tests.spark.test_branches import Branched
 from tests.support.catalogs import CatalogCase
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture

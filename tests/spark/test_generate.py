@@ -1,20 +1,15 @@
 """Generated trips: the same ones however they are sliced, and like New York's."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.encode import avro
 from lakefeed_local.produce.taxi import KEY, Totals, taxi_rows, taxi_schema, totals
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
 
 FIELDS = [
     *("VendorID", "tpep_pickup_datetime", "tpep_dropoff_datetime", "passenger_count", "trip_distance"),

@@ -1,24 +1,19 @@
 """Protobuf schemas and messages drawn at random: lakefeed's rows are those that the reference library means."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from tests.support import wire_format
-from tests.support.probe import base64_text
+from tests.support.probe import Probe, base64_text
 from tests.support.proto_rows import row_of, same
 from tests.support.proto_schemas import Schema, Schemas
 from tests.support.protos import descriptor_set
 from tests.support.registry_in_a_thread import RegistryInAThread
-
-if TYPE_CHECKING:
-    from tests.support.probe import Probe
 
 SEED = int(os.environ.get("SEED") or 15)
 MESSAGES = 6

@@ -1,17 +1,11 @@
 """What a record of Protobuf may cost: bytes that stand for much more than they are."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.support.hostile import mutated
+from tests.support.probe import Probe
 from tests.support.proto_rows import row_of, same
 from tests.support.protos import message_class
-
-if TYPE_CHECKING:
-    from tests.support.probe import Probe
 
 REPEATED = "\n".join(f"  repeated int32 r{at} = {at}; map<int32, int32> m{at} = {at + 1000};" for at in range(1, 150))
 CHOICES = "\n".join(f"    int32 c{at} = {at};" for at in range(1, 1_000))

@@ -1,7 +1,5 @@
 """Random JSON Schemas and values, compared with the library jsonschema, in a JVM without Spark."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

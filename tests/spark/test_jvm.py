@@ -1,7 +1,5 @@
 """The JVM module beside the decoder: pace, request meter, executors in other JVMs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -9,17 +7,14 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import LakefeedError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.quick
 

@@ -1,7 +1,5 @@
 """A driver parses a metadata file once, and still sees a table as it is now: every change by others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import urlsplit
 

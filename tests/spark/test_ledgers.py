@@ -1,13 +1,11 @@
 """One behaviour for all ledgers: Iceberg's, and that of a Python class with ``last``."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.ledger.feed_position import Position
@@ -18,9 +16,6 @@ from tests.support.catalogs import SqliteCase
 from tests.support.feed_table import FEED, Table
 from tests.support.ledger_contract import *  # noqa: F403
 from tests.support.ledger_contract import Case
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass

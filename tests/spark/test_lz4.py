@@ -1,15 +1,11 @@
 """Spark and the Kafka client decompress LZ4 with the jar that has the fixes, not with the one that PySpark brings."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark.jars import read_lock
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.quick
 

@@ -1,7 +1,5 @@
 """A feed that is moved on purpose, and records that land beside it: what the table's ledger allows, and remembers."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.errors import CheckpointMismatch

@@ -1,12 +1,11 @@
 """What was counted of a batch decides, before anything is visible, whether it lands: in a table and in files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.clients.spark import jvm
 from lakefeed.ledger.outcomes import RECORD, BatchOutcomes, Counts, OverBudget, SchemasMissing, Stopped
@@ -14,9 +13,6 @@ from lakefeed.ledger.snapshot_summary import COMMIT_ID, COUNTS, Commit
 from lakefeed.records.decode import Json, RecordPolicy, classify, decoded
 from lakefeed.records.decode.verdict import DEAD_LETTER, ROW, SKIPPED, STOP
 from tests.support.feed_table import FEED, Table, refused, span
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 RECORDS = 10
 Limit = Callable[[BatchOutcomes], None]

@@ -1,12 +1,10 @@
 """Fields with the names of lakefeed's own columns: refused by name, or rows as any other field."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.config.keyed import DELETED, OWN
 from lakefeed.errors import ConfigError
@@ -16,9 +14,6 @@ from lakefeed.records.decode.changes import OP, OWN_KEY, TS_MS, DeleteRule
 from lakefeed.records.schema.fit import StorableRows
 from lakefeed.sinks import changes
 from tests.spark.test_debezium import found, frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 OWN_NAMES = (RECORD, OWN_KEY, changes._RANK, changes._OF_KEY, f"{OWN}_task", f"{OWN}_rows", f"{OWN}_anything")
 """Columns of ours beside the fields of values; none of them may be called otherwise."""

@@ -1,7 +1,5 @@
 """Files by lakefeed's encoder have what Iceberg's and Spark's writers give them, for every reader: random schemas."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import uuid
@@ -9,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from pyiceberg.table import StaticTable
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -39,9 +38,6 @@ from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.feed.feed import FAST_PATH
 from tests.support.any_rows import DAYS, MICROS, AnyRows
 from tests.support.catalogs import SqliteCase
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SPARKS, OURS = "parquet", "io.lakefeed.parquet.ColumnarParquet"
 METRICS = ("record_count", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")

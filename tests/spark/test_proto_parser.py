@@ -1,21 +1,17 @@
 """lakefeed's reading of .proto text against protoc's own descriptors."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import google
 import grpc_tools
 import pytest
 from grpc_tools import protoc
 from pyspark.errors import IllegalArgumentException
+from pyspark.sql import SparkSession
 
 from tests.support.protos import HERE
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ODD = {
     "legacy.proto": r"""syntax = "proto2"; // a comment

@@ -1,24 +1,20 @@
 """lakefeed's parser refuses the `.proto` texts that protoc refuses, and no other ones."""
 
-from __future__ import annotations
-
 import os
 import random
 import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc_tools
 import pytest
 from grpc_tools import protoc
 from pyspark.errors import IllegalArgumentException
+from pyspark.sql import SparkSession
 
 from tests.support.broken_protos import BrokenProtos
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 KNOWN = Path(grpc_tools.__file__).parent / "_proto"
 

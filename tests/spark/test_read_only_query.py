@@ -1,15 +1,11 @@
 """Panels' SQL: what reads is accepted, and everything else is refused before it is analysed."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark import jvm
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 READS = (
     "SELECT 1",

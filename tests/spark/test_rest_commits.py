@@ -1,7 +1,5 @@
 """What only a REST catalog does: answers that say nothing, and properties that are not guarded."""
 
-from __future__ import annotations
-
 import threading
 import time
 import uuid

@@ -1,15 +1,14 @@
 """Merged schemas in the JVM decoder, the columns that they mean, and rows made to fit a table."""
 
-from __future__ import annotations
-
 import json
 import random
 from contextlib import suppress
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fastavro
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.config.iceberg_sink import RESERVED
 from lakefeed.errors import ConfigError, SchemaIncompatible
@@ -18,9 +17,6 @@ from lakefeed.records.schema import merge_schemas
 from lakefeed.records.schema.fit import StorableRows, align_columns, columns_of
 from tests.support.any_schemas import Schemas
 from tests.support.records import avro_bytes, records, results
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Json = Any
 

@@ -1,17 +1,13 @@
 """Spark's patterns for secrets find in Java the names that they find in Python."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark.session import settings
 from lakefeed.config.secrets import NAMES, is_secret, pattern
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SECRET = [
     "spark.x.password",

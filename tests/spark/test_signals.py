@@ -1,7 +1,5 @@
 """A signal reaches each process of a group; the batch ends all the same, and no JVM stays."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

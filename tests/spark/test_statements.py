@@ -1,19 +1,14 @@
 """SQL reaches Spark as it is written, and values as they are, in a session where Spark replaces ``${name}``."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import function_catalog
 from lakefeed.clients.spark.session import copy_of
 from lakefeed.clients.spark.statements import Statement, expression, run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TEXTS = (
     *(

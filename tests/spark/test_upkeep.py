@@ -1,15 +1,14 @@
 """Upkeep on real Iceberg tables, on each catalog and local files: what it does, and what it leaves alone."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.operation import Step, Upkeep
@@ -21,9 +20,6 @@ from lakefeed.maintenance.planner import LastUpkeep
 from lakefeed.maintenance.table_stats import read_health
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from tests.support.catalogs import CatalogCase
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FEED = "trips"
 OLD = time.time() - 10 * 86_400

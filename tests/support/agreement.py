@@ -1,7 +1,5 @@
 """The positions of a feed at rest as each view has them, in one form to be compared."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Random Avro schemas and records of them, out of ``any_rows``."""
 
-from __future__ import annotations
-
 import io
 import itertools
 from typing import Any

@@ -4,15 +4,14 @@ A seed says which they are. Dates and times are made as numbers, which reach bey
 them. Those inside other values are Python's.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import random
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -33,9 +32,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 DEEPEST = 3
 NAMES = ["c", "c", "c", "a column ", "é", "1-", "日本", "x_x20", "element", "key`"]

@@ -3,8 +3,6 @@
 ``chains`` has changes that are compatible; here a version may be anything. A seed says which it is.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import random

@@ -1,7 +1,5 @@
 """Avro schemas as JSON documents, and schemas that are malformed or too large, for tests that read them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 All is drawn from one seed. Records are written here, byte by byte: no library has to agree to a schema first.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

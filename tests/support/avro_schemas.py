@@ -1,7 +1,5 @@
 """Random Avro schemas: a writer's, a reader's that it may evolve into, and data for the writer's."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 from collections.abc import Callable, Iterator

@@ -11,8 +11,6 @@ its own reads from the page and runs names that test:
     <!-- run by: tests/integration/test_plan.py -->
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Twelve ways in which a record can be broken, as Kafka topics really have them."""
 
-from __future__ import annotations
-
 import random
 import struct
 

@@ -1,7 +1,5 @@
 """Texts of `.proto` files with mistakes: mutations of valid ones, drawn from a seed."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -5,8 +5,6 @@ unpacked once into the per-user cache. ``LAKEFEED_TEST_BROWSER`` names another p
 works gets an error that says what to do; no test is skipped.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import platform

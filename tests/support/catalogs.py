@@ -1,7 +1,5 @@
 """The catalogs that the commit check has to hold on, each with a way to lose the answers to commits."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import urllib.request
@@ -10,19 +8,16 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
+from pyiceberg.catalog.hive import HiveCatalog
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark.storage import FEED_CATALOG
 from lakefeed.config.connections import Catalog
 from tests.support.servers.hive_metastore import HiveMetastore
 from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.rest_catalog import Fault, RestCatalog
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.hive import HiveCatalog
-    from pyspark.sql import SparkSession
 
 PLAIN = "org.apache.iceberg.spark.SparkCatalog"
 

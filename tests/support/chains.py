@@ -4,8 +4,6 @@ Each field has a number of its own, ``uid``, that no change takes away: what bel
 known without any rule of names.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Changes of keyed rows, and the table that they make of it: a model that knows nothing of Spark."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field

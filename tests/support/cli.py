@@ -1,7 +1,5 @@
 """Runs ``lakefeed`` as a user does: a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

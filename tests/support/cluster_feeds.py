@@ -1,7 +1,5 @@
 """Feeds for tests on a cluster: the taxi feed with functions in Python, and one that is slow enough to be killed."""
 
-from __future__ import annotations
-
 import venv
 from collections.abc import Mapping
 from pathlib import Path

@@ -7,8 +7,6 @@ delivered after it: a late commit too. Needs Linux and root.
 As a program, in the new namespace: ``unshare --net python cut_off.py FOLDER PORTS COMMAND …``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os

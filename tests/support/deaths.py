@@ -1,7 +1,5 @@
 """A driver that dies in a batch, without a process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

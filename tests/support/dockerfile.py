@@ -3,8 +3,6 @@
 The subset is small, and anything else in a file is an error: a step is never left out. Needs Linux and root.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A driver in a process of its own, and its endpoint."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A feed of a test's own on the shared stack: topic, subject, table and checkpoint that no other test uses."""
 
-from __future__ import annotations
-
 import json
 import os
 import uuid

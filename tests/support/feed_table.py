@@ -1,21 +1,16 @@
 """A table of a feed, and the verbs that a feed has for it."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FEED = "trips"
 

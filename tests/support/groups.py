@@ -1,7 +1,5 @@
 """Find the processes of a process group or a session."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

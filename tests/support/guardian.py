@@ -6,8 +6,6 @@ for the end of a pipe from this one; then it ends all processes that have inheri
 As a program: ``python guardian.py MARK SECONDS``, with the pipe as standard input.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

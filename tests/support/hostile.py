@@ -1,7 +1,5 @@
 """Bytes that a producer could send by mistake or by intent, for any format."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ The specification is JSON, by ``tests.support.dockerfile.Image.command``. Run as
 from the tests: the process becomes the first one of its own process namespace.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """lakefeed as a stranger has it: a wheel in an environment of its own, an empty home, an empty folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

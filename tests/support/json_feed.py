@@ -1,7 +1,5 @@
 """A feed of JSON records that have an id alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

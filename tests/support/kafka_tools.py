@@ -1,7 +1,5 @@
 """Tools that are not lakefeed's, which read the offsets of a consumer group: Kafka's own command, kcat, kafkatop."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Checks of Kubernetes objects by what others publish: schemas of core objects, CRDs, Pod Security Standards."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from pathlib import Path

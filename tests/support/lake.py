@@ -1,19 +1,15 @@
 """A Spark session in the tests' own process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark.session import is_running, session
 from lakefeed.config.connections import Connections
 from lakefeed_kinesis.settings import KinesisSource
 from lakefeed_local.stack import Endpoints
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @contextmanager

@@ -1,22 +1,18 @@
 """Tests that every ledger passes: a suite imports them, and has a fixture ``case``."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pytest
+from pyspark.sql import DataFrame
 
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import CommitCheck, Ledger
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """Compare a ledger's methods with those of ``lakefeed.ledger.protocol.Ledger``."""
 
-from __future__ import annotations
-
 import inspect
 
 from lakefeed.ledger.protocol import Ledger

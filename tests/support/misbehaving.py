@@ -1,7 +1,5 @@
 """A server that accepts connections and answers as no server should: silence, drops, floods, nonsense."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """OpenLineage's published schemas, and a server that takes events."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

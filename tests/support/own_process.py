@@ -1,7 +1,5 @@
 """Prepare a process that runs tests: its signals, its folder for drivers' files, the guardian of its servers."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Follows a page of the documentation as a reader does: types its commands and its Python, block after block."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex

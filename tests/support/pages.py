@@ -1,7 +1,5 @@
 """Reads every page that a server links to."""
 
-from __future__ import annotations
-
 import html
 import re
 import urllib.error

@@ -1,7 +1,5 @@
 """Random pipeline files: right ones made of the models, and the same with mistakes whose places are known."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

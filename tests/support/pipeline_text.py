@@ -1,7 +1,5 @@
 """A pipeline file without a mistake, and the environment that it needs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

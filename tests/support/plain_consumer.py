@@ -4,8 +4,6 @@ In the test's own process, step by step; or as ``python -m tests.support.plain_c
 stdin with its names, and runs until it is killed. The servers are named by the environment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

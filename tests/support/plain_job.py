@@ -4,8 +4,6 @@ Reads a JSON line from stdin, with the job's names. The servers are named by the
 killed, or with ``once`` until its topic is empty.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

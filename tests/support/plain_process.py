@@ -1,7 +1,5 @@
 """A module of the tests as a process that knows nothing of lakefeed's commands, for a writer that is to be killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,14 +1,14 @@
 """A feed that is planned and run, and proves that a plan changes nothing."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyarrow import fs
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
@@ -18,11 +18,6 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.plan import RunPlan
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
-
 
 RIDE = {
     "type": "record",

@@ -1,7 +1,5 @@
 """Install a package into a folder on this process's path: its modules and its entry points."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Callable, Mapping

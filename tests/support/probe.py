@@ -9,8 +9,6 @@ It asserts the rule that holds for each record of each format: a row or an error
 of 64 times the record's size and 64 KB.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import json

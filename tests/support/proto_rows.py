@@ -1,7 +1,5 @@
 """The row that a message means by the reference library, to compare with what lakefeed decodes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -1,7 +1,5 @@
 """Protobuf as the reference library has it: schemas compiled by protoc, messages made without generated code."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping
 from functools import cache

@@ -1,15 +1,11 @@
 """Records as Spark's Kafka source gives them, and Avro by the reference library."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fastavro
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 
 def avro_bytes(schema: Any, datum: Any) -> bytes:

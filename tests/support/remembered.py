@@ -1,7 +1,5 @@
 """Secrets that a test's process remembers: tests share one, and use words as passwords."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """A feed of a test's own with its tables in a REST catalog."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

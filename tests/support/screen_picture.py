@@ -1,7 +1,5 @@
 """A terminal's screen as a picture: SVG that rich draws, with the colours that the program has chosen."""
 
-from __future__ import annotations
-
 import io
 import re
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Every server of a feed behind TLS with a private authority, and pipelines that reach them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager

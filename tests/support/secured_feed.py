@@ -1,7 +1,5 @@
 """A feed over the secured servers: the whole way, and what the check before a run says of one change."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import uuid

@@ -1,7 +1,5 @@
 """Records of all sorts of schemas, and the rows that they have to become."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import json

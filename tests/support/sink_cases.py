@@ -1,22 +1,18 @@
 """Every sink in each of its modes: its settings, and how to read what is in it."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from packages.jdbc.tests.databases import DATABASES
 from packages.jdbc.tests.jdbc_feed import TABLE, Server, sink_of
 from tests.support.feed import Feed
 from tests.support.servers.search import SearchServer
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 DECODE = {"json": {"schema_ddl": "zip STRING, isp STRING"}}
 OWN = """

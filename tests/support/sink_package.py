@@ -1,7 +1,5 @@
 """Installs the sink of another package (``sqlite_archive``) into a folder, as pip does, without a network."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -4,8 +4,6 @@ A process of its own: Spark reads the settings of its sinks when it starts. Its 
 the ports of a Graphite server and of a collector for OTLP.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

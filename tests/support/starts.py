@@ -1,16 +1,10 @@
 """Runs a pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say of it just before."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import LakefeedError
 from lakefeed.pipeline import Pipeline, RunSummary
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def run_as_planned(

@@ -1,7 +1,5 @@
 """A user's own script: a stream with slow batches that ends on a signal. Says what it does on stdout."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """The files in a table's folders, listed, against those that the table knows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyarrow import fs

@@ -1,7 +1,5 @@
 """A program in a real pseudo-terminal: its screen is read as a person sees it, and keys are pressed."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

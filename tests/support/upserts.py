@@ -1,13 +1,12 @@
 """A table of keyed rows on a SQLite catalog and local files, and the verbs of a feed for it."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
@@ -15,9 +14,6 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.catalogs import SqliteCase
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CATALOG = "upserts"
 COLUMNS = (

@@ -3,8 +3,6 @@
 Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
-from __future__ import annotations
-
 import struct
 
 

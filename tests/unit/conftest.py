@@ -1,15 +1,10 @@
 """A catalog in a folder, for unit tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog
 
 
 @pytest.fixture

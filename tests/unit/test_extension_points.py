@@ -1,7 +1,5 @@
 """The package of docs/extension-points.md, as its page shows it: what it adds is checked and called."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path

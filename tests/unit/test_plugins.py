@@ -1,7 +1,5 @@
 """Commands of installed packages: found, listed, and named when they are missing or broken."""
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint
 
 import pytest

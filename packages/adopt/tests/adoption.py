@@ -1,10 +1,10 @@
 """Shared by the tests of takeovers: records by number, the plan, the takeover, and the count of each record."""
 
-from __future__ import annotations
-
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark.errors import translating
 from lakefeed.pipeline import Pipeline
@@ -12,9 +12,6 @@ from lakefeed_adopt.execute import execute_adoption
 from lakefeed_adopt.plan import AdoptionPlan, plan_adoption
 from lakefeed_adopt.position import Origin
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DECODE: dict[str, Any] = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
 RUNS = int(os.environ.get("ADOPT_RUNS", "20"))

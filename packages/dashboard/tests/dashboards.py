@@ -1,7 +1,5 @@
 """Dashboards over real sockets, for tests."""
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Feeds for the dashboard's page without a JVM: real progress models, filled with batches, and hostile details."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

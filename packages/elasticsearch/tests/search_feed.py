@@ -1,19 +1,16 @@
 """A feed into a search server, without Kafka."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from lakefeed_elasticsearch.index import ElasticsearchIndex
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 from tests.support.ledger_feed import LedgerFeed
 from tests.support.servers.search import Gate, SearchServer
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """A feed from a topic into a search server, through a gate."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lakefeed.pipeline import Pipeline

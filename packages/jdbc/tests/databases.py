@@ -1,21 +1,17 @@
 """The databases that a JDBC feed lands in, and the verbs of a feed for them without Kafka."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from lakefeed_jdbc.settings import JdbcSinkConfig
 from lakefeed_jdbc.table import JdbcTable
 from tests.support.ledger_feed import LedgerFeed
 from tests.support.servers.mariadb import MariaDB
 from tests.support.servers.postgresql import PostgreSQL
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 FIXTURES = {"postgresql": "postgres", "mariadb": "maria", "mysql": "mysql"}
 DATABASES = tuple(FIXTURES)

@@ -1,7 +1,5 @@
 """A feed from a topic into a database, and a reader of the database meanwhile."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Receivers of notifications: an HTTP server that keeps what it is sent, and a mail server with TLS and a login."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import time

@@ -1,18 +1,13 @@
 """Runs the cases of pipelines that a test writes, in the session of all tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed_testing.load import load_cases
 from lakefeed_testing.run import TestReport, run_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Run = Callable[..., TestReport]
 

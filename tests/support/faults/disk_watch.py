@@ -1,7 +1,5 @@
 """Watches a folder of this machine, and kills a driver at the moment when a file appears in it."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -5,8 +5,6 @@ the most seconds to wait before a method), answers ``ready``, waits for a line w
 pipeline once, and reports the end: ``{"error": null}``, or the error's class and what it says.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

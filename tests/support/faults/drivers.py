@@ -1,7 +1,5 @@
 """Spark drivers in processes of their own, spoken to line by line."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

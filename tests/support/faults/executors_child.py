@@ -4,14 +4,12 @@ Reads a JSON line from stdin, runs a query with state until a batch, and prints 
 further line it prints the S3 requests that its meter has counted by then.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lakefeed.clients.spark.session import session
@@ -19,9 +17,6 @@ from lakefeed.config.connections import Connections
 from lakefeed.feed.s3_requests import s3_requests
 from tests.contract.test_checkpoint_queries import ROWS, numbers, run_until
 from tests.support.checkpoint import CLASS, CLASS_KEY
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def main() -> None:

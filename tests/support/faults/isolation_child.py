@@ -3,8 +3,6 @@
 STEP is a number, of the tries of some records by themselves, or ``commit``, when all are found and others are to land.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

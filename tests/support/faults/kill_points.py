@@ -1,7 +1,5 @@
 """The moments at which a driver can be killed, as the S3 store sees them: requests of the feed's second batch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

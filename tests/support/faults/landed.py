@@ -1,7 +1,5 @@
 """Read a feed's sink at one moment, without Spark and without the driver, and check it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Two drivers of one feed that start within a second, with pauses in their steps."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -4,8 +4,6 @@ It can also kill the process that sent a request, before the store has seen it o
 dies exactly between two steps. Signatures stay valid because the Host header is passed on as the client signed it.
 """
 
-from __future__ import annotations
-
 import http.client
 import re
 import socket

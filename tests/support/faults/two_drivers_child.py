@@ -4,8 +4,6 @@ Reads a JSON line for each round from stdin (checkpoint, table, batches), answer
 reports how the round ended: ``survived``, or the message that stopped it. A survivor continues until it reads ``stop``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -4,8 +4,6 @@ As ``lakefeed tables maintain``, but for the ages of what is taken away: the set
 than a day, and a test has no day.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

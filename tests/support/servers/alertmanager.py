@@ -1,7 +1,5 @@
 """Alertmanager from its Debian package: unpacked, not installed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

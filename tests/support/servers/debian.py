@@ -1,7 +1,5 @@
 """Programs and libraries from Debian's packages: downloaded once and unpacked, without the rights of root."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

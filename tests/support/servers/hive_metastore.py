@@ -1,7 +1,5 @@
 """A Hive metastore: the one in PySpark's own jars, which Spark's client of Hive is made for."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """A Java for servers that need a newer one than Spark's, and the compiler for their starters."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Three brokers and their controller, each a process of its own, which elect unclean leaders."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Kafka Connect with Apache Iceberg's sink: a standalone worker of one connector, to be killed at any moment."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ that a closed shard has ended. Here records stay where they came, a closed shard
 numbers are as long as the real ones and rise over all shards.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

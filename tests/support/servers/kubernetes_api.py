@@ -3,8 +3,6 @@
 The API server and kubectl are built from Kubernetes' own modules, which takes minutes once; then they are in the cache.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import ssl

@@ -3,8 +3,6 @@
 It drops root's rights by itself where the tests run as root: it is ``nobody`` then, in a folder that is his.
 """
 
-from __future__ import annotations
-
 import platform
 import secrets
 import shutil

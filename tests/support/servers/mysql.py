@@ -4,8 +4,6 @@ The archive has everything that MySQL builds, 550 MB; the server and its librari
 libraries of the system, which come from Debian's packages where the machine does not have them.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """A collector for OTLP over HTTP that keeps what it is sent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

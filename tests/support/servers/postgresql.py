@@ -3,8 +3,6 @@
 PostgreSQL refuses to run as root. Where the tests do, it runs as ``nobody``, in a folder that is his.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import secrets

@@ -1,7 +1,5 @@
 """One server of a test run: a child of this process, on the loopback interface, gone when the tests are."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

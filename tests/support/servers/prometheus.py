@@ -1,7 +1,5 @@
 """Prometheus and promtool from Debian's package: downloaded once, unpacked without the rights of root."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -4,8 +4,6 @@ The gate is this process's: it trades client credentials for tokens that expire,
 the store's keys to clients that ask for vended credentials, and breaks answers as a test requires it.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """A search server from its Maven artifacts, and a gate before it that asks for a login and can fail on purpose."""
 
-from __future__ import annotations
-
 import base64
 import datetime as dt
 import http.client

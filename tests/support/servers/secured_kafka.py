@@ -1,7 +1,5 @@
 """A broker with SASL_SSL for SCRAM and OAUTHBEARER, and with SSL for clients that have a certificate."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A Spark standalone cluster of processes: a master, and workers that have Spark and an empty Python alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

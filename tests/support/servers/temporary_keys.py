@@ -4,8 +4,6 @@ The gate checks each request as AWS does (Signature Version 4: access key, sessi
 the keys of the store behind it, and hands it on.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import http.client

@@ -1,7 +1,5 @@
 """TLS before a server that has none, as an ingress puts it there: bytes go to and fro."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

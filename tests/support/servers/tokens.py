@@ -1,7 +1,5 @@
 """A server of OAuth 2.0 tokens over https, with the keys that brokers check them with."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

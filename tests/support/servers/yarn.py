@@ -1,7 +1,5 @@
 """A YARN of processes: the ResourceManager, and a NodeManager whose containers have Spark and an empty Python alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``lakefeed check`` without --connect: what it prints and its exit status."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

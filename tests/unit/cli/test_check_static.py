@@ -1,7 +1,5 @@
 """``lakefeed check --static`` reads the file alone; and Python functions are looked up without an import."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

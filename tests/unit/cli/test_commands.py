@@ -1,7 +1,5 @@
 """What holds of all commands: one list of them, the file that they read by default, JSON, and the names of options."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The completion, in a real bash and by what click answers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

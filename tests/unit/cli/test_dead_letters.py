@@ -1,7 +1,5 @@
 """``lakefeed dead-letters`` as it is typed; the letters come from a reader in memory."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The root command: what a user who mistypes reads, and that help is quick to have."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

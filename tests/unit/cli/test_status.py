@@ -1,7 +1,5 @@
 """``lakefeed status``: usage, --watch, and their lines, without servers."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

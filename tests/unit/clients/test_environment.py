@@ -1,7 +1,5 @@
 """This machine: variables, folders, processes, files."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

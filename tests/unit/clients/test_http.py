@@ -1,7 +1,5 @@
 """HTTP: deadlines, sizes, connections."""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import socket

@@ -1,7 +1,5 @@
 """Asking a store, and the keys for it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A block that a stranger's package adds is read, checked and described as lakefeed's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Places in a store or on this machine, in one spelling, and those that a pipeline uses twice."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

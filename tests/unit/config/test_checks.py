@@ -1,7 +1,5 @@
 """Checks beyond the models: columns, functions, logins, Spark's settings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

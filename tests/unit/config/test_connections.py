@@ -1,7 +1,5 @@
 """The catalogs that can be declared, and their properties for Iceberg."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

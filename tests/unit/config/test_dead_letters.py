@@ -1,7 +1,5 @@
 """Where a pipeline file says that dead letters go: a table or a topic, and no circle."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.pipeline_text import GOOD, Reader

@@ -1,7 +1,5 @@
 """What a pipeline file may say of an Iceberg table's format version and branch, and what does not go together."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig

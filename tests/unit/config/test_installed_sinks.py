@@ -1,7 +1,5 @@
 """A sink of another package is used from a pipeline file by its own name, and its options are checked."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Kafka's client: a login written once, for Spark and for Python, and the settings that a user may pass."""
 
-from __future__ import annotations
-
 import base64
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``sink.kafka``: what is refused by the file alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Blocks for the operation of a feed."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

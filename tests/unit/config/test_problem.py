@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.config.problem import Problem, exit_status, raise_first_error

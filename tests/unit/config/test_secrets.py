@@ -1,7 +1,5 @@
 """Secrets are distinguished from public settings, and never shown."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Where a new feed begins, as its file writes it."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,7 +1,5 @@
 """One topic's settings out of a pipeline of many: names, what is special to it, and what the file must not say."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Certificates of servers, and of databases."""
 
-from __future__ import annotations
-
 import re
 import ssl
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Values that a file writes as text: triggers, and settings that the models keep parsed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

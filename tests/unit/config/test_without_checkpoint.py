@@ -1,7 +1,5 @@
 """Which pipelines may leave their checkpoint out, and why the others may not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Which feeds are read and decoded in one step, and how their offset ranges are shared out to tasks."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

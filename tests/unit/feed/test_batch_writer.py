@@ -1,7 +1,5 @@
 """What the writer of batches does about each outcome of an attempt."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

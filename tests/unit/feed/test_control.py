@@ -1,7 +1,5 @@
 """Requests to a running feed: what fits is logged and queued, what does not is refused with the reason."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

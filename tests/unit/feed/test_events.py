@@ -1,7 +1,5 @@
 """The log of a run's events: numbered, bounded, waited for."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Which record a batch fails at."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A finished batch for the progress model, from Spark's report, the meter and the writer."""
 
-from __future__ import annotations
-
 import json
 import math
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """One place opens feeds: each way to run one uses it, and only the status decides beside it."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

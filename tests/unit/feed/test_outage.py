@@ -1,7 +1,5 @@
 """One patience for all servers: which errors are waited for, how long, and what is said."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

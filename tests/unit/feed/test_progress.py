@@ -1,7 +1,5 @@
 """Progress as numbers and as a line, and counts of S3 requests, without a JVM."""
 
-from __future__ import annotations
-
 import io
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """How a feed starts, as a table: what is found, and what becomes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The batches that a run reports, from Spark's listener or, where that has lost one, from Spark's own list."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Mapping

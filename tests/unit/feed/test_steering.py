@@ -1,7 +1,5 @@
 """What operators request of a run is carried out between two batches: a pause and its end, a change, a stop."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """A query of a paused feed starts again only where a start of the feed would resume it."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import nullcontext
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Which commit may follow which, as every ledger that is read in Python asks."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Moves of a feed's position and what its table covers: as JSON, as arithmetic, and as an auditor sees them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """All ledgers have one protocol: mypy compares their signatures here, the tests of tests/spark what they do."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.ledger.entries import EntryLedger

@@ -1,7 +1,5 @@
 """How much of a feed's branch readers see, by the metadata of a real Iceberg table in a folder."""
 
-from __future__ import annotations
-
 from pyiceberg.catalog import Catalog
 
 from lakefeed.ledger.publication import AUDIT, StoredAudit, branch_state

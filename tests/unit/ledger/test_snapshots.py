@@ -1,7 +1,5 @@
 """The rows that commits account for, compared with the rows of a real Iceberg table in a folder."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The small decisions of upkeep: what a conflict is, when to look next, what a partition's value is as text."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any

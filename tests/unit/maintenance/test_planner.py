@@ -1,7 +1,5 @@
 """What is due at a table, decided from its figures alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page that an error names is about the problem, not about the class of the error."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts of others on a terminal: printable, readable, short."""
 
-from __future__ import annotations
-
 import io
 import json
 

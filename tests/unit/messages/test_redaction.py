@@ -1,7 +1,5 @@
 """Messages lose the secrets that this process knows, and nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.errors import ConfigError

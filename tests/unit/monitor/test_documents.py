@@ -1,7 +1,5 @@
 """The documents of an endpoint, read back: the same feed, and what a stranger writes is no other error."""
 
-from __future__ import annotations
-
 import json
 import time
 from contextlib import suppress

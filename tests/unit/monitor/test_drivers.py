@@ -1,7 +1,5 @@
 """The drivers of this machine, by their files."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

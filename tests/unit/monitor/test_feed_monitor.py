@@ -1,7 +1,5 @@
 """The progress of a feed, as its threads report it and its views read it."""
 
-from __future__ import annotations
-
 import json
 import threading
 

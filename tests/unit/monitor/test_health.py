@@ -1,7 +1,5 @@
 """Whether a feed lives, is ready and commits."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.config.operation import Metrics

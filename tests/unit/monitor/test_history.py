@@ -1,7 +1,5 @@
 """A day of batches in a few megabytes."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

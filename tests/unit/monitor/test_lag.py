@@ -1,7 +1,5 @@
 """Lag of a partition, and how old its oldest record is."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Documents that are written as one line of JSON, with secrets that look like anything."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

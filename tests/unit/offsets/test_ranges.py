@@ -1,7 +1,5 @@
 """Offset arithmetic: ranges that are written into a snapshot are read back the same."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Arithmetic of offset ranges as sets, compared with Python's own sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from hypothesis import given

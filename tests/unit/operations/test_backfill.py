@@ -1,7 +1,5 @@
 """What a backfill has to land, compared with sets of offsets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 

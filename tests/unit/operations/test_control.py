@@ -1,7 +1,5 @@
 """Requests to a driver over HTTP, found by its file or its dashboard; and the pause of a feed that does not run."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

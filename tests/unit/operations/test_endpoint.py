@@ -1,7 +1,5 @@
 """The driver's endpoint: on this machine, with the token, and bounded."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

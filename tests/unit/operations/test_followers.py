@@ -1,7 +1,5 @@
 """Followers of a run: a stranger's package is one, a broken one is named, and all end at the same time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

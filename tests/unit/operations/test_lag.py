@@ -1,7 +1,5 @@
 """The lag of a position behind topics, without a broker."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import count
 

@@ -1,7 +1,5 @@
 """Whether a feed runs, by what is known of it."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The pages that come with the package: listed, printed, opened; and what names them."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -1,7 +1,5 @@
 """The lag of a paused feed, whose broker answers or not."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping

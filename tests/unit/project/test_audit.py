@@ -1,7 +1,5 @@
 """The audit: a valid bill of materials, and no undecided advisory."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

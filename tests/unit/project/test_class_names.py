@@ -1,7 +1,5 @@
 """A class name means one thing in all packages."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 

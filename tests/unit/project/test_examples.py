@@ -1,7 +1,5 @@
 """Each example has a comment with the commands that run it, and a result that is held to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A process of the tests that is killed leaves no server behind; ``test_interrupted_run.py`` kills whole runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The list of guards speaks of code and tests that are there; ``make mutants`` shows that the tests notice."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.guards import GUARDS, Guard

@@ -1,7 +1,5 @@
 """A path of a test says what is tested: unit tests mirror the package, and helpers are in ``tests/support``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]

@@ -1,7 +1,5 @@
 """Packages of npm's registry: verified at each use, and a clear error without a network."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

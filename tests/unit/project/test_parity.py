@@ -1,7 +1,5 @@
 """Check that the settings and commands that docs/parity.md names exist."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Our plug-ins import what docs/extension-points.md names. What they import beside it is listed, and no list grows."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

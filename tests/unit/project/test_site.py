@@ -1,7 +1,5 @@
 """The site of the documentation: each page is in its navigation, is near, and is short."""
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The MERGE as text: what it names, and that nothing of a name can end it."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """No code outside the sinks and their settings asks which kind a sink is."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import pkgutil

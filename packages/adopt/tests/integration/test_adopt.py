@@ -1,15 +1,14 @@
 """A table is taken over from another tool that was stopped at any moment: each record is in it once afterwards."""
 
-from __future__ import annotations
-
 import json
 import random
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.groups import group_offsets, groups_with_members
 from lakefeed.clients.spark.errors import translating
@@ -25,9 +24,6 @@ from tests.support.feed import Feed
 from tests.support.plain_consumer import COLUMNS as CONSUMER_COLUMNS
 from tests.support.plain_consumer import PlainConsumer
 from tests.support.plain_job import PlainJob, Writer
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COLUMNS = "topic,partition,offset"
 

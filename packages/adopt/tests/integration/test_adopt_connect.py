@@ -1,7 +1,5 @@
 """A table is taken over from Iceberg's sink for Kafka Connect, which was killed at any moment; and handed back."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -11,10 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.groups import group_offsets
@@ -31,9 +30,6 @@ from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, ids, p
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.servers.kafka_connect import IcebergSink
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COLUMNS = "topic,part,at"
 LOST = re.compile(r"(\S+)-(\d+): the sink has lost the records from (its first record|\d+) to (\d+)")

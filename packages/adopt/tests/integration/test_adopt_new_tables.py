@@ -1,14 +1,12 @@
 """A new table begins where a tool ends whose rows are elsewhere: Hudi Streamer's commits, files of sinks for S3."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
@@ -16,9 +14,6 @@ from lakefeed.ledger.checkpoint import StoredCheckpoint
 from packages.adopt.tests.adoption import DECODE, RUNS, ids, plan, send, take_over
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NAMES = {
     "confluent": "{topic}/partition={partition}/{topic}+{partition}+{at:010}.json",

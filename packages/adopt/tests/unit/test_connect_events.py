@@ -1,7 +1,5 @@
 """Events of Iceberg's sink for Kafka Connect: Avro with its schema, whose names are those of Java's classes."""
 
-from __future__ import annotations
-
 import io
 import json
 import uuid

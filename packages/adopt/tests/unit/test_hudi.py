@@ -1,7 +1,5 @@
 """The position in the commits of Hudi Streamer: JSON of Hudi 0.x, Avro of 1.x, in the layout of either timeline."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

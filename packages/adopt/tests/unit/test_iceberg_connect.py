@@ -1,7 +1,5 @@
 """Where a table of Iceberg's sink for Kafka Connect ends, by what was announced and what has become of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.errors import CheckpointMismatch

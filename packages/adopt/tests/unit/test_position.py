@@ -1,7 +1,5 @@
 """How another tool's position, and the place for a feed's, are named."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.errors import ConfigError

@@ -1,7 +1,5 @@
 """The records of a file of a sink for S3, counted; a file whose records cannot be counted is refused."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

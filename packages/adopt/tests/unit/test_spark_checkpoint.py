@@ -1,7 +1,5 @@
 """What the logs of a checkpoint say: a position, an open batch, or why the job cannot be taken over."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

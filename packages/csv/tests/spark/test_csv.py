@@ -1,23 +1,19 @@
 """Lines of CSV, read by the format's class of Java."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.records.decode import decoded
 from lakefeed.records.encode.encode import to_records
 from lakefeed_csv.settings import CsvFormat
 from tests.spark.test_encode_formats import values
 from tests.support.records import records, results
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CSV_ROWS: list[tuple[Any, ...]] = [(1, 'a "b", c\nd', 0.5), (2, "", None), (3, None, -1.0), (4, " x ", 1e300)]
 

@@ -1,7 +1,5 @@
 """The block ``decode.csv``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A browser for each file of tests: Playwright's event loop is not shared with other tests of the process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

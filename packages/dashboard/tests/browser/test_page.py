@@ -1,7 +1,5 @@
 """The dashboard's page in a real browser, over real progress models that the tests fill; no JVM."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

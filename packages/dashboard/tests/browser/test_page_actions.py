@@ -1,7 +1,5 @@
 """Buttons, dialogs, roles and the login of the dashboard's page, in a real browser; no JVM."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The dashboard of a real feed in a real browser: Kafka, Spark, S3, and ``lakefeed run`` with its dashboard."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The pictures of docs/dashboard.md, taken in a real browser: ``make screenshots`` writes them to docs/images."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

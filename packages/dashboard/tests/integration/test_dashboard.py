@@ -1,7 +1,5 @@
 """``lakefeed run --dashboard`` as a user starts it: a real feed seen and steered over HTTP, and its secrets kept."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,13 +1,13 @@
 """Query panels and details of a feed that runs on real servers: they follow the records, and cost it nothing."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.spark.jvm import s3_requests
 from lakefeed.monitor.feed_monitor import FeedMonitor
@@ -15,9 +15,6 @@ from lakefeed.pipeline import Pipeline
 from lakefeed_dashboard.details.feed_details import FeedDetails
 from lakefeed_dashboard.settings import QueryPanel
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ENDLESS = "SELECT count(*) AS n FROM range(1000000000000000)"
 

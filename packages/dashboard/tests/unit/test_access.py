@@ -1,7 +1,5 @@
 """Who may see and do what: tokens, sessions, other sites' pages, other users of the machine."""
 
-from __future__ import annotations
-
 import hmac
 import socket
 import time

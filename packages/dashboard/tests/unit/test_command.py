@@ -1,7 +1,5 @@
 """``lakefeed dashboard``: its own process, and the hash of a password."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

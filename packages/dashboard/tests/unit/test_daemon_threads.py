@@ -1,7 +1,5 @@
 """The threads of the dashboard: they call at once up to their number, and hold up no end."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """A driver's memory after a day at one batch a second: history, events, counters, and pages that do not read."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import tracemalloc

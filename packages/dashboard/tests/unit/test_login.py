@@ -1,7 +1,5 @@
 """Login: sessions, cookies, limits on guesses, and what an attacker learns from an answer."""
 
-from __future__ import annotations
-
 import threading
 import time
 

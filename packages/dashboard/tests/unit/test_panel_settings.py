@@ -1,7 +1,5 @@
 """Query panels and tariffs of a pipeline file."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

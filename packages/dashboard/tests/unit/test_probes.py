@@ -1,7 +1,5 @@
 """/metrics and /health over a real socket: who may read them, and what Kubernetes' probes get."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

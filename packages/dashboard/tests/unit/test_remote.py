@@ -1,7 +1,5 @@
 """A dashboard over many drivers: quick though some hang, and acting in the name of its user."""
 
-from __future__ import annotations
-
 import json
 import socket
 import statistics

@@ -1,7 +1,5 @@
 """The bounds of the dashboard's server: how many connections, and how long one may take to send a request."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

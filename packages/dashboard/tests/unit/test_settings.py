@@ -1,7 +1,5 @@
 """The dashboard block: what is refused before anything listens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Server-sent events: one look a second for all pages, what was missed, and pages that are too slow."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

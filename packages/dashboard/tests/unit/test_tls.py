@@ -1,7 +1,5 @@
 """HTTPS with a certificate of a test's own CA."""
 
-from __future__ import annotations
-
 import datetime
 import socket
 import ssl

@@ -4,8 +4,6 @@ No container engine is needed: the steps run in root file systems of Debian's ow
 is used as a build uses it: Debian's packages, Python's, and jars.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ The page's own commands make the namespace and the role. ``LAKEFEED_CRDS`` names
 Spark operators and of Strimzi. There is no kubelet: no pod runs.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

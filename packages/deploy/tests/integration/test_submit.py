@@ -1,7 +1,5 @@
 """``lakefeed deploy submit`` sends nothing to a cluster if the driver would be refused there."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

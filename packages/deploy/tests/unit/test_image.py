@@ -1,7 +1,5 @@
 """The files of ``lakefeed deploy image``: what is pinned, what the bill says, and mistakes."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A feed is sized by arithmetic that can be followed by hand, up to 10,000 partitions and 1,000 topics."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,15 +1,14 @@
 """A search server and drivers that die in mid-batch: every record is one document when the next run is over."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
@@ -18,9 +17,6 @@ from tests.support.faults.drivers import SHORT_LIVED, driver
 from tests.support.feed import Feed
 from tests.support.lake import spark_on
 from tests.support.servers.search import Answer, Gate, SearchServer, gate
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BATCH = 300
 

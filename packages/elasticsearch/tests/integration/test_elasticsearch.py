@@ -1,12 +1,11 @@
 """A topic into a search server: from end to end, and what is found before a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from lakefeed.cli.check import check
 from lakefeed.config.loading.load import read
@@ -18,9 +17,6 @@ from lakefeed.pipeline import Pipeline
 from packages.elasticsearch.tests.search_pipeline import environment_of, pipeline_of, sink_of
 from tests.support.feed import Feed
 from tests.support.servers.search import Gate, SearchServer, gate
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture

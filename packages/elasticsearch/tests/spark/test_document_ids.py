@@ -1,16 +1,10 @@
 """Ids of documents: one for each key, whatever its values have in them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from lakefeed_elasticsearch.documents import LONGEST_ID, id_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # What the encoding is made of, and anything else.
 TEXT = st.text(alphabet="\\/NE#a", max_size=4) | st.text(

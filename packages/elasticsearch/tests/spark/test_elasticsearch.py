@@ -1,21 +1,17 @@
 """A feed into a search server, as its sink does it: a server behind a gate that fails as a test requires."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, LakefeedError
 from packages.elasticsearch.tests.search_feed import SearchFeed
 from tests.support.servers.search import Answer, SearchServer, gate, write_certificate
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 UPSERT: dict[str, Any] = {"mode": "upsert", "keys": ["id", "city"]}
 

@@ -1,11 +1,9 @@
 """Run the tests that all ledgers pass on the ledger in a search server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed_elasticsearch.ledger import ElasticsearchLedger
 from lakefeed_elasticsearch.server import Server
@@ -13,9 +11,6 @@ from packages.elasticsearch.tests.search_feed import SearchFeed
 from tests.support.ledger_contract import *  # noqa: F403
 from tests.support.ledger_contract import Case, of_feed
 from tests.support.servers.search import SearchServer, gate
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What search servers say loses the values of records that it quotes."""
 
-from __future__ import annotations
-
 from lakefeed_elasticsearch.server import Answer, refusal
 
 CANARY = 'J. Doe\'s "card"\n4111'

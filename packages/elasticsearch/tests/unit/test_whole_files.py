@@ -1,7 +1,5 @@
 """What the core makes of a pipeline file with this sink: places, logins, checkpoints."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.clients.spark import jvm

@@ -1,7 +1,5 @@
 """Databases and drivers that die in mid-batch: no part of a batch is ever seen, and every record lands once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -9,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
@@ -34,9 +33,6 @@ from tests.support.faults.drivers import SHORT_LIVED, Driver, driver
 from tests.support.feed import Feed
 from tests.support.lake import spark_on
 from tests.support.servers.postgresql import PostgreSQL
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BATCH = 300
 

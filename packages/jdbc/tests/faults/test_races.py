@@ -1,7 +1,5 @@
 """Two drivers into one table of a database at the same moment, again and again: one of them lands each record once."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path

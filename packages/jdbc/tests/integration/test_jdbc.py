@@ -1,13 +1,12 @@
 """A topic into PostgreSQL and MariaDB: from end to end, its traps, and what is found before a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
 from lakefeed.config.loading.load import read
 from lakefeed.config.problem import errors_of
@@ -17,9 +16,6 @@ from lakefeed.operations.preflight.connect import preflight
 from packages.jdbc.tests.databases import EACH_DATABASE, server_of
 from packages.jdbc.tests.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(params=EACH_DATABASE)

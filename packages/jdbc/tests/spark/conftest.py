@@ -1,7 +1,5 @@
 """Which tests of a database ``make test-full`` runs."""
 
-from __future__ import annotations
-
 import pytest
 
 # Of feeds into PostgreSQL; MariaDB, which has more traps, shows everything.

@@ -1,15 +1,13 @@
 """Batches landed in real PostgreSQL and MariaDB servers: rows, ledger, upserts, layouts."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import uuid
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, SchemaIncompatible, Unreachable
 from lakefeed.ledger.snapshot_summary import Commit, PositionReset
@@ -18,12 +16,8 @@ from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed_jdbc.session import JvmDatabase
 from lakefeed_local.ports import choose_free
 from packages.jdbc.tests.databases import EACH_DATABASE, JdbcFeed, server_of
+from tests.support.servers.mysql import MySQL
 from tests.support.servers.postgresql import PostgreSQL
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tests.support.servers.mysql import MySQL
 
 
 @pytest.fixture(params=EACH_DATABASE)

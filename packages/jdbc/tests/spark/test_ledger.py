@@ -1,19 +1,13 @@
 """Run the tests that all ledgers pass on the ledger in a database."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed_jdbc.ledger import JdbcLedger
 from lakefeed_jdbc.session import PythonDatabase
 from packages.jdbc.tests.databases import EACH_DATABASE, JdbcFeed, server_of
 from tests.support.ledger_contract import *  # noqa: F403
 from tests.support.ledger_contract import Case, of_feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(params=EACH_DATABASE)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from lakefeed_jdbc.ledger import JdbcLedger
 from tests.support.ledger_protocol import require_protocol
 

@@ -1,7 +1,5 @@
 """What databases say loses the values of records that it quotes."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed_jdbc.session import StatementRefusal

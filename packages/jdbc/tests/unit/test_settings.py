@@ -1,7 +1,5 @@
 """What may stand in ``sink.jdbc``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

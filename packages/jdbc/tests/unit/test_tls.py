@@ -1,7 +1,5 @@
 """TLS that a JDBC URL asks for reaches Python's drivers too, or they do not connect."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import struct

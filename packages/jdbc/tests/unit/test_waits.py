@@ -1,7 +1,5 @@
 """A database that accepts a connection and says nothing is not waited for without end."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """What the core makes of a pipeline file with this sink: places, logins, checkpoints, mistakes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A driver that reads Kinesis and is killed in mid-batch: each record is there once, before and after a split."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.pipeline import Pipeline

@@ -1,13 +1,12 @@
 """A stream of Kinesis lands as topics do: each record once, whatever becomes of shards, driver and checkpoint."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.pipeline import Pipeline, RunSummary
@@ -15,9 +14,6 @@ from lakefeed_local.stack import Endpoints
 from tests.support.deaths import dying
 from tests.support.feed import Feed
 from tests.support.servers.kinesis import Kinesis, kinesis
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 EXAMPLE, HITS = EXAMPLES / "kinesis" / "pipeline.yaml", EXAMPLES / "data" / "hits.jsonl"

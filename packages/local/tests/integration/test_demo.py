@@ -1,7 +1,5 @@
 """The demo: its report is checked against what is really in the table, and a difference does not go unseen."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

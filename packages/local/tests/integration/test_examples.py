@@ -1,19 +1,14 @@
 """The examples of ``examples/`` do on real servers what they say: as ``make examples`` runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed_local.stack import Endpoints
 from packages.jdbc.tests.databases import server_of
 from tools.examples import Runner, surroundings
 from tools.expected import EXAMPLES, Example
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # lakefeed local demo runs it, and its topic and table are the demo's and the documents'.
 ELSEWHERE = ("taxi/pipeline.yaml",)

@@ -1,7 +1,5 @@
 """Every example from an empty folder, by the commands that it prints, in an environment that has the wheel alone."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The embedded stack with its real servers and the clients that people use."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Rows in a real topic, read back by clients that are not ours."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -12,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fastavro
 import pytest
@@ -20,6 +18,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, JobFailed, ResourceMissing, Unreachable
@@ -29,9 +28,6 @@ from lakefeed_local.produce.sources import ROUNDED, read_error, read_rows
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TRIPS = Path(__file__).parents[4] / "tests" / "data" / "trips.csv"
 

@@ -1,7 +1,5 @@
 """The quickstart from an empty folder, a second time, and what its output and its pages tell the user to do next."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

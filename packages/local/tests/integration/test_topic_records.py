@@ -1,7 +1,5 @@
 """Looking into topics of a real broker: records of every kind in one topic, conditions, places, a profile, Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import signal
 import time

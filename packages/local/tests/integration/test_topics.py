@@ -1,7 +1,5 @@
 """Topics of a real broker, and what is said when something is wrong."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid

@@ -1,7 +1,5 @@
 """The examination of a machine, with real folders, a real server and a real java that is too old."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Building with Go, with a small script in its place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The stack's directory: what is kept in it, who may read it, and what erasing spares."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The examples of the package: complete copies, whose commands name files that are there."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Detached processes: started, found again, stopped, and never mistaken for another."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

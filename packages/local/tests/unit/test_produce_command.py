@@ -1,7 +1,5 @@
 """Options that contradict each other are refused before anything starts."""
 
-from __future__ import annotations
-
 import pytest
 from click.testing import CliRunner
 

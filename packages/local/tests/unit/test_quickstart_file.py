@@ -1,7 +1,5 @@
 """The quickstart beside a table that has records of a topic that is gone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

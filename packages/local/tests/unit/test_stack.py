@@ -1,7 +1,5 @@
 """What the stack says before anything is started; ports; endpoints."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

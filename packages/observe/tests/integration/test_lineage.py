@@ -1,19 +1,15 @@
 """OpenLineage events of runs on real servers: valid, with the columns and the rows of the table."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import LakefeedError
 from tests.support.feed import Feed
 from tests.support.openlineage import problems, server
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SCHEMA = "id BIGINT, at STRUCT<zone: STRING, tags: ARRAY<STRING>>"
 

@@ -1,13 +1,12 @@
 """Messages of real runs, a real Alertmanager, and the traces that runs leave."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.config.base import validated
 from lakefeed.errors import Unreachable
@@ -23,9 +22,6 @@ from tests.support.feed import TRIP, Feed
 from tests.support.json_feed import JSON_ROWS
 from tests.support.pipeline_text import GOOD
 from tests.support.servers.alertmanager import alertmanager
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HOSTILE = b"<script>alert(1)</script> <!channel> \x1b[2J\xe2\x80\xae"
 

@@ -1,7 +1,5 @@
 """The followers of this package report a start that fails, and a run that another follower refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

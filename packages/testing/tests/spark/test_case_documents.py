@@ -1,20 +1,16 @@
 """The cases of the examples, the fixtures of a test suite, and what docs/test-a-pipeline.md shows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from lakefeed_testing.fixtures import LandRecords, TestRegistry, TestTopic, run_cases
 from packages.testing.tests.cases import AVRO, JSON, Run, messages
 from tests.support.blocks import ROOT, blocks_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_the_examples_own_cases_pass(spark: SparkSession) -> None:

@@ -1,7 +1,5 @@
 """Cases in each format, and values that do not fit their schema."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Cases of records, keys, topics and shards through the feed's own code, without brokers, registry and store."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.errors import ConfigError

@@ -1,7 +1,5 @@
 """Cases of watermarks, and of joins with tables and between topics."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from packages.testing.tests.cases import JSON, Run, messages

@@ -1,7 +1,5 @@
 """What a feed has made of a case's records, compared with what the case expects."""
 
-from __future__ import annotations
-
 import base64
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Which values of a case a decimal type holds without rounding."""
 
-from __future__ import annotations
-
 from decimal import Decimal, localcontext
 
 import pytest

@@ -1,7 +1,5 @@
 """Cases are read with the pipeline that they are for; a mistake in them has a file and a line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables opened without Spark: what is said where the catalog has the table and its files are gone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

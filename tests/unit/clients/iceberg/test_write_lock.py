@@ -1,7 +1,5 @@
 """Turns at a table: never a writer and maintenance at once, and a writer that waits goes first."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import AbstractContextManager
 

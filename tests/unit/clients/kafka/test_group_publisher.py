@@ -1,7 +1,5 @@
 """A monitoring group that refuses for a while, or hangs, without a broker."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Java client settings in librdkafka's words."""
 
-from __future__ import annotations
-
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 

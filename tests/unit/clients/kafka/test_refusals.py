@@ -1,7 +1,5 @@
 """What is said of a broker that cannot be used: its certificate, ours, or the login."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

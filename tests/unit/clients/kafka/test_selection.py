@@ -1,7 +1,5 @@
 """What a user writes to say which records are meant."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,7 +1,5 @@
 """Which class-data archive a JVM reads or writes, and that no other process meets one that is half written."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import subprocess

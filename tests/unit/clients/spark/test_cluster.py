@@ -1,7 +1,5 @@
 """The settings of a cluster's master."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

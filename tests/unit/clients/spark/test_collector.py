@@ -1,7 +1,5 @@
 """The JVM of a local run has one garbage collector: lakefeed's, or the one that its user has chosen."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.clients.spark.session import COLLECTOR, settings, with_own

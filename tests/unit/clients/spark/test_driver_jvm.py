@@ -1,7 +1,5 @@
 """The start of the driver's JVM: what it says when it does not come up, and who may read its log."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Jars that the packages of sinks bring: on the class path of each session, and named where one is missing."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import pytest

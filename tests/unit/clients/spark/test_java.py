@@ -1,7 +1,5 @@
 """Finding Java, with small scripts that answer as a ``java`` would."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """PySpark's values of NumPy are recognised as before, and without its test modules."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

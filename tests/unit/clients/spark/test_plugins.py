@@ -1,7 +1,5 @@
 """The plugins of a session."""
 
-from __future__ import annotations
-
 from lakefeed.clients.spark.session import settings, with_own
 
 OWN = ["io.lakefeed.JvmPlugin", "io.lakefeed.metrics.FeedMetrics"]

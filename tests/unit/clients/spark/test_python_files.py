@@ -1,7 +1,5 @@
 """The files and packages that a pipeline's functions import."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Errors that are reported in a sentence are not logged besides, whatever other threads do."""
 
-from __future__ import annotations
-
 import logging
 import threading
 

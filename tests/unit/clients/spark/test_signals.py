@@ -1,7 +1,5 @@
 """A signal during the start of a command: there is nothing to finish, and it ends as after a batch."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

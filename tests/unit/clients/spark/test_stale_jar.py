@@ -1,7 +1,5 @@
 """A session that finds no class of lakefeed's says why, and not with a stack trace."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.clients.spark.errors import translate

@@ -1,7 +1,5 @@
 """What a check beside the start of a session does to the start."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Spark's own folder on this machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """One run of ``check`` reports every mistake, also those that another one used to hide."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Generated pipeline files: right ones pass, and of wrong ones each mistake is reported in one run, with its line."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

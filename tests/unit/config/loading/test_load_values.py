@@ -1,7 +1,5 @@
 """Values and secrets of a pipeline file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Nodes and documents."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The offsets that a table of many takes next, and when it is due."""
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 from pathlib import Path

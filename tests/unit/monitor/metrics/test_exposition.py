@@ -1,7 +1,5 @@
 """The text of /metrics: what it says is the model, whatever a topic or a reason is called."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

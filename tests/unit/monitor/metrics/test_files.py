@@ -1,7 +1,5 @@
 """The dashboard and the rules that are shipped name metrics and labels that exist."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

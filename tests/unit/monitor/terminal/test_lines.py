@@ -1,7 +1,5 @@
 """Words for a feed's progress."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

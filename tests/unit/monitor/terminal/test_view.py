@@ -1,7 +1,5 @@
 """A run as it is shown: lines without a terminal, structured lines, and the panel in one."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

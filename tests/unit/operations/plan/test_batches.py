@@ -1,7 +1,5 @@
 """Which offsets come first, and how many batches there are."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What figures are made of, and when there are none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

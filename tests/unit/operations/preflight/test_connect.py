@@ -1,7 +1,5 @@
 """Preflight without servers: catalogs as files, a REST catalog played by a small HTTP server, no server at all."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

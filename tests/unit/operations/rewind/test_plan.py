@@ -1,7 +1,5 @@
 """What a rewind would do, how dead letters follow it, and what verify still expects of what was rewound."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.clients.iceberg.sql import rows_where

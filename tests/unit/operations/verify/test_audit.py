@@ -1,7 +1,5 @@
 """What a feed's commits can say of themselves: right ones pass, and each way to be wrong is found where it is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Backfills in an audit: right ones pass and count, and what landed twice is found."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given, settings

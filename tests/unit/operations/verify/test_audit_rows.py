@@ -1,7 +1,5 @@
 """What an upsert feed's commits can say of themselves: right ones pass, and each way to be wrong is found."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,12 +1,11 @@
 """Rows by their own offsets, on a real Iceberg table in a folder."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from lakefeed.errors import ConfigError
 from lakefeed.offsets.ranges import OffsetRange
@@ -17,9 +16,6 @@ from lakefeed.operations.verify.row_offsets import (
     count_keyed_rows,
     scan_row_offsets,
 )
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 FIELDS = [
     ("id", pa.int64()),

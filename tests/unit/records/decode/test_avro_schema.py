@@ -1,7 +1,5 @@
 """Registered schemas that no table can be made of: the error names subject, version and id, whatever is wrong."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

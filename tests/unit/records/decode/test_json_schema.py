@@ -1,7 +1,5 @@
 """JSON Schema as an Avro schema."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Chains of any schemas: every change is applied or refused with words, and the table can follow what is applied."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 

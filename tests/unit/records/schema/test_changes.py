@@ -1,7 +1,5 @@
 """The history in a table's properties."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

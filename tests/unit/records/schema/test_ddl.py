@@ -1,7 +1,5 @@
 """From the table's columns and the rows' to statements. That Iceberg takes them: tests/integration."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

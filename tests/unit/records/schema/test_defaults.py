@@ -1,7 +1,5 @@
 """The defaults of an Avro schema as SQL: only those that a table's column can have."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Guessing a schema from JSON records."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

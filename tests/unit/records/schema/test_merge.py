@@ -1,7 +1,5 @@
 """The rules of joining, one by one."""
 
-from __future__ import annotations
-
 import io
 import json
 from typing import Any

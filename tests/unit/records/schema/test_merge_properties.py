@@ -1,7 +1,5 @@
 """What holds for every chain of compatible versions: any order gives the same schema, and it reads every record."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import reduce

@@ -1,7 +1,5 @@
 """Avro schemas that any client may register: malformed ones are errors with words, large ones are bounded."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """A running feed meets writers' schemas that its table cannot take: the id is refused, and the feed continues."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Whose records become rows: ``schema.accept``, and that a table does not follow a schema that is refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

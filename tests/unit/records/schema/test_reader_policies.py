@@ -1,7 +1,5 @@
 """The three policies, and what a feed remembers of the schemas that it met."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """In how many tasks a batch is read: few where it is small, all where it is as large as it may be."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

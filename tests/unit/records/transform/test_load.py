@@ -1,7 +1,5 @@
 """Python of a pipeline's folder is that folder's, whatever another pipeline of the process has imported."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What distinguishes a transform from that of the last start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A reason as ``dead-letters list`` prints it chooses the letters that have it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the letters and notes of a topic come to, whatever their order and however often they are there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Partitions and sort order: what has to be said to the table, and when nothing has."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,15 +1,10 @@
 """A catalog of pyiceberg on this machine's disk, for tables that tests write without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import SqlCatalog
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Reads for a page: kept for some seconds, one at a time, and never waited for without end."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,15 +1,15 @@
 """The newest dead letters by reason, from a real table, with hostile content."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import tracemalloc
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ResourceMissing, Unreachable
@@ -17,10 +17,6 @@ from lakefeed.sinks.dead_letters.recent import read_recent
 from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader, RecentLetters
 from lakefeed_dashboard.details.dead_letters import dead_letters_document, shown
 from packages.dashboard.tests.unit.details.test_tables import config as pipeline
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEMA = pa.schema(

@@ -1,7 +1,5 @@
 """The graph of a pipeline with its rates, and the price of its requests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

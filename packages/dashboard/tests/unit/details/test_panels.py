@@ -1,7 +1,5 @@
 """Query panels: when they are queried, what a slow or wrong one does, and how values are shown."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

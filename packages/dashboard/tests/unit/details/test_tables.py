@@ -1,20 +1,16 @@
 """Files, snapshots and schemas of tables, as a page shows them, from real metadata."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ResourceMissing, Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed_dashboard.details.schemas import differences, history, schemas_document
 from lakefeed_dashboard.details.tables import MOST_SNAPSHOTS, MOST_TABLES, Metadata, metadata_of, table_document
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog.sql import SqlCatalog
 
 
 def config(**changes: Any) -> PipelineConfig:

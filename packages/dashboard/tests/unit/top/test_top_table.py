@@ -1,7 +1,5 @@
 """The table of all feeds: it fits any width, and sorts as a person expects."""
 
-from __future__ import annotations
-
 import pytest
 from rich.cells import cell_len
 

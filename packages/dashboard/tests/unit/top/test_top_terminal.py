@@ -1,7 +1,5 @@
 """``lakefeed top`` in a real pseudo-terminal, over drivers' endpoints of which some hang."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

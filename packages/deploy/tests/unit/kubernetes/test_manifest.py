@@ -1,7 +1,5 @@
 """``lakefeed deploy manifest``: objects that Kubernetes accepts, without secrets, of files as the pod reads them."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

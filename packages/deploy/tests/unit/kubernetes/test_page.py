@@ -1,7 +1,5 @@
 """docs/deploy-on-kubernetes.md: its commands are run, and print what the page says."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The call of spark-submit."""
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile

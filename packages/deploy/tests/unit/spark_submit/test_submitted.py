@@ -1,7 +1,5 @@
 """The program of the application jar, before it has imported anything of lakefeed."""
 
-from __future__ import annotations
-
 import json
 import platform
 import shutil

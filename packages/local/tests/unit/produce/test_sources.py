@@ -1,7 +1,5 @@
 """Confluent's five bytes, and what Spark's messages about files mean."""
 
-from __future__ import annotations
-
 import pytest
 
 from lakefeed.records.encode.encode import header

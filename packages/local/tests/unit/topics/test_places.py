@@ -1,7 +1,5 @@
 """How many records of each partition are looked at."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Reading records for people: headers of Protobuf, JSON that stays JSON, frames for the JVM."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from pathlib import Path

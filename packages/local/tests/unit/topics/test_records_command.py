@@ -1,7 +1,5 @@
 """How what is in a topic is drawn on a terminal."""
 
-from __future__ import annotations
-
 from lakefeed_local.topics.command import narrowed
 
 

@@ -1,7 +1,5 @@
 """OpenLineage events against the published schemas, and the names of the datasets."""
 
-from __future__ import annotations
-
 import json
 import re
 import uuid

@@ -1,7 +1,5 @@
 """What a lineage server is sent during a run, by one that answers, one that hangs and one that refuses."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Messages reach real web servers, mail servers and programs; and whatever these do, an attempt ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A run's messages arrive, whatever its targets do, and no target holds the run or its end."""
 
-from __future__ import annotations
-
 import json
 import logging
 import stat

@@ -1,7 +1,5 @@
 """The block ``notify``: each mistake with its place, and no secret where others can read it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Metrics by OTLP: what a collector is sent, and that one that hangs or refuses delays nothing."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

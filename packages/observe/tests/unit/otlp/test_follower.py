@@ -1,7 +1,5 @@
 """The metrics of a run on their way out, as the pipeline file says."""
 
-from __future__ import annotations
-
 import socket
 import time
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Traces beside the checkpoint: the newest of thousands, and a store that does not answer."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """What a run leaves behind: its trace as JSON, whole or cut, and as a page that no text of it can change."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
