@@ -192,7 +192,7 @@ class DownloadError(WorldError):
 class PortTaken(WorldError):
     """Another process listens on a port that was asked for."""
 
-    topic = "local-stack"
+    topic = "quickstart"
 
 
 class SchemaChanged(WorldError):

@@ -5,7 +5,7 @@
             return {"my_sink": {"path": str(folder / "rows.db")}}
 
 They need the installed package, pytest and Java, and no broker: ``pip install 'lakefeed[spark,read]' pytest``.
-docs/add-a-sink.md has more.
+docs/extension-points.md has more.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def test_transforms_of_a_stream_of_kinesis_are_looked_at(shell: None, tmp_path: 
 
 
 def test_streams_that_are_joined_are_looked_at(shell: None, tmp_path: Path) -> None:
-    joined = blocks_of(ROOT / "docs" / "stateful.md")
+    joined = blocks_of(ROOT / "docs" / "transforms.md")
     [text] = [block.text for block in joined if block.language == "yaml" and "LEFT JOIN" in block.text]
     file = f"name: bought\ncheckpoint: s3a://lake/checkpoints/bought\n{text}".replace(
         "${KAFKA_BOOTSTRAP_SERVERS}", "127.0.0.1:1"

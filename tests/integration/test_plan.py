@@ -17,6 +17,7 @@ from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
+from tests.support.blocks import ROOT, blocks_of
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.planned import RIDE, WIDER, Planned, ride
@@ -322,8 +323,7 @@ def test_what_the_command_prints_is_what_the_document_shows(
     assert done.exit_code == 0, done.output
     # Which number the registry gives, depends on what the other tests have registered.
     result = re.sub(r"'lakefeed.schema-ids' = '\d+'", "'lakefeed.schema-ids' = '1'", done.output)
-    document = Path(__file__).parents[2] / "docs" / "plan.md"
-    [shown] = re.findall(r"```text\n(.*?)```", document.read_text("utf-8"), re.DOTALL)
+    [shown] = [block.text for block in blocks_of(ROOT / "docs" / "check.md") if block.test]
     assert result == shown
 
 

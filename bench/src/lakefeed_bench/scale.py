@@ -288,7 +288,7 @@ def _pipeline(bench: Bench, dimension: Dimension, topics: list[str], *, most: in
         most=most,
         # Tables of their own resume by their ledgers.
         checkpoint=None if has_tables else f"s3a://{bench.endpoints.bucket}/checkpoints/{name}",
-        # Each commit of Iceberg writes the summaries of all snapshots: docs/how-it-grows.md.
+        # Each commit of Iceberg writes the summaries of all snapshots: docs/size-a-feed.md.
         upkeep=_UPKEEP if dimension.name == "batches" else None,
     )
 

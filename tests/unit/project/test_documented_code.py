@@ -17,6 +17,7 @@ from lakefeed.config.problem import errors_of
 from tests.support.blocks import blocks_of, every_block
 
 ROOT = Path(__file__).parents[3]
+OWN = "tests/unit/project/test_documented_code.py"
 ARCHIVE = ROOT / "tests" / "support" / "sqlite_archive"
 VARIABLES = {
     "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9092",
@@ -200,11 +201,11 @@ def wrong_in_yaml(block: str, file: Path) -> list[str]:
     return [str(each) for each in errors_of(reading.problems)]
 
 
-def test_add_a_sink_shows_the_package_that_the_tests_install() -> None:
-    """Each line of add-a-sink.md is one of the package, but for a comment and for what ``…`` leaves out."""
+def test_the_page_shows_the_package_that_the_tests_install() -> None:
+    """Each line that shows the sink is one of the package, but for a comment and for what ``…`` leaves out."""
     files = [*ARCHIVE.rglob("*.*"), ROOT / "tests" / "contract" / "test_entry_sinks.py"]
     package = [line.strip() for file in files for line in file.read_text("utf-8").splitlines()]
-    shown = [block for block in blocks_of(ROOT / "docs" / "add-a-sink.md") if block.test]
+    shown = [block for block in blocks_of(ROOT / "docs" / "extension-points.md") if block.test == OWN]
     lines = [line.strip() for block in shown for line in block.text.splitlines() if not line.startswith("# ")]
     missing = [line for line in lines if not any(real.startswith(line.rstrip(".…) ").rstrip()) for real in package)]
     assert len(shown) == 4

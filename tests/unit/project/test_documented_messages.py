@@ -54,7 +54,7 @@ def unknown_parts(message: str) -> list[str]:
     return [part for part in (part.strip(" ,:") for part in parts) if part and part not in texts()]
 
 
-@pytest.mark.parametrize("page", ["troubleshooting.md", "catalogs.md", "jars.md", "local-stack.md"])
+@pytest.mark.parametrize("page", ["troubleshooting.md", "catalogs.md", "jars.md", "quickstart.md"])
 def test_a_page_has_its_table(page: str) -> None:
     assert len(messages(ROOT / "docs" / page)) > 5
 

@@ -39,4 +39,4 @@ def test_it_says_how_to_run_it_and_has_no_mistakes(file: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_it_is_listed_in_the_documents(file: str) -> None:
     folder = file.partition("/")[0]
-    assert f"](../examples/{folder}/" in (ROOT / "docs" / "examples.md").read_text("utf-8")
+    assert f"](../examples/{folder}/" in (ROOT / "docs" / "quickstart.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Check that the settings and commands that docs/parity.md names exist."""
+"""Check that the settings and commands that docs/comparison.md names exist."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ SETTING = re.compile(rf"`((?:{FIRST}|name)(?:\.(?:[a-z_0-9]+|<name>))*)`")
 
 def here() -> Iterator[str]:
     """The right-hand cells."""
-    for line in (DOCS / "parity.md").read_text("utf-8").splitlines():
+    for line in (DOCS / "comparison.md").read_text("utf-8").splitlines():
         if line.startswith("| ") and not line.startswith("| there"):
             yield line.rstrip("| ").rpartition(" | ")[2]
 

@@ -81,7 +81,7 @@ def test_no_page_but_references_is_long() -> None:
 
 def test_links_are_changed_outside_of_code_alone() -> None:
     text = "[a](../examples/taxi/pipeline.yaml#x) `[b](../README.md)` [c](run.md)\n\n```text\n[d](../README.md)\n```\n"
-    assert build_site.relinked(text, Path("docs/examples.md")) == (
+    assert build_site.relinked(text, Path("docs/quickstart.md")) == (
         "[a](repository/examples/taxi/pipeline.yaml.md#x) `[b](../README.md)` [c](run.md)\n\n"
         "```text\n[d](../README.md)\n```\n"
     )

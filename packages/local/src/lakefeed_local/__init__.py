@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, CliCommand] = {
     ),
 }
 
-PAGE = "local-stack"
+PAGE = "quickstart"
 """The page of the documentation that errors of this package name."""
 
 

@@ -18,7 +18,7 @@ from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.operations.packaged import packaged_root
 from lakefeed.operations.pages import with_commands
 
-PAGE = "examples"
+PAGE = "quickstart"
 
 _FOLDER = "examples"
 _COMMAND = re.compile(r"^#   ((?:lakefeed|python|aws) .+)$", re.MULTILINE)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakefeed.records.encode.encode import Encoding
     from lakefeed_local.produce.write import Produced
 
-PAGE = "produce"
+PAGE = "topics"
 
 
 class _CheckedCommand(click.Command):

@@ -216,7 +216,7 @@ def _unpack_registry() -> Path:
 
 
 class Store(Part):
-    """A server that speaks S3, with one bucket. The stores differ in their guarantees: see docs/local-stack.md."""
+    """A server that speaks S3, with one bucket. The stores differ in their guarantees: see docs/quickstart.md."""
 
     port_names = ("store",)
 

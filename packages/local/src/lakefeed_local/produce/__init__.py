@@ -1,3 +1,3 @@
 """Rows into topics: from files, or generated."""
 
-PAGE = "produce"
+PAGE = "topics"

@@ -18,12 +18,12 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /**
- * Compares the table in {@code docs/jvm-interfaces.md} with the imports of the module and with the annotations of the
+ * Compares the table in {@code jvm/src/test/interfaces.txt} with the imports of the module and with the annotations of the
  * imported classes. The working directory is the repository.
  */
 class InterfacesTest {
     private static final String PACKAGES = "jvm/src/main/java/io/lakefeed";
-    private static final Path PAGE = Path.of("docs/jvm-interfaces.md");
+    private static final Path PAGE = Path.of("jvm/src/test/interfaces.txt");
     private static final Pattern IMPORT =
             Pattern.compile("^import (?:static )?((org\\.apache\\.(?:spark|iceberg)[a-z0-9.]*)\\.([A-Z][A-Za-z0-9_.$]*|[a-z]+))", Pattern.MULTILINE);
 
