@@ -1,7 +1,7 @@
 """Declares a sink of another package in a few methods, and lands a feed's batches through it.
 
-docs/extension-points.md has an example. The feed reads, decodes and judges a batch before the sink gets it, and keeps the
-ledger: the sink stores rows and texts.
+docs/extension-points.md has an example. The feed reads, decodes and judges a batch before the sink gets it, and keeps
+the ledger: the sink stores rows and texts.
 """
 
 from __future__ import annotations
