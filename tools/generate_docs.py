@@ -24,6 +24,7 @@ from lakefeed.config.kafka_client import CONSUMER, CONSUMER_DEFAULTS, PREFIX, RE
 from lakefeed.config.loading import shape
 from lakefeed.config.models import pipeline_model
 from lakefeed.config.schema import json_schema, written
+from lakefeed.monitor.metrics.table import METRICS
 from lakefeed_deploy.kubernetes.application import read_feed, read_producer
 from lakefeed_deploy.kubernetes.operators import Operator
 from lakefeed_deploy.kubernetes.output import manifest
@@ -176,6 +177,14 @@ def _help(command: click.Command, name: str, parent: click.Context | None = None
                 yield from _help(found, below, context)
 
 
+def metrics_reference() -> str:
+    """docs/metrics-reference.md: every metric with type, labels and meaning."""
+    lines = [_GENERATED, "# Metrics\n", "All have the label `feed`. Where to read them: [metrics.md](metrics.md).\n"]
+    lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    rows = (f"| `{each.name}` | {each.kind} | {', '.join(each.labels)} | {_cell(each.help)} |" for each in METRICS)
+    return "\n".join([*lines, *rows, ""])
+
+
 def _manifest(component: str, operator: Operator) -> Callable[[], str]:
     """docs/kubernetes/: the objects of examples/kubernetes, for both operators."""
 
@@ -201,6 +210,7 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
 REFERENCES: dict[str, Callable[[], str]] = {
     "pipeline-reference.md": pipeline_reference,
     "commands.md": commands,
+    "metrics-reference.md": metrics_reference,
     "python-reference.md": lambda: f"{_GENERATED}\n{python_reference()}",
 }
 """Built when they are needed: tools/references.py."""
