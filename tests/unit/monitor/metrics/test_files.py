@@ -72,10 +72,7 @@ def test_each_alert_says_what_is_wrong_and_what_to_do() -> None:
 
 def test_the_documents_list_each_metric_and_each_alert() -> None:
     rows = dict(re.findall(r"^\| `(lakefeed_\w+)` \| (.*) \|$", metrics_reference(), re.MULTILINE))
-    expected = {
-        metric.name: f"{metric.kind} | {', '.join(metric.labels)} | {metric.help}"
-        for metric in METRICS
-    }
+    expected = {metric.name: f"{metric.kind} | {', '.join(metric.labels)} | {metric.help}" for metric in METRICS}
     assert rows == expected
     text = (DOCS / "metrics.md").read_text()
     for rule in alerts():
