@@ -1,53 +1,14 @@
-"""Schema resolution: for random pairs of schemas the values of from_avro; and where lakefeed goes beyond it."""
+"""Schema resolution: where lakefeed goes beyond from_avro."""
 
 import datetime as dt
 import json
 from decimal import Decimal
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.avro.functions import from_avro
 
 from lakefeed.records.decode import PlainAvro, decoded
-from tests.spark.test_decode_avro import plain
-from tests.support.avro_schemas import pairs
 from tests.support.records import avro_bytes, records, results
-
-Pair = tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]
-
-
-def same_as_from_avro(spark: SparkSession, pair: Pair) -> None:
-    writer, reader, data = pair
-    spark.conf.set("spark.sql.avro.datetimeRebaseModeInRead", "CORRECTED")
-    spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(reader))
-    both = (
-        decoded(records(spark, [avro_bytes(writer, each) for each in data]), spec)
-        .withColumn("reference", from_avro("value", json.dumps(writer), {"avroSchema": json.dumps(reader)}))
-        .orderBy("offset")
-    )
-    decoded_type = both.schema["decoded"].dataType
-    assert decoded_type["value"].dataType == both.schema["reference"].dataType  # type: ignore[index]
-    for row in both.collect():
-        assert row.decoded.error is None
-        assert plain(row.decoded.value) == plain(row.reference)
-
-
-# Each example is a Spark plan of its own: to shrink one would take minutes.
-@settings(
-    max_examples=3, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)
-@given(pair=pairs(fields=25))
-def test_evolved_schemas_give_the_values_of_from_avro(spark: SparkSession, pair: Pair) -> None:
-    same_as_from_avro(spark, pair)
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-@given(pair=pairs(fields=25))
-def test_many_evolved_schemas_give_the_values_of_from_avro(spark: SparkSession, pair: Pair) -> None:
-    same_as_from_avro(spark, pair)
 
 
 def record(**fields: Any) -> dict[str, Any]:
