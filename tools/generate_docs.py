@@ -45,8 +45,9 @@ def pipeline_reference() -> str:
     lines = [
         _GENERATED,
         "# Reference of pipeline.yaml\n",
-        "How to write one, step by step: [pipeline-files.md](pipeline-files.md). A default of none means: may be left",
-        "out. Every value can hold `${NAME}` or `${NAME:-default}` from the environment.\n",
+        "Every key of a pipeline file, with its type, its default and its meaning. How to write one, step by step:",
+        "[pipeline-files.md](pipeline-files.md). A default of none means: may be left out. Every value can hold",
+        "`${NAME}` or `${NAME:-default}` from the environment.\n",
         *_table("The file", pipeline_model(), ()),
     ]
     described: dict[type[BaseModel], str] = {}
@@ -163,7 +164,14 @@ def _option(option: Option) -> str:
 
 def commands() -> str:
     """docs/commands.md: the help of every command that is built."""
-    return "\n".join([_GENERATED, "# Commands\n", *_help(root, "lakefeed")])
+    return "\n".join(
+        [
+            _GENERATED,
+            "# Commands\n",
+            "Every command of lakefeed, with its arguments and options.\n",
+            *_help(root, "lakefeed"),
+        ]
+    )
 
 
 def _help(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[str]:

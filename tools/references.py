@@ -1,7 +1,7 @@
 """Build the references of ``docs/`` that are not committed: ``python -m tools.references``, a part of ``make setup``.
 
 They are made from the code, so a file that is missing or older than the code is built again; otherwise nothing is
-imported or written. A checkout builds them when it first needs its pages (``lakefeed.operations.packaged``).
+imported or written. A checkout builds them when it first needs its pages (``lakefeed.operations.pages``).
 """
 
 from __future__ import annotations

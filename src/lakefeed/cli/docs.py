@@ -1,9 +1,8 @@
 """``lakefeed docs``: the pages of the documentation, from the package."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -13,43 +12,57 @@ from lakefeed.cli.options import output_option
 from lakefeed.cli.output import column_lines, emit, is_json, styled
 from lakefeed.errors import ConfigError
 from lakefeed.messages.pages import page_command
-from lakefeed.operations.pages import Page, all_pages, find_page, indexed_pages, page_folder
+from lakefeed.operations import pages
+from lakefeed.operations.pages import Page
 
 
 @click.command()
-@click.argument("topic", required=False)
-@click.option("--open", "in_browser", is_flag=True, help="Open the page in a browser; without TOPIC the index.")
+@click.argument("words", nargs=-1, metavar="[NAME | WORDS]")
+@click.option("--open", "in_browser", is_flag=True, help="Open the page in a browser; without NAME or WORDS the index.")
 @output_option
-def docs(topic: str | None, in_browser: bool) -> None:
-    """Print the page about TOPIC, or open it in a browser; without TOPIC list the pages.
+def docs(words: tuple[str, ...], in_browser: bool) -> None:
+    """Print the page NAME, or find the pages about WORDS; without either list the pages.
 
     The pages come with the package and fit its version. In a terminal a pager shows them; elsewhere they are Markdown.
     """
-    folder = page_folder()
-    pages = indexed_pages(folder)
-    page = find_page(all_pages(folder), topic) if topic else None
+    folder, topic = pages.page_folder(), " ".join(words)
+    there = pages.indexed_pages(folder)
+    page = pages.find_page(there, topic)
+    found = pages.search_pages(there, topic) if words and page is None else []
     if in_browser:
-        _open(folder, page)
+        _open(folder, found[0][0] if found else page)
+    elif found:
+        emit([{**_document(page), "passage": passage} for page, passage in found], _found_lines(found))
     elif page is None:
-        emit([_document(each) for each in pages], _list_lines(pages))
+        emit([_document(page) for page in there], _list_lines(there))
+    elif is_json():
+        emit({**_document(page), "text": page.text}, "")
     else:
-        text = (folder / page.path).read_text("utf-8")
-        if is_json():
-            emit({**_document(page), "text": text}, "")
-        else:
-            _print_page(text)
+        _print_page(page.text)
 
 
 def _document(page: Page) -> dict[str, object]:
-    return {"topic": page.topic, "parts": list(page.parts), "purpose": page.purpose}
+    return {"topic": page.topic, "parts": list(page.parts), "description": page.description}
 
 
-def _list_lines(pages: list[Page]) -> Iterator[str]:
-    for parts, group in groupby(pages, key=lambda page: page.parts):
+def _list_lines(there: list[Page]) -> Iterator[str]:
+    for parts, group in groupby(there, key=lambda page: page.parts):
         yield styled(": ".join(parts), bold=True)
-        yield from column_lines([(page.topic, page.purpose) for page in group], left=2)
+        yield from _descriptions(group)
         yield ""
-    yield f"{page_command('TOPIC')} prints a page; --open shows it in a browser"
+    yield f"{page_command('NAME')} prints a page, {page_command('WORDS')} finds pages; --open shows a page in a browser"
+
+
+def _found_lines(found: list[tuple[Page, str]]) -> Iterator[str]:
+    best, passage = found[0]
+    yield f"{textwrap.indent(pages.with_commands(passage), '  ')}\n"
+    yield styled(f"{page_command(best.topic)} prints the page; others:", bold=True)
+    yield from _descriptions(page for page, _ in found[1:])
+
+
+def _descriptions(there: Iterable[Page]) -> Iterator[str]:
+    rows = [(page.topic, textwrap.shorten(page.description, 100, placeholder=" …")) for page in there]
+    return column_lines(rows, left=2)
 
 
 def _print_page(text: str) -> None:
@@ -59,19 +72,17 @@ def _print_page(text: str) -> None:
     from rich.console import Console
 
     from lakefeed.cli.markdown import MarkdownPage
-    from lakefeed.operations.pages import with_commands
 
     console = Console()
     with console.capture() as captured:
-        console.print(MarkdownPage(with_commands(text)))
+        console.print(MarkdownPage(pages.with_commands(text)))
     click.echo_via_pager(captured.get(), color=console.is_terminal and not console.no_color)
 
 
 def _open(folder: Path, page: Page | None) -> None:
     from lakefeed.clients.environment import default_home
-    from lakefeed.operations.page_html import write_pages
 
-    written = write_pages(folder, default_home() / "pages", page.path if page else "README.md")
+    written = pages.write_pages(folder, default_home() / "pages", page.path if page else "README.md")
     emit({"file": str(written)}, str(written))
     if click.launch(written.as_uri()) != 0:
         raise ConfigError("no browser could be started here", where=str(written), hint="open this file in a browser")

@@ -1,105 +1,162 @@
-"""The pages of the documentation that come with the package, and their index: ``docs/README.md``.
-
-The index is the navigation of the site, too: a heading is a part of it, a link of a table is a page.
-"""
-
-from __future__ import annotations
+"""Find pages of the documentation by name or by words; ``docs/README.md`` is their index, and the site's navigation."""
 
 import difflib
+import itertools
+import math
+import os
 import re
-from collections.abc import Iterator
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from html import escape, unescape
 from pathlib import Path
+
+from markdown_it import MarkdownIt
 
 from lakefeed.errors import ResourceMissing
 from lakefeed.messages.pages import page_command
-from lakefeed.operations.packaged import packaged_root
 
-FOLDER = "docs"
+PACKAGED = ("examples", "docs", "CHANGELOG.md")
+"""Beside each other in the package as in the repository, so that links between them hold in both."""
+
 INDEX = "README.md"
 DESIGN = "design"
-_HEADING = re.compile(r"(#{2,3}) (.+)")
-_ROW = re.compile(r"\| (?P<purpose>.+) \| (?P<links>\[.+\]\(.+\)) \|")
-_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)\)")
-
-_PAGE_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[\w./-]+\.md)(?:#[\w-]*)?\)")
+_LINK = re.compile(r"!?\[([^\]]*)\]\(([^)#\s]*)[^)]*\)")
+# An example, with its empty lines; or a heading, a paragraph, a list, a table.
+_BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```)[^\n]+\n?)+", re.S | re.M)
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page, as the index lists it.
-
-    Attributes:
-        topic: its name for ``lakefeed docs``.
-        path: relative to the folder of the pages.
-        parts: the headings of the index that it is below, such as How-to and Operate.
-        purpose: what a reader finds there.
-    """
+    """One page: its name for ``lakefeed docs``, its path in the folder, the index's headings above it, its text."""
 
     topic: str
     path: str
     parts: tuple[str, ...]
-    purpose: str
+    text: str
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        """Its headings, paragraphs, tables and examples."""
+        return [block.strip() for block in _BLOCK.findall(self.text) if not block.startswith(("<!--", "!["))]
+
+    @property
+    def description(self) -> str:
+        """Its opening sentence."""
+        opening = next((block for block in self.blocks if not block.startswith(("#", "```"))), "")
+        return re.split(r"(?<=[.?]) ", _LINK.sub(r"\1", " ".join(opening.split())))[0]
+
+
+def packaged_root(name: str) -> Path:
+    """Return the folder that has one of ``PACKAGED``: the package, or a checkout, whose references it builds."""
+    package = Path(__file__).resolve().parents[1]
+    for root in (package, package.parents[1]):
+        if (root / name).exists():
+            if name == "docs" and (root / "tools" / "references.py").exists():
+                subprocess.run([sys.executable, "-m", "tools.references"], cwd=root, capture_output=True, check=False)
+            return root
+    raise ResourceMissing(f"the package came without {name}", where=str(package), hint="install lakefeed's wheel")
 
 
 def page_folder() -> Path:
     """Return the folder that has the pages: the installed package's, or a checkout's."""
-    return packaged_root(FOLDER) / FOLDER
+    return packaged_root("docs") / "docs"
 
 
 def indexed_pages(folder: Path) -> list[Page]:
     """Return the pages in the order of the index; a page that is listed twice counts where it is first."""
     found: dict[str, Page] = {}
-    for page in _rows((folder / INDEX).read_text("utf-8")):
-        found.setdefault(page.path, page)
+    parts: tuple[str, ...] = ()
+    for line in (folder / INDEX).read_text("utf-8").splitlines():
+        if heading := re.fullmatch(r"(#{2,3}) (.+)", line):
+            parts = (*parts[: len(heading[1]) - 2], heading[2])
+        elif parts and line.startswith("|"):
+            for _, path in _LINK.findall(line.rsplit(" | ", 1)[-1]):
+                if path not in found and (folder / path).exists():
+                    found[path] = Page(_topic(path), path, parts, (folder / path).read_text("utf-8"))
     return list(found.values())
 
 
-def all_pages(folder: Path) -> list[Page]:
-    """Return the pages of the index, and those that only other pages lead to."""
-    indexed = indexed_pages(folder)
-    paths = {page.path for page in indexed} | {INDEX}
-    others = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.md"))
-    return indexed + [Page(_topic(path), path, (), "") for path in others if path not in paths]
+def find_page(pages: list[Page], name: str) -> Page | None:
+    """Return a page by its topic or its file; a design note is found without its prefix where no page has that name."""
+    there = {page.topic: page for page in pages}
+    path = Path(name)
+    name = path.name.removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
+    design = f"{DESIGN}-{name}"
+    return there.get(design) if path.parent.name == DESIGN else there.get(name) or there.get(design)
 
 
-def find_page(pages: list[Page], topic: str) -> Page:
-    """Return a page by its topic or its file; a design note is found without its prefix where no page has that name.
+def search_pages(pages: list[Page], words: str, *, most: int = 9) -> list[tuple[Page, str]]:
+    """Return the pages that have the words, the best first, each with the passage that has most of them.
 
     Raises:
-        ResourceMissing: no page has this topic; the hint names the nearest.
+        ResourceMissing: no page has one of the words; the hint names the pages with names like them.
     """
-    there = {page.topic: page for page in pages}
-    path = Path(topic)
-    name = path.name.removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
-    if path.parent.name == DESIGN or (name not in there and f"{DESIGN}-{name}" in there):
-        name = f"{DESIGN}-{name}"
-    if name in there:
-        return there[name]
-    near = difflib.get_close_matches(name, there, n=1) or [other for other in there if name and name in other][:1]
-    hint = f"did you mean {near[0]}? lakefeed docs lists all" if near else "lakefeed docs lists all topics"
-    raise ResourceMissing(f"there is no page '{topic}'", hint=hint)
+    asked = _normal(words).split()
+    # Two words side by side count as a third, and a word counts the more, the fewer pages have it.
+    stems = [re.sub(r"(?<=\w\w\w)s$", "", word) for word in asked]
+    terms = {f" {term}" for term in (*stems, *map(" ".join, itertools.pairwise(asked)))}
+    texts = [_normal(page.text) for page in pages]
+    having = {term: sum(term in text for text in texts) for term in terms}
+    weights = {term: math.log(1 + len(pages) / count) for term, count in having.items() if count}
+    if not weights:
+        names = [page.topic for page in pages]
+        near = [name for word in asked for name in difflib.get_close_matches(word, names, n=2, cutoff=0.5)]
+        hint = f"pages with names like it: {', '.join(near)}; " if near else ""
+        raise ResourceMissing(f"no page has the words '{words}'", hint=f"{hint}lakefeed docs lists all pages")
+    scores = {page.topic: _score(page, text, weights) for page, text in zip(pages, texts, strict=True)}
+    ranked = sorted((page for page in pages if scores[page.topic]), key=lambda page: -scores[page.topic])
+    return [(page, _passage(page, weights)) for page in ranked[:most]]
+
+
+def _score(page: Page, text: str, weights: Mapping[str, float]) -> float:
+    """Return how well a page fits: by its name, title, headings, opening sentence, and the share of its text."""
+    title, *headings = [block for block in page.blocks if block[0] == "#"]
+    places = ((9, page.topic), (4, title), (3, " ".join(headings)), (3, page.description))
+    total = sum(points * _value(place, weights) for points, place in places)
+    share = ((weight, text.count(term)) for term, weight in weights.items())
+    total += sum(4 * weight * count / (count + 1 + len(text) / 4000) for weight, count in share)
+    return total * _value(text, weights)
+
+
+def _passage(page: Page, weights: Mapping[str, float]) -> str:
+    """Return the paragraph or example that has most of the words, below its heading; of a table the rows that have."""
+    heading, passages = "", []
+    for block in page.blocks:
+        if block[0] == "#":
+            heading = block
+        else:
+            passages.append((_value(block, weights) + _value(heading, weights) / 2, heading, block))
+    _, heading, best = max(passages, key=lambda passage: passage[0], default=(0, "", ""))
+    rows = [line for line in best.splitlines() if line[:1] != "|" or _value(line, weights)]
+    return "\n".join([heading, "", *rows])
+
+
+def _value(text: str, weights: Mapping[str, float]) -> float:
+    normal = _normal(text)
+    return sum(weight for term, weight in weights.items() if term in normal)
+
+
+def _normal(text: str) -> str:
+    """Return the words of a text in lower case, each after a blank."""
+    return "".join(f" {word}" for word in re.findall(r"[^\W_]+", text.lower()))
 
 
 def with_commands(text: str) -> str:
     """Replace links to other pages by the commands that print them, for a terminal."""
 
     def command(match: re.Match[str]) -> str:
-        topic = _topic(match["path"])
-        name = match["text"]
-        return f"`{page_command(topic)}`" if name.removesuffix(".md") == topic else f"{name} (`{page_command(topic)}`)"
+        name, path = match.groups()
+        topic = _topic(path)
+        shown = f"`{page_command(topic)}`"
+        if not path.endswith(".md") or ":" in path:
+            return match[0]
+        return shown if name.removesuffix(".md") == topic else f"{name} ({shown})"
 
-    return _PAGE_LINK.sub(command, text)
-
-
-def _rows(index: str) -> Iterator[Page]:
-    parts: tuple[str, ...] = ()
-    for line in index.splitlines():
-        if heading := _HEADING.fullmatch(line):
-            parts = (*parts[: len(heading[1]) - 2], heading[2])
-        elif parts and (row := _ROW.fullmatch(line)):
-            for path in _LINK.findall(row["links"]):
-                yield Page(_topic(path), path, parts, re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", row["purpose"]))
+    return _LINK.sub(command, text)
 
 
 def _topic(path: str) -> str:
@@ -107,3 +164,36 @@ def _topic(path: str) -> str:
     # A design note may have the name of a page: both have one subject.
     name = f"{DESIGN}-{file.stem}" if file.parent.name == DESIGN else file.stem
     return (file.parent.name if file.name == INDEX else name).lower()
+
+
+def write_pages(folder: Path, target: Path, page: str) -> Path:
+    """Write the pages of a folder as HTML, with their pictures; return the file of the one with the path ``page``."""
+    opened = Path(os.path.normpath(folder / page))
+    places = {source: target / source.relative_to(folder.parent) for source in (*folder.rglob("*.md"), opened)}
+    for source, place in places.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.with_suffix(".html").write_text(_document(source, set(places)), "utf-8")
+    shutil.copytree(folder / "images", target / folder.name / "images", dirs_exist_ok=True)
+    return places[opened].with_suffix(".html")
+
+
+def heading_anchor(text: str, separator: str = "-") -> str:
+    """Return the anchor of a heading as code hosts make it, so that links between pages hold everywhere."""
+    return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", separator)
+
+
+def _document(source: Path, pages: set[Path]) -> str:
+    def heading(match: re.Match[str]) -> str:
+        text = unescape(re.sub("<.*?>", "", match[2]))
+        return f'<{match[1]} id="{heading_anchor(text)}">{match[2]}</{match[1]}>'
+
+    def link(match: re.Match[str]) -> str:
+        """Point a link to another page at its HTML file, and one to any other file at the file itself."""
+        file = Path(os.path.normpath(source.parent / match[1]))
+        return f'href="{match[1].removesuffix(".md")}.html' if file in pages else f'href="{file.as_uri()}'
+
+    body = MarkdownIt("commonmark").enable("table").render(source.read_text("utf-8"))
+    body = re.sub(r"<(h\d)>(.*?)</h\d>", heading, re.sub(r'href="([^"#:]+)(?=["#])', link, body))
+    style = Path(__file__).with_name("page.css").read_text("utf-8")
+    head = f'<meta charset="utf-8"><title>{escape(source.stem)}</title><style>{style}</style>'
+    return f"<!doctype html><html lang=en><head>{head}</head><body>{body}</body></html>\n"

@@ -17,39 +17,76 @@ from lakefeed.cli.markdown import MarkdownPage
 from lakefeed.cli.output import fail
 from lakefeed.errors import LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.messages.pages import page_command
-from lakefeed.operations import page_html
-from lakefeed.operations.pages import all_pages, find_page, indexed_pages, page_folder, with_commands
+from lakefeed.operations import pages
+from lakefeed.operations.pages import find_page, indexed_pages, page_folder, search_pages, with_commands
 from lakefeed_deploy.image.wheel import write_wheels
 from lakefeed_local.examples import copy_example, packaged_examples
 
-PACKAGE = Path(page_html.__file__).parents[1]
-PAGES = all_pages(page_folder())
+PACKAGE = Path(pages.__file__).parents[1]
+PAGES = indexed_pages(page_folder())
 TOPICS = {page.topic for page in PAGES}
+
+
+def path_of(name: str) -> str | None:
+    page = find_page(PAGES, name)
+    return page.path if page else None
 
 
 def test_a_topic_is_found_by_name_and_path() -> None:
     for name in ("exactly-once", "Exactly Once", "docs/exactly-once.md"):
-        assert find_page(PAGES, name).path == "exactly-once.md"
-    assert find_page(PAGES, "changelog").path == "../CHANGELOG.md"
-    assert find_page(PAGES, "upserts-and-upkeep").path == "design/upserts-and-upkeep.md"
-    assert find_page(PAGES, "schema-evolution").path == "schema-evolution.md"
+        assert path_of(name) == "exactly-once.md"
+    assert path_of("changelog") == "../CHANGELOG.md"
+    assert path_of("upserts-and-upkeep") == "design/upserts-and-upkeep.md"
+    assert path_of("schema-evolution") == "schema-evolution.md"
     for name in ("design-schema-evolution", "docs/design/schema-evolution.md"):
-        assert find_page(PAGES, name).path == "design/schema-evolution.md"
+        assert path_of(name) == "design/schema-evolution.md"
 
 
 def test_topics_are_unique() -> None:
     assert len(TOPICS) == len(PAGES)
 
 
+def test_each_page_has_a_description_of_its_own() -> None:
+    descriptions = {page.topic: page.description for page in PAGES}
+    assert {topic: text for topic, text in descriptions.items() if not 20 < len(text) < 260} == {}
+    assert len(set(descriptions.values())) == len(PAGES)
+
+
 @pytest.mark.parametrize(
-    ("misspelt", "near"), [("exactly_onse", "exactly-once"), ("kubernetes", "deploy-on-kubernetes")]
+    ("words", "topic"),
+    {
+        "debezium postgres upsert": "upserts",
+        "spark operator secrets environment": "deploy-on-kubernetes",
+        "80 topics one job": "many-topics",
+        "lag alert slack": "alerts",
+        "aws glue catalog": "catalogs",
+        "restore topic from backup": "offsets",
+        "upgrade": "operate",
+        "read table trino duckdb": "query-a-table",
+        "kubernetes": "deploy-on-kubernetes",
+    }.items(),
 )
-def test_a_misspelt_topic_names_the_nearest(misspelt: str, near: str) -> None:
-    with pytest.raises(ResourceMissing) as missing:
-        find_page(PAGES, misspelt)
-    assert missing.value.exit_status == 2
-    assert missing.value.hint is not None
-    assert missing.value.hint.startswith(f"did you mean {near}?")
+def test_the_words_of_a_user_find_the_page(words: str, topic: str) -> None:
+    found = search_pages(PAGES, words)
+    assert topic in [page.topic for page, _ in found[:3]]
+    assert all(passage.strip() for _, passage in found)
+
+
+def test_words_that_no_page_has_name_the_nearest_pages() -> None:
+    answer = CliRunner().invoke(root, ["docs", "upsrts"])
+    assert isinstance(answer.exception, ResourceMissing)
+    assert answer.exception.exit_status == 2
+    assert "upserts" in str(answer.exception.hint)
+
+
+def test_the_command_shows_the_passage_and_lists_other_pages() -> None:
+    shown = CliRunner().invoke(root, ["docs", "restore", "topic", "backup"]).output
+    assert "A topic that was restored from a backup" in shown
+    assert "lakefeed docs offsets prints the page; others:" in shown
+    found = json.loads(CliRunner().invoke(root, ["docs", "restore", "topic", "backup", "--output", "json"]).output)
+    assert found[0]["topic"] == "offsets"
+    assert all(f"  {page['topic']} " in shown for page in found[1:])
+    assert all(page["description"] for page in found)
 
 
 def test_the_command_lists_and_prints() -> None:
@@ -80,7 +117,7 @@ def test_a_terminal_cuts_no_cell_of_a_table(width: int) -> None:
 
 
 def test_the_pages_are_html_files_whose_links_and_pictures_lead_to_files(tmp_path: Path) -> None:
-    opened = page_html.write_pages(page_folder(), tmp_path, "exactly-once.md")
+    opened = pages.write_pages(page_folder(), tmp_path, "exactly-once.md")
     assert opened == tmp_path / "docs" / "exactly-once.html"
     text = opened.read_text("utf-8")
     assert '<h2 id="what-is-guaranteed">' in text
@@ -95,16 +132,16 @@ def test_the_pages_are_html_files_whose_links_and_pictures_lead_to_files(tmp_pat
 
 
 def test_the_changelog_beside_the_pages_is_opened_too(tmp_path: Path) -> None:
-    assert page_html.write_pages(page_folder(), tmp_path, "../CHANGELOG.md") == tmp_path / "CHANGELOG.html"
+    assert pages.write_pages(page_folder(), tmp_path, "../CHANGELOG.md") == tmp_path / "CHANGELOG.html"
 
 
 def test_a_wheel_has_the_pages_where_the_package_looks_for_them(tmp_path: Path) -> None:
     with zipfile.ZipFile(write_wheels(tmp_path)[0]) as wheel:
         wheel.extractall(tmp_path / "installed")
     folder = tmp_path / "installed" / "lakefeed" / "docs"
-    for page in all_pages(folder):
+    for page in indexed_pages(folder):
         assert (folder / page.path).is_file(), page
-    assert {page.topic for page in all_pages(folder)} == TOPICS
+    assert {page.topic for page in indexed_pages(folder)} == TOPICS
 
 
 def calls(text: str) -> set[str]:
@@ -121,7 +158,7 @@ def calls(text: str) -> set[str]:
 
 def test_each_page_that_messages_and_files_of_the_package_name_is_there() -> None:
     python = [file.read_text("utf-8") for file in PACKAGE.rglob("*.py")]
-    named = {topic for text in python for topic in calls(text)} - {"TOPIC"}
+    named = {topic for text in python for topic in calls(text)} - {"NAME", "WORDS"}
     assert len(named) > 5
     others = [file for file in PACKAGE.rglob("*") if file.suffix in (".yml", ".yaml", ".json", ".html", ".js")]
     texts = [*python, *(file.read_text("utf-8") for file in others if "vendor" not in file.parts)]

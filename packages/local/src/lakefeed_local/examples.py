@@ -15,8 +15,7 @@ import click
 from lakefeed.cli.options import FOLDER, output_option
 from lakefeed.cli.output import emit
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.operations.packaged import packaged_root
-from lakefeed.operations.pages import with_commands
+from lakefeed.operations.pages import packaged_root, with_commands
 
 PAGE = "quickstart"
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from lakefeed.clients.spark.jvm import jar
-from lakefeed.operations.packaged import PACKAGED, packaged_root
+from lakefeed.operations.pages import PACKAGED, packaged_root
 
 _NAME = "lakefeed"
 _PRIVATE = "Private :: Do Not Upload"
