@@ -15,13 +15,12 @@ def main() -> None:
     from lakefeed_bench.first_seconds import first_seconds
     from lakefeed_bench.latency import latency
     from lakefeed_bench.monitor import monitor
-    from lakefeed_bench.produce import produce
     from lakefeed_bench.s3_requests import s3_requests
     from lakefeed_bench.scale import scale
     from lakefeed_bench.throughput import throughput
     from lakefeed_bench.upserts import upserts
 
-    commands = [s3_requests, throughput, latency, scale, upserts, produce, decode, monitor, first_seconds]
+    commands = [s3_requests, throughput, latency, scale, upserts, decode, monitor, first_seconds]
     about = "Measure against real servers on this machine, and repeat what others have published."
     run(command=click.Group(commands=commands, help=about))
 

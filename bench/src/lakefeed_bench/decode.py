@@ -154,10 +154,6 @@ def report(comparisons: Sequence[DecoderComparison]) -> str:
     return f"{table(comparisons, columns)}\n\n{note}"
 
 
-def _taxi(spark: SparkSession, rows: int) -> DataFrame:
-    return taxi_rows(spark, rows).drop(KEY)
-
-
 def _case(name: str, about: str) -> DecodeCase:
     """Return the case of a schema file, and of the file with its columns: one expression in each paragraph."""
     folder = files("lakefeed_bench")
@@ -170,7 +166,9 @@ def _case(name: str, about: str) -> DecodeCase:
 
 
 CASES: Mapping[str, DecodeCase] = {
-    "taxi": DecodeCase(about="17 fields, flat", schema=taxi_schema(), rows=_taxi),
+    "taxi": DecodeCase(
+        about="17 fields, flat", schema=taxi_schema(), rows=lambda spark, rows: taxi_rows(spark, rows).drop(KEY)
+    ),
     "nested": _case("nested", "records, an array, a map, unions, an enum"),
     "logical": _case("logical", "dates, moments, decimals, a UUID"),
 }

@@ -34,7 +34,7 @@ Sink = Literal["parquet", "iceberg"]
 
 _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 _SAMPLE_RECORDS = 10_000
-_NO_CONF: Mapping[str, str] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,9 @@ class LandingCase:
         """Return the stack's environment, with the bucket's warehouse."""
         return {**endpoints.as_environment(), "LAKEFEED_WAREHOUSE": f"s3://{self.bucket}/warehouse"}
 
-    def pipeline(self, topic: str, endpoints: Endpoints, *, most: int, **sink: Any) -> Pipeline:
+    def pipeline(
+        self, topic: str, endpoints: Endpoints, *, most: int, blocks: Mapping[str, Any] = _NOTHING, **sink: Any
+    ) -> Pipeline:
         """Return the pipeline that lands the topic as ``lakefeed run`` does; ``sink`` has further keys of the sink."""
         place = {"table": self.table} if self.sink == "iceberg" else {"path": self.path}
         document = pipeline_document(
@@ -145,23 +147,24 @@ class LandingCase:
             most=most,
             checkpoint=self.checkpoint if self.has_checkpoint else None,
             fast_path=self.fast_path,
+            **blocks,
         )
         return Pipeline(PipelineConfig.model_validate(document), environment=self.environment(endpoints))
 
 
 def start_session(
-    case: LandingCase, work: Work, endpoints: Endpoints, conf: Mapping[str, str] = _NO_CONF
+    case: LandingCase, topic: str, endpoints: Endpoints, conf: Mapping[str, str] = _NOTHING
 ) -> SparkSession:
     """Return the session of a case."""
     if case.manager != "lakefeed":
         return plain_session({**_plain_settings(case, endpoints), **conf})
-    pipeline = case.pipeline(work.topic, endpoints, most=work.records_a_batch)
+    pipeline = case.pipeline(topic, endpoints, most=1)
     # Not pipeline.session(): its preflight asks S3 from Python, outside the JVM and its meter.
     return session(case.name, connections=pipeline.connections, conf=conf)
 
 
 def land(
-    spark: SparkSession, case: LandingCase, work: Work, endpoints: Endpoints, options: Mapping[str, str] = _NO_CONF
+    spark: SparkSession, case: LandingCase, work: Work, endpoints: Endpoints, options: Mapping[str, str] = _NOTHING
 ) -> None:
     """Land the topic; ``options`` are those of plain Spark's Kafka source, whose job is written as in the seeds."""
     if case.manager == "lakefeed":
@@ -191,12 +194,12 @@ def topic_source(reader: Reader, topic: str, endpoints: Endpoints) -> Reader:
     return reader.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
 
 
-def decoded_plainly(records: DataFrame, schema: str, *, is_framed: bool = True, keep: Sequence[str] = ()) -> DataFrame:
+def decoded_plainly(records: DataFrame, schema: str, *, keep: Sequence[str] = ()) -> DataFrame:
     """Decode values with Spark's ``from_avro``, which does not know the five bytes before a registered schema's."""
     from pyspark.sql.avro.functions import from_avro
-    from pyspark.sql.functions import col, lit, substr
+    from pyspark.sql.functions import lit, substr
 
-    value = substr("value", lit(6)) if is_framed else col("value")
+    value = substr("value", lit(6))
     return records.select(from_avro(value, schema).alias("decoded"), *keep).select("decoded.*", *keep)
 
 

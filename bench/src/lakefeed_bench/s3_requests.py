@@ -137,7 +137,7 @@ def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, ex
 
 def run_case(case: LandingCase, work: Workload, endpoints: Endpoints) -> dict[str, int]:
     """Land the topic; return the JVM's count of requests by S3 operation."""
-    spark = jobs.start_session(case, work, endpoints, work.conf)
+    spark = jobs.start_session(case, work.topic, endpoints, work.conf)
     jobs.land(spark, case, work, endpoints)
     return jvm.s3_requests(spark)
 

@@ -16,21 +16,10 @@ import click
 
 from lakefeed.cli.options import FOLDER
 from lakefeed.errors import ConfigError
-from lakefeed_bench import jobs
+from lakefeed_bench import harness, jobs
 from lakefeed_bench.charts import Chart, Points, write_charts
 from lakefeed_bench.growth import CostGrowth, growth_of
-from lakefeed_bench.harness import (
-    Bench,
-    Outcome,
-    Run,
-    in_turns,
-    measurement,
-    median_of,
-    number,
-    say,
-    store_option,
-    table,
-)
+from lakefeed_bench.harness import Bench, Outcome, Run, in_turns, measurement, median_of, number, store_option, table
 from lakefeed_bench.jobs import Work
 from lakefeed_bench.processes import KEEP_COMPILERS
 from lakefeed_bench.scale_jobs import ScaleFigures, ScaleRun, create_topic, fill_topic, produce_columns, run_scale
@@ -206,7 +195,7 @@ def measure(bench: Bench, dimension: Dimension, *, rounds: int) -> DimensionResu
     name, largest = dimension.name, dimension.sizes[-1]
     with bench.processes(name, **KEEP_COMPILERS) as processes:
         run = processes[name]
-        say(f"{name}: filling topics")
+        harness.say(f"{name}: filling topics")
         topics = _fill(bench, dimension, run)
         if name == "batches":
             document = _pipeline(bench, dimension, topics[largest], most=dimension.records, name="scale_batches")

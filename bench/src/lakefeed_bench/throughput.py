@@ -21,19 +21,8 @@ from lakefeed.cli.options import FILE
 from lakefeed.clients.environment import measured_throughput
 from lakefeed.config.blocks import FastPath
 from lakefeed.config.connections import Connections
-from lakefeed_bench import jobs
-from lakefeed_bench.harness import (
-    Bench,
-    Outcome,
-    document,
-    in_turns,
-    measurement,
-    median_ratio,
-    number,
-    say,
-    store_option,
-    table,
-)
+from lakefeed_bench import harness, jobs
+from lakefeed_bench.harness import Bench, Outcome, document, in_turns, measurement, median_ratio, number, table
 from lakefeed_bench.jobs import Filled, LandingCase, Work
 from lakefeed_bench.processes import cpu_seconds_of
 from lakefeed_bench.stages import STAGES, Stage
@@ -179,7 +168,7 @@ def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult
         help=f"Only this; again for more.  [default: {', '.join((*USUAL_WAYS, LIMIT))}]",
     ),
     click.option("--profile/--no-profile", default=True, show_default=True, help="A further run: CPU by stage."),
-    store_option(),
+    harness.store_option(),
 )
 def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], profile: bool, **sizes: int) -> Outcome:
     """Measure how fast a topic lands in Iceberg and Parquet, beside plain Spark, the seeds' way and the limits.
@@ -194,7 +183,7 @@ def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], 
     if LIMIT in chosen:
         with bench.processes(LIMIT) as processes:
             limits = processes[LIMIT](measure_limits, work, bench.endpoints, topic.records, runs)
-        say(f"limit: {limits.rows_per_cpu_second:,.0f} rows/CPU s")
+        harness.say(f"limit: {limits.rows_per_cpu_second:,.0f} rows/CPU s")
     ways = [way for way in WAYS if way in chosen]
     result = Throughput(
         records=topic.records,

@@ -129,7 +129,7 @@ def remove(case: LandingCase, work: Work, endpoints: Endpoints) -> None:
 def _session(case: LandingCase, work: Work, endpoints: Endpoints) -> SparkSession:
     """Return the session of a way; lakefeed's too has the profiler on its class path."""
     profiler = {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["bench"])))}
-    return jobs.start_session(case, work, endpoints, profiler if case.manager == "lakefeed" else {})
+    return jobs.start_session(case, work.topic, endpoints, profiler if case.manager == "lakefeed" else {})
 
 
 def _stored(spark: SparkSession, case: LandingCase) -> tuple[int, int]:

@@ -2,141 +2,108 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from lakefeed.clients.spark import statements
-from lakefeed.clients.spark.session import session
-from lakefeed.lazy import DataFrame, SparkSession, sf
-from lakefeed.records.encode.encode import to_records
-from lakefeed_bench import jobs
-from lakefeed_bench.harness import Bench, Outcome, in_turns, measurement, median_ratio, number, store_option
-from lakefeed_bench.jobs import LandingCase, Manager, Work
-from lakefeed_bench.processes import Took, timed
-from lakefeed_local.produce.write import produce
-from lakefeed_local.stack import Endpoints
+import click
 
-WAYS: dict[str, Manager] = {"spark-iceberg": "spark", "lakefeed-iceberg": "lakefeed"}
-MERGE = """
-MERGE INTO {table} t USING (
-  SELECT * EXCEPT (place) FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY offset DESC) AS place FROM batch)
-  WHERE place = 1
-) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
-"""
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.config.connections import Connections
+from lakefeed_bench import harness, upsert_jobs, upsert_tables
+from lakefeed_bench.harness import Bench, Outcome, Run, median_of, median_ratio, number, only, say
+from lakefeed_bench.jobs import LandingCase
+from lakefeed_bench.upsert_jobs import WAYS, WORKLOADS, Changes, LandedChanges, Way, Workload
+
+_FILL_MOST = 100_000
+_WARM_UP = {"rows": 2_000, "changes": 300, "batch": 100}
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpsertWork(Work):
-    """``rows`` inserts in a first batch, then as many random updates as ``changes``; ``columns`` beside the key."""
-
-    changes: int
-    columns: int
-
-    @property
-    def names(self) -> list[str]:
-        return [f"c{at}" for at in range(self.columns)]
-
-    @property
-    def schema(self) -> str:
-        texts = [{"name": name, "type": "string"} for name in self.names]
-        return json.dumps({"type": "record", "name": "Change", "fields": [{"name": "id", "type": "long"}, *texts]})
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpsertComparison:
-    """The runs of both ways, and lakefeed's cost by plain Spark's."""
-
-    runs: dict[str, list[Took]]
-
-    @property
-    def ratio(self) -> float:
-        return median_ratio(self.runs["lakefeed-iceberg"], self.runs["spark-iceberg"], lambda run: run.seconds)
-
-    @property
-    def cpu_ratio(self) -> float:
-        return median_ratio(self.runs["lakefeed-iceberg"], self.runs["spark-iceberg"], lambda run: run.cpu_seconds)
-
-    @property
-    def rows_equal(self) -> bool:
-        return all(run.rows_equal for runs in self.runs.values() for run in runs)
-
-
-@measurement(
+@harness.measurement(
     "upserts",
-    number("--rows", 300_000, "Inserts, in a first batch."),
-    number("--changes", 300_000, "Random updates after it."),
+    number("--rows", 300_000, "Keys of the table before the changes, landed by 100,000 or more in a batch."),
+    number("--changes", 300_000, "Of each workload."),
+    number("--batch", 100_000, "Changes in a batch."),
     number("--columns", 10, "Beside the key."),
-    number("--rounds", 3, "Pairs that count."),
-    store_option("s3proxy"),
+    number("--rounds", 3, "Turns that count, each with tables of its own."),
+    only("--workload", WORKLOADS[1:], into="workloads"),
+    only("--way", WAYS, into="ways"),
+    click.option("--memory", default="2g", show_default=True, help="spark.driver.memory of each way."),
+    harness.store_option("s3proxy"),
 )
-def upserts(bench: Bench, rounds: int, **sizes: int) -> Outcome:
+def upserts(bench: Bench, rounds: int, workloads: Sequence[Workload], ways: Sequence[Way], **options: Any) -> Outcome:
     """Time upserts beside a foreachBatch of plain Spark that merges the newest change of each key, in turns.
 
-    Each table is compared with the topic. The status is 1 if one differs, or if lakefeed takes longer.
+    After each workload pyiceberg and DuckDB read each table, which is compared with a model outside Spark. The status
+    is 1 if one differs, or if lakefeed takes longer than the MERGE. Two more ways of lakefeed, if they are named:
+    append lands the first rows without keys, debezium the changes as envelopes.
     """
-    work = UpsertWork(name="upserts", partitions=1, **sizes)
-    bench.topics.create(work.topic, partitions=1)
-    with bench.processes("produce", *WAYS) as processes:
-        expected = processes["produce"](fill, work, bench.endpoints)
-
-        def run(way: str, at: int) -> Took:
-            name = f"upserts-{way}-{at + 1}"
-            case = LandingCase(name=name, bucket=bench.endpoints.bucket, manager=WAYS[way], sink="iceberg")
-            landed: tuple[Took, tuple[int, int]] = processes[way](land, case, work, bench.endpoints)
-            return replace(landed[0], rows_equal=landed[1] == expected)
-
-        found = UpsertComparison(runs=in_turns(list(WAYS), run, rounds=rounds))
-    text = f"lakefeed / plain, medians of the pairs: {found.ratio:.3f} of the time, {found.cpu_ratio:.3f} of the CPU"
-    return Outcome(results=found, text=text, holds=found.rows_equal and found.ratio <= 1)
-
-
-def fill(work: UpsertWork, endpoints: Endpoints) -> tuple[int, int]:
-    """Produce inserts and updates; return the rows and the checksum that a table of the newest changes has."""
-    spark = session("bench-produce")
-    at_random = sf.pmod(sf.hash("id"), sf.lit(work.rows))
-    for start, count, key in ((0, work.rows, sf.col("id")), (work.rows, work.changes, at_random)):
-        texts = [sf.concat(sf.lit(f"{at}-"), sf.col("id") * (at + 7)).alias(name) for at, name in enumerate(work.names)]
-        rows = spark.range(start, start + count).select(key.cast("long").alias("id"), *texts)
-        registry = endpoints.schema_registry_url
-        records = to_records(rows, topic=work.topic, registry=registry, schema=work.schema, key="id")
-        produce(records, work.topic, bootstrap_servers=endpoints.bootstrap_servers)
-    records = jobs.topic_source(spark.read, work.topic, endpoints).load()
-    changes = jobs.decoded_plainly(records, work.schema, keep=["offset"])
-    newest = changes.selectExpr("id", "struct(*) AS change", "offset").groupBy("id").agg(sf.max_by("change", "offset"))
-    return _checksum(newest.toDF("key", "change").select("change.*"), work)
+    chosen = [way for way in WAYS if way in (ways or WAYS[:2])]
+    loads = [each for each in WORKLOADS if each in (workloads or WORKLOADS) or each == "fill"]
+    small = {**options, **{name: min(options[name], most) for name, most in _WARM_UP.items()}}
+    runs: list[LandedChanges] = []
+    with bench.processes("produce", *chosen) as processes:
+        run_round(bench, processes, 0, chosen, loads, small)
+        for at in range(1, rounds + 1):
+            runs += run_round(bench, processes, at, chosen if at % 2 else chosen[::-1], loads, options)
+    results = [_typical(way, load, runs) for load, way in dict.fromkeys((run.workload, run.way) for run in runs)]
+    holds = all(each.rows_equal and (each.way != "merge" or (each.time_ratio or 1) >= 1) for each in results)
+    names = "workload way seconds cpu_seconds batches batch_seconds batch_requests batch_files s3_requests peak_rss_mb"
+    names += " fill_seconds bytes_written pyiceberg_seconds duckdb_seconds time_ratio cpu_ratio rows_equal"
+    note = "Medians. Ratios: the time and the CPU time in the same round, as multiples of lakefeed's upserts."
+    return Outcome(results=results, text=f"{harness.table(results, names)}\n\n{note}", holds=holds)
 
 
-def _checksum(rows: DataFrame, work: UpsertWork) -> tuple[int, int]:
-    hashed = sf.xxhash64("id", *work.names).cast("decimal(38, 0)")
-    [row] = rows.agg(sf.count(sf.lit(1)), sf.sum(hashed)).collect()
-    return int(row[0]), int(row[1])
+def run_round(
+    bench: Bench,
+    processes: Mapping[str, Run],
+    at: int,
+    ways: Sequence[Way],
+    loads: Sequence[Workload],
+    options: Mapping[str, Any],
+) -> list[LandedChanges]:
+    """Fill a table of each way, and land each workload in turns."""
+    endpoints, done, found, seen = bench.endpoints, list[Changes](), list[LandedChanges](), dict[Way, int]()
+    connections = Connections.from_environment(endpoints.as_environment())
+    topics = [topic := f"upserts-{at}", *([f"{topic}-debezium"] if "debezium" in ways else [])]
+    for each in topics:
+        bench.topics.create(each, partitions=1)
+    for load in loads:
+        first, keys, batch = sum(each.count for each in done), options["rows"], options["batch"]
+        count, most = (keys, max(batch, _FILL_MOST)) if load == "fill" else (options["changes"], batch)
+        sizes = {"keys": keys, "columns": options["columns"], "first": first, "count": count, "most": most}
+        own = Changes(topic=topic, workload=load, **sizes)
+        processes["produce"](upsert_jobs.send, own, endpoints, len(topics) > 1)
+        done.append(own)
+        expected = upsert_tables.expected_totals(done)
+        for way in ways:
+            if way == "append" and load != "fill":
+                continue
+            case = _case(way, at, bench)
+            landed: LandedChanges = processes[way](upsert_jobs.land, way, case, own, endpoints, options["memory"])
+            stored = open_table(case.table, connections=connections)
+            examined = upsert_tables.examined(stored, own.names, expected=expected, since=seen.get(way))
+            landed = replace(landed, **examined)
+            seen[way] = stored.metadata.snapshots[-1].snapshot_id
+            say(f"{f'round {at}' if at else 'warm-up'}, {load}, {way}: {landed}, {landed.batch_seconds:.2f} s a batch")
+            found.append(landed)
+    for way in ways:
+        processes[way](upsert_jobs.drop, _case(way, at, bench), topic, endpoints, options["memory"])
+    for each in topics:
+        bench.topics.delete(each)
+    return found
 
 
-def land(case: LandingCase, work: UpsertWork, endpoints: Endpoints) -> tuple[Took, tuple[int, int]]:
-    """Land the topic in one way; return its costs and the table's checksum."""
-    spark = jobs.start_session(case, work, endpoints)
-    if case.manager == "lakefeed":
-        pipeline = case.pipeline(work.topic, endpoints, most=work.rows, mode="upsert", keys=["id"])
-        took = timed(lambda: pipeline.run(spark=spark, once=True))
-    else:
-        took = timed(lambda: _land_plain(spark, case, work, endpoints))
-    spark.catalog.refreshTable(case.table)
-    found = _checksum(spark.table(case.table), work)
-    statements.run(spark, f"DROP TABLE {case.table} PURGE")
-    return took, found
+def _case(way: Way, at: int, bench: Bench) -> LandingCase:
+    name, bucket = f"upserts_{way}_{at}", bench.endpoints.bucket
+    return LandingCase(name=name, bucket=bucket, manager="spark" if way == "merge" else "lakefeed", sink="iceberg")
 
 
-def _land_plain(spark: SparkSession, case: LandingCase, work: UpsertWork, endpoints: Endpoints) -> None:
-    columns = ", ".join(["id BIGINT", *(f"{name} STRING" for name in work.names), "offset BIGINT"])
-    merge_on_read = "TBLPROPERTIES ('format-version' = '2', 'write.merge.mode' = 'merge-on-read')"
-    jobs.create_table(spark, case, columns, properties=merge_on_read)
-
-    def merge(batch: DataFrame, _: int) -> None:
-        batch.createOrReplaceTempView("batch")
-        statements.run(batch.sparkSession, MERGE.format(table=case.table))
-
-    source = jobs.topic_source(spark.readStream, work.topic, endpoints).option("startingOffsets", "earliest")
-    records = source.option("maxOffsetsPerTrigger", work.rows).load()
-    changes = jobs.decoded_plainly(records, work.schema, keep=["offset"])
-    writer = changes.writeStream.foreachBatch(merge).option("checkpointLocation", case.checkpoint)
-    writer.trigger(availableNow=True).start().awaitTermination()
+def _typical(way: Way, load: Workload, runs: Sequence[LandedChanges]) -> LandedChanges:
+    own, ours = ([run for run in runs if (run.way, run.workload) == (each, load)] for each in (way, "lakefeed"))
+    return replace(
+        median_of(own),
+        rows_equal=all(run.rows_equal for run in own),
+        time_ratio=median_ratio(own, ours, lambda run: run.seconds) if ours else None,
+        cpu_ratio=median_ratio(own, ours, lambda run: run.cpu_seconds) if ours else None,
+    )

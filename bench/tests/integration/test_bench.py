@@ -87,23 +87,6 @@ def test_latency_to_the_table_with_cost_and_phases_of_each_trigger(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_producers_are_measured_in_turns_and_every_row_is_checked(tmp_path: Path) -> None:
-    done = bench(
-        *("produce", "--home", str(tmp_path / "bench"), "--rows", "50000", "--partitions", "2"),
-        *("--runs", "1", "--output", "json"),
-        timeout=800,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = {(each["input"], each["producer"]): each for each in json.loads(done.stdout)}
-    assert len(found) == 9
-    for (_, producer), each in found.items():
-        assert each["rows_equal"]
-        assert each["rows_per_cpu_second"] > 0
-        assert producer != "seed" or each["ratio_to_seed"] == 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_path: Path) -> None:
     done = bench(
         *("throughput", "--home", str(tmp_path / "bench"), "--store", "s3proxy", "--rows", "200000"),
@@ -136,6 +119,34 @@ def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_
     )
     assert sized.returncode == 0, sized.stdout + sized.stderr
     assert json.loads(sized.stdout)["figures"]["cores"]["value"] >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_upserts_are_measured_in_turns_and_every_row_is_compared_with_a_model(tmp_path: Path) -> None:
+    ways = ("merge", "lakefeed", "append", "debezium")
+    done = bench(
+        *("upserts", "--home", str(tmp_path / "bench"), "--rows", "600", "--changes", "80", "--batch", "20"),
+        *("--columns", "2", "--rounds", "1", *(part for way in ways for part in ("--way", way)), "--output", "json"),
+        timeout=1700,
+    )
+    assert done.stdout, done.stderr
+    results = json.loads(done.stdout)
+    found = {(each["workload"], each["way"]): each for each in results}
+    for load in ("inserts", "updates", "newest", "deletes"):
+        assert {way for workload, way in found if workload == load} == set(ways) - {"append"}
+    for (load, way), each in found.items():
+        assert each["rows_equal"], (load, way)
+        # A tombstone follows each of Debezium's deletes.
+        assert each["batches"] == (1 if load == "fill" else 8 if (load, way) == ("deletes", "debezium") else 4)
+        assert each["s3_requests"] > each["batch_requests"] > 5
+        assert each["batch_files"] >= 1
+        assert each["bytes_written"] > 0
+        assert each["peak_rss_mb"] > 300
+        assert min(each[name] for name in ("pyiceberg_seconds", "duckdb_seconds", "cpu_seconds")) > 0
+        assert (each["time_ratio"] == 1) == (way == "lakefeed")
+        assert way != "lakefeed" or each["fill_seconds"] > 0
+    assert done.returncode == (0 if all(found[load, "merge"]["time_ratio"] >= 1 for load, _ in found) else 1)
 
 
 @pytest.mark.slow
