@@ -59,10 +59,9 @@ class Changes:
     @property
     def key_sql(self) -> str:
         """Make the key of the number ``i``: the same SQL for Spark and for DuckDB."""
-        if self.operation == "c":
-            return "i"
         newest = f"{self.keys - 1} - {_AT_RANDOM.format(of=max(1, self.keys // 100))}"
-        return newest if self.workload == "newest" else _AT_RANDOM.format(of=self.keys)
+        own = {"fill": "i", "inserts": "i", "newest": newest}
+        return f"{own.get(self.workload, _AT_RANDOM.format(of=self.keys))} AS id"
 
     @property
     def texts_sql(self) -> list[str]:
@@ -75,8 +74,9 @@ class Changes:
 
 def send(changes: Changes, endpoints: Endpoints, has_envelopes: bool) -> None:
     """Produce the changes in their order: a table of the newest ones depends on it."""
-    numbers = session("bench-produce").range(changes.first, changes.first + changes.count, numPartitions=1)
-    rows = numbers.selectExpr("id AS i").selectExpr(f"{changes.key_sql} AS id", *changes.texts_sql)
+    spark = session("bench-produce")
+    numbers = spark.range(changes.first, changes.first + changes.count, numPartitions=1).toDF("i")
+    rows = numbers.select(*(statements.expression(spark, text) for text in (changes.key_sql, *changes.texts_sql)))
     operation, one, deletes = sf.lit(changes.operation), sf.lit(1).cast("bigint"), sf.lit(changes.operation == "d")
     servers, registry = endpoints.bootstrap_servers, endpoints.schema_registry_url
     records = to_records(rows.withColumn("op", operation), topic=changes.topic, registry=registry, key="id")

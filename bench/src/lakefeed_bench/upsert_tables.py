@@ -20,7 +20,7 @@ def expected_totals(done: Sequence[Changes]) -> tuple[int, int]:
     changes, deleted = list[str](), ["false"]
     for each in done:
         end = each.first + each.count
-        changes.append(f"SELECT i, {each.key_sql} AS id FROM range({each.first}, {end}) AS numbers(i)")
+        changes.append(f"SELECT i, {each.key_sql} FROM range({each.first}, {end}) AS numbers(i)")
         if each.operation == "d":
             deleted.append(f"i >= {each.first} AND i < {end}")
     newest = f"SELECT id, max(i) AS i FROM ({' UNION ALL '.join(changes)}) GROUP BY id"
