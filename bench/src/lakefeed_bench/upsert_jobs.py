@@ -59,9 +59,9 @@ class Changes:
     @property
     def key_sql(self) -> str:
         """Make the key of the number ``i``: the same SQL for Spark and for DuckDB."""
-        newest = f"{self.keys - 1} - {_AT_RANDOM.format(of=max(1, self.keys // 100))}"
-        own = {"fill": "i", "inserts": "i", "newest": newest}
-        return f"{own.get(self.workload, _AT_RANDOM.format(of=self.keys))} AS id"
+        own = {"fill": "i", "inserts": "i", "newest": f"{self.keys - 1} - {_AT_RANDOM}"}
+        of = max(1, self.keys // 100) if self.workload == "newest" else self.keys
+        return f"{own.get(self.workload, _AT_RANDOM)} AS id".format(of=of)
 
     @property
     def texts_sql(self) -> list[str]:
@@ -78,9 +78,9 @@ def send(changes: Changes, endpoints: Endpoints, has_envelopes: bool) -> None:
     numbers = spark.range(changes.first, changes.first + changes.count, numPartitions=1).toDF("i")
     rows = numbers.select(*(statements.expression(spark, text) for text in (changes.key_sql, *changes.texts_sql)))
     operation, one, deletes = sf.lit(changes.operation), sf.lit(1).cast("bigint"), sf.lit(changes.operation == "d")
-    servers, registry = endpoints.bootstrap_servers, endpoints.schema_registry_url
-    records = to_records(rows.withColumn("op", operation), topic=changes.topic, registry=registry, key="id")
-    produce(records, changes.topic, bootstrap_servers=servers)
+    servers, registry, topic = endpoints.bootstrap_servers, endpoints.schema_registry_url, changes.topic
+    flat = to_records(rows.withColumn("op", operation), topic=topic, registry=registry, key="id")
+    produce(flat, topic, bootstrap_servers=servers)
     if not has_envelopes:
         return
     topic, row = f"{changes.topic}-debezium", sf.struct(*changes.names)
@@ -135,11 +135,11 @@ def land(way: Way, case: LandingCase, changes: Changes, endpoints: Endpoints, me
     """Land the changes that the topic has more than the table."""
     spark = jobs.start_session(case, changes.topic, endpoints, {"spark.driver.memory": memory})
     java: Any = spark.sparkContext._jvm
+    context: Any = spark.sparkContext._jsc
     java.java.lang.System.gc()
     forget_peaks()
-    # At the end of each batch: its seconds, and the requests so far.
     before = jvm.s3_requests(spark)
-    ended: list[tuple[float, int]] = [(0.0, sum(before.values()))]
+    ended = [(0.0, sum(before.values()))]  # At the end of each batch: its seconds, and the requests so far.
 
     def note(progress: Any) -> None:
         print(progress.json, flush=True)  # For the log: it has the phases of the batch.
@@ -149,6 +149,7 @@ def land(way: Way, case: LandingCase, changes: Changes, endpoints: Endpoints, me
     remove_listener = jobs.on_progress(spark, note)
     took = timed(lambda: _run(way, spark, case, changes, endpoints))
     peak, after = peak_megabytes(), jvm.s3_requests(spark)
+    context.sc().listenerBus().waitUntilEmpty()
     remove_listener()
     steady = [(seconds, now - then) for (_, then), (seconds, now) in pairwise(ended)]
     steady = steady[min(UNSTEADY, len(steady) - 1) :]

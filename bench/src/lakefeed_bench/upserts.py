@@ -34,9 +34,8 @@ _WARM_UP = {"rows": 2_000, "changes": 300, "batch": 100}
 def upserts(bench: Bench, rounds: int, workloads: Sequence[Workload], ways: Sequence[Way], **options: Any) -> Outcome:
     """Time upserts beside a foreachBatch of plain Spark that merges the newest change of each key, in turns.
 
-    After each workload pyiceberg and DuckDB read each table, which is compared with a model outside Spark. The status
-    is 1 if one differs, or if lakefeed takes longer than the MERGE. Two more ways of lakefeed, if they are named:
-    append lands the first rows without keys, debezium the changes as envelopes.
+    After each workload pyiceberg and DuckDB read each table. The status is 1 if the rows are not those of a model, or if
+    the MERGE takes less time. append lands the first rows without keys, debezium the changes as envelopes.
     """
     chosen = [way for way in WAYS if way in (ways or WAYS[:2])]
     loads = [each for each in WORKLOADS if each in (workloads or WORKLOADS) or each == "fill"]
