@@ -34,7 +34,7 @@ _WARM_UP = {"rows": 2_000, "changes": 300, "batch": 100}
 def upserts(bench: Bench, rounds: int, workloads: Sequence[Workload], ways: Sequence[Way], **options: Any) -> Outcome:
     """Time upserts beside a foreachBatch of plain Spark that merges the newest change of each key, in turns.
 
-    After each workload pyiceberg and DuckDB read each table. The status is 1 if the rows are not those of a model, or if
+    After each workload pyiceberg and DuckDB read each table. Status 1 if the rows are not those of a model, or if
     the MERGE takes less time. append lands the first rows without keys, debezium the changes as envelopes.
     """
     chosen = [way for way in WAYS if way in (ways or WAYS[:2])]
