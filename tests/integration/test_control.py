@@ -86,7 +86,7 @@ def test_a_feed_is_paused_changed_and_resumed_and_a_restart_knows_the_pause(lake
         until(lambda: run.records == 100)
         run.pause("the table is repaired")
         feed.send(records(50, first=100))
-        time.sleep(2)
+        time.sleep(1)
         progress = run.monitor.snapshot()
         assert (progress.state, progress.totals.records, progress.running, progress.hangs) == (
             "paused",
@@ -232,7 +232,7 @@ def test_a_table_for_each_topic_is_paused_as_one(lake: SparkSession, feed: Feed)
         until(lambda: run.records == 20)
         run.pause("repair")
         feed.send(records(10, first=10), topic=topics[0])
-        time.sleep(2)
+        time.sleep(1)
         assert (run.records, run.state) == (20, "paused")
         run.ask("change", max_records_per_batch=4, trigger="0 seconds")
         run.ask("resume")

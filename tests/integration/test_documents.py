@@ -136,7 +136,6 @@ def test_the_examples_of_the_docstrings(module: str, table: None) -> None:
     assert found.failed == 0
 
 
-@pytest.mark.quick
 def test_the_page_on_python(surroundings: dict[str, Any], lake: SparkSession, tmp_path: Path) -> None:
     reader = Reader(tmp_path, dict(os.environ), surroundings)
     assert reader.follow(blocks_of(ROOT / "docs" / "python.md")) == []

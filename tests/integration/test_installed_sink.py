@@ -73,7 +73,6 @@ def test_what_the_sink_cannot_do_is_refused_in_its_own_words(feed: Feed, tmp_pat
         pipeline.plan_rewind("earliest")
 
 
-@pytest.mark.quick
 def test_verify_proves_its_rows_and_finds_what_is_gone_or_doubled(
     feed: Feed, lake: SparkSession, tmp_path: Path
 ) -> None:

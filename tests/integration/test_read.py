@@ -132,7 +132,6 @@ def test_topics_of_a_pattern(lake: SparkSession, feed: Feed) -> None:
     assert {row.value for row in some.collect()} == {"1.2", "1.3"}
 
 
-@pytest.mark.quick
 def test_each_target_has_every_row_and_one_that_is_there_is_left_alone(
     lake: SparkSession, sent: Feed, tmp_path: Path
 ) -> None:

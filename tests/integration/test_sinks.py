@@ -41,8 +41,15 @@ from tests.support.sink_cases import (
 )
 
 OTHER_FORMS = ("orc", "avro", "json", "csv")
-QUICK = ("iceberg-update", "kafka-append", "mariadb-update")
-FULL = ("iceberg-complete", "orc-append", "python-ledger-append", "elasticsearch-append")
+QUICK = ("kafka-append",)
+FULL = (
+    "iceberg-update",
+    "iceberg-complete",
+    "mariadb-update",
+    "orc-append",
+    "python-ledger-append",
+    "elasticsearch-append",
+)
 
 
 def marks(case: str) -> tuple[pytest.MarkDecorator, ...]:

@@ -137,7 +137,6 @@ def test_a_sink_in_python_that_keeps_a_ledger(started: Started, tmp_path: Path) 
         started.run(sink=sink)
 
 
-@pytest.mark.quick
 def test_a_checkpoint_of_another_pipeline(started: Started) -> None:
     started.send(1)
     started.run()

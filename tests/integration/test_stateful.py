@@ -110,7 +110,6 @@ def test_other_windows_continue_over_batches(
     assert pipeline.verify().faults == ()
 
 
-@pytest.mark.quick
 def test_groups_are_upserted_by_key(feed: Feed, lake: SparkSession) -> None:
     by_zip = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
     pipeline = feed.pipeline(

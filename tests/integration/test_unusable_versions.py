@@ -101,10 +101,10 @@ def registry() -> Iterator[RegistryInAThread]:
         yield registry
 
 
-SPEED = {"the name of a metadata column": [pytest.mark.quick], "a $ref to nothing": [], "another kind": []}
+FULL = ("the name of a metadata column", "a $ref to nothing", "another kind")
 
 
-@pytest.mark.parametrize("name", [pytest.param(each, marks=SPEED.get(each, [pytest.mark.slow])) for each in CASES])
+@pytest.mark.parametrize("name", [pytest.param(each, marks=() if each in FULL else pytest.mark.slow) for each in CASES])
 def test_a_version_is_refused_alone(lake: SparkSession, feed: Feed, registry: RegistryInAThread, name: str) -> None:
     case = CASES[name]
     subject = Subject(feed, case, registry)
