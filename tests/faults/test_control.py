@@ -3,8 +3,6 @@
 import json
 import signal
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from lakefeed.clients.environment import this_user
 from lakefeed.ledger.checkpoint import StoredCheckpoint
 from lakefeed.ledger.pauses import PAUSE_FILE
 from tests.support.cli import Running, lakefeed
+from tests.support.drivers import until
 from tests.support.feed import Feed
 from tests.support.json_feed import JSON_ROWS, records
 
@@ -24,13 +23,6 @@ REASON = "the <b>table</b> is repaired"
 @pytest.fixture
 def environment(feed: Feed, tmp_path: Path) -> dict[str, str]:
     return {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
-
-
-def until(look: Callable[[], bool], *, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 def dashboard(port: int) -> dict[str, Any]:

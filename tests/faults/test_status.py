@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 
 from lakefeed.monitor.drivers import read
 from tests.support.cli import COMMAND, Running, lakefeed
-from tests.support.drivers import address
+from tests.support.drivers import address, until
 from tests.support.feed import Feed
 from tests.support.json_feed import JSON_ROWS, records
 from tests.support.pages import answer
@@ -41,13 +40,6 @@ def is_live(environment: dict[str, str]) -> bool:
         return answer(f"{url}/health", headers={"Authorization": f"Bearer {token}"}, seconds=3)[0] == 200
     except OSError:
         return False
-
-
-def until(look: Callable[[], bool], *, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillRequest, BackfillSummary
 from lakefeed.pipeline import Pipeline
 from tests.support.cli import Running, lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, ids, trips
 
 PATIENCE_SECONDS = 300
 DECODE: dict[str, Any] = {
@@ -24,10 +24,6 @@ DECODE: dict[str, Any] = {
     "metadata": ["topic", "partition", "offset"],
     "on_null": "skip",
 }
-
-
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def blocks(feed: Feed, *, size: int = 100_000, **more: Any) -> dict[str, Any]:
@@ -38,10 +34,6 @@ def blocks(feed: Feed, *, size: int = 100_000, **more: Any) -> dict[str, Any]:
         "max_records_per_batch": size,
     }
     return {"source": {"kafka": source}, "decode": DECODE, **more}
-
-
-def ids(feed: Feed) -> list[int]:
-    return sorted(row["id"] for row in feed.rows())
 
 
 def proven(pipeline: Pipeline) -> None:

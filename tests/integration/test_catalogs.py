@@ -24,8 +24,9 @@ from lakefeed.maintenance.maintain import Lease
 from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
+from tests.integration.test_session import command_lines
 from tests.support.cli import Running, lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, trips
 from tests.support.servers.hive_metastore import HiveMetastore, hive_metastore
 from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
@@ -83,10 +84,6 @@ def case(request: pytest.FixtureRequest, stack: Endpoints) -> Case:
     server: RestCatalog = request.getfixturevalue("rest")
     block = {"type": "rest", "uri": server.url, "warehouse": server.warehouse, "vended_credentials": True}
     return Case("rest", {**block, "credential": "${REST_CREDENTIAL}"}, {"REST_CREDENTIAL": server.credential})
-
-
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def pipeline(feed: Feed, case: Case) -> Pipeline:
@@ -193,16 +190,6 @@ def local_copy(table: Any, location: str, folder: Path) -> str:
     with table.io.new_input(location).open() as file:
         target.write_bytes(file.read())
     return str(target)
-
-
-def command_lines() -> str:
-    lines = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:
-            continue  # The process has ended meanwhile.
-    return "\n".join(lines)
 
 
 def of_postgresql(database: PostgreSQL, **other: Any) -> Catalog:

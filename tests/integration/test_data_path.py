@@ -17,15 +17,12 @@ from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.records.transform.plan import PARTS, ROCKSDB, STATE_STORE
 from lakefeed_local.stack import Endpoints
 from tests.support.feed import Feed
+from tests.support.feed import trips as rows
 
 FILES = 3
 BATCHES = 22
 LOGS = {"offsets": {"PutObject": 1}, "commits": {"PutObject": 1}}
 DATA = {"data": {"PutObject": FILES}}
-
-
-def rows(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def run(

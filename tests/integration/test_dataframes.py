@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 import lakefeed as lf
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from tests.support.feed import Feed
+from tests.support.feed import Feed, trips
 
 
 @pytest.fixture
@@ -19,10 +19,6 @@ def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
     for partition in range(3):
         feed.send(feed.avro(trips(partition * 100, partition * 100 + 100)), partition=partition)
     return feed
-
-
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def ids(rows: list[Any]) -> list[int]:

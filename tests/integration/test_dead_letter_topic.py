@@ -13,13 +13,9 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, trips
 
 REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
-
-
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def dead(feed: Feed) -> str:

@@ -14,14 +14,10 @@ from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, trips
 from tests.support.stores import Bucket, Store
 
 REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
-
-
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def dead(feed: Feed) -> str:

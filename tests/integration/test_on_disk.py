@@ -17,7 +17,7 @@ from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed_local.stack import Endpoints
 from lakefeed_observe.runs.store import traces_of
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, ids, trips
 
 
 @pytest.fixture
@@ -25,16 +25,8 @@ def disk(stack: Endpoints, tmp_path: Path) -> Feed:
     return Feed(stack, tmp_path, disk=tmp_path / "my lake")
 
 
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
-
-
 def run(pipeline: Pipeline) -> int:
     return pipeline.run(spark=pipeline.session(), once=True).rows
-
-
-def ids(feed: Feed) -> list[int]:
-    return sorted(row["id"] for row in feed.rows())
 
 
 @pytest.mark.quick

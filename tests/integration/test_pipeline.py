@@ -15,13 +15,9 @@ from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.continuity import violations
 from lakefeed.ledger.iceberg import IcebergLedger
 from tests.support.cli import Running
-from tests.support.feed import TRIP, Feed
+from tests.support.feed import TRIP, Feed, trips
 
 REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
-
-
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

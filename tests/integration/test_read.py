@@ -16,13 +16,9 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, DecodeError, ResourceMissing
 from lakefeed.sinks.export import ConsoleResult, Files, PlainTable
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, trips
 
 DECODE: dict[str, Any] = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]}
-
-
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def ids(rows: Iterable[Any]) -> list[int]:

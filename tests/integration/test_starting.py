@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
 from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing
-from tests.support.feed import Feed
+from tests.support.feed import Feed, ids
 from tests.support.shop import Shop, failures
 from tests.support.starts import run_as_planned
 
@@ -46,10 +46,6 @@ def run(feed: Feed, lake: SparkSession, start: str, notes: list[str] | None = No
         "kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], "start": start, **blocks}
     }
     return run_as_planned(feed.pipeline(source=source, decode=DECODE), lake, [] if notes is None else notes).rows
-
-
-def ids(feed: Feed) -> list[int]:
-    return sorted(row["id"] for row in feed.rows())
 
 
 def test_a_feed_begins_at_offsets_and_resumes_where_it_was(lake: SparkSession, feed: Feed) -> None:

@@ -20,7 +20,7 @@ from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, trips
 
 DECODE: dict[str, Any] = {
     "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},
@@ -32,10 +32,6 @@ OFTEN: dict[str, Any] = {
     "manifests": {"more_than": 4},
     "expire": {"older_than": "1 second", "keep": 10},
 }
-
-
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def every_record_once(pipeline: Pipeline) -> None:

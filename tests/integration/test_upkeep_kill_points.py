@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
-from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips
+from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young
 from tests.support.cli import Running
 from tests.support.faults.drivers import SHORT_LIVED
 from tests.support.faults.s3_fault_proxy import FaultProxy, Matcher, Request, fault_proxy, put
-from tests.support.feed import Feed
+from tests.support.feed import Feed, trips
 from tests.support.table_files import leave_an_orphan, left_behind
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

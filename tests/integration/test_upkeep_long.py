@@ -20,9 +20,9 @@ from lakefeed.config.values import seconds_of
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.maintenance import planner as due
 from lakefeed.maintenance.table_stats import Health, read_health
-from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips
+from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young
 from tests.support.cli import Running, lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, trips
 from tests.support.table_files import left_behind
 
 pytestmark = pytest.mark.timeout(6 * 3600)

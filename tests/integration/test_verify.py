@@ -16,17 +16,13 @@ from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, trips
 
 DECODE: dict[str, Any] = {
     "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},
     "metadata": ["topic", "partition", "offset"],
     "on_null": "skip",
 }
-
-
-def trips(start: int, end: int) -> list[dict[str, Any]]:
-    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
 
 
 def checked(pipeline: Pipeline, *, deep: bool = True) -> Verification:

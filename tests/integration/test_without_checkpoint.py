@@ -19,7 +19,7 @@ from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.ledger.pauses import LocalPauses
 from lakefeed.operations.control import pause_next_start, resume_next_start
 from lakefeed.pipeline import Pipeline, RunSummary
-from tests.support.feed import Feed
+from tests.support.feed import Feed, ids
 from tests.support.starts import run_as_planned
 
 DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["partition", "offset"]}
@@ -27,10 +27,6 @@ DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["partition", "offset
 
 def send(feed: Feed, ids: range, *, partition: int = 0) -> None:
     feed.send([json.dumps({"id": number}).encode() for number in ids], partition=partition)
-
-
-def ids(feed: Feed) -> list[int]:
-    return sorted(row["id"] for row in feed.rows())
 
 
 def pipeline(feed: Feed, *, kafka: dict[str, Any] | None = None, **blocks: Any) -> Pipeline:

@@ -12,6 +12,7 @@ from lakefeed.errors import AuditFailed
 from lakefeed.pipeline import Pipeline
 from tests.support.deaths import dying
 from tests.support.feed import Feed
+from tests.support.feed import ids as seen
 
 
 def audited(feed: Feed, expect: dict[str, Any], **publish: Any) -> Pipeline:
@@ -22,10 +23,6 @@ def audited(feed: Feed, expect: dict[str, Any], **publish: Any) -> Pipeline:
 
 def send(feed: Feed, *ids: int) -> None:
     feed.send(feed.avro({"id": each, "zone": "a"} for each in ids))
-
-
-def seen(feed: Feed) -> list[int]:
-    return sorted(row["id"] for row in feed.rows())
 
 
 def run(feed: Feed, *arguments: str) -> Result:

@@ -160,3 +160,11 @@ class Feed:
             open_table(table or self.table, connections=self.connections).scan().to_arrow().to_pylist()
         )
         return found
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def ids(feed: Feed) -> list[int]:
+    return sorted(row["id"] for row in feed.rows())

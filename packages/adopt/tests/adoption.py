@@ -11,7 +11,7 @@ from lakefeed.pipeline import Pipeline
 from lakefeed_adopt.execute import execute_adoption
 from lakefeed_adopt.plan import AdoptionPlan, plan_adoption
 from lakefeed_adopt.position import Origin
-from tests.support.feed import Feed
+from tests.support.feed import Feed, ids
 
 DECODE: dict[str, Any] = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
 RUNS = int(os.environ.get("ADOPT_RUNS", "20"))
@@ -20,10 +20,6 @@ RUNS = int(os.environ.get("ADOPT_RUNS", "20"))
 
 def send(feed: Feed, ids: range, *, partition: int = -1) -> None:
     feed.send([json.dumps({"id": number}).encode() for number in ids], partition=partition)
-
-
-def ids(feed: Feed) -> list[int]:
-    return sorted(row["id"] for row in feed.rows())
 
 
 def plan(pipeline: Pipeline, origin: str, **options: Any) -> AdoptionPlan:

@@ -13,13 +13,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import HANGS_AFTER_SECONDS
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.stopwatch import timed
-
-
-class Clock:
-    now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 def monitor_at(clock: Clock) -> FeedMonitor:

@@ -6,15 +6,9 @@ from lakefeed.config.operation import Metrics
 from lakefeed.ledger.pauses import Pause
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
+from tests.support.clock import Clock
 
 LIMIT = 600.0
-
-
-class Clock:
-    now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def feed(clock: Clock) -> FeedMonitor:

@@ -18,9 +18,9 @@ from lakefeed.operations.rewind.execute import plan_rewind
 from lakefeed.pipeline import Pipeline
 from lakefeed_adopt.execute import execute_adoption
 from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
-from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, ids, plan, send, take_over
+from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, plan, send, take_over
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, ids
 from tests.support.plain_consumer import COLUMNS as CONSUMER_COLUMNS
 from tests.support.plain_consumer import PlainConsumer
 from tests.support.plain_job import PlainJob, Writer

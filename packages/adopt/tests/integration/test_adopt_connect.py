@@ -26,9 +26,9 @@ from lakefeed.pipeline import Pipeline
 from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
 from lakefeed_adopt.iceberg_connect import sink_groups
 from lakefeed_adopt.plan import AdoptionPlan
-from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, ids, plan, send, take_over
+from packages.adopt.tests.adoption import DECODE, RUNS, assert_each_once, plan, send, take_over
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, ids
 from tests.support.servers.kafka_connect import IcebergSink
 
 COLUMNS = "topic,part,at"

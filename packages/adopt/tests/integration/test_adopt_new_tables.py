@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
 from lakefeed.ledger.checkpoint import StoredCheckpoint
-from packages.adopt.tests.adoption import DECODE, RUNS, ids, plan, send, take_over
+from packages.adopt.tests.adoption import DECODE, RUNS, plan, send, take_over
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import Feed, ids
 
 NAMES = {
     "confluent": "{topic}/partition={partition}/{topic}+{partition}+{at:010}.json",

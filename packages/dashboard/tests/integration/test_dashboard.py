@@ -10,6 +10,7 @@ import httpx
 
 from packages.dashboard.tests.dashboards import OPERATOR_TOKEN, VIEWER_TOKEN, bearer
 from tests.support.cli import Running
+from tests.support.drivers import until
 from tests.support.feed import Feed
 
 JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}}
@@ -75,10 +76,3 @@ def test_an_operator_pauses_resumes_and_stops_a_running_feed_and_a_viewer_does_n
     everything = "".join([*shown, running.said()])
     for secret in (VIEWER_TOKEN, OPERATOR_TOKEN, environment["AWS_SECRET_ACCESS_KEY"]):
         assert secret not in everything
-
-
-def until(look: Any, *, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end
-        time.sleep(0.2)

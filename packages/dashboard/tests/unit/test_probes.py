@@ -14,16 +14,10 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.endpoint import OwnFeed
 from lakefeed_dashboard.server import serve
 from lakefeed_dashboard.settings import Dashboard
+from tests.support.clock import Clock
 
 TOKEN = "viewers-token-of-these-tests-1234567890"
 PATHS = ("/health/live", "/health/ready", "/health", "/metrics")
-
-
-class Clock:
-    now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @contextmanager

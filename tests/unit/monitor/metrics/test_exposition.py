@@ -19,6 +19,7 @@ from lakefeed.monitor.metrics.exposition import OPEN_METRICS_TYPE, TEXT_TYPE, me
 from lakefeed.monitor.metrics.reading import FeedReading, MetricSettings
 from lakefeed.monitor.metrics.table import METRICS
 from lakefeed.offsets.ranges import OffsetRange
+from tests.support.clock import Clock
 
 HOSTILE = (
     '<script>alert("1")</script>',
@@ -30,13 +31,6 @@ HOSTILE = (
 )
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-class Clock:
-    now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def batch(number: int, **figures: Any) -> FinishedBatch:

@@ -13,13 +13,7 @@ from lakefeed_dashboard.details.feed_details import FeedDetails, costs_of
 from lakefeed_dashboard.details.graph import MOST_TOPICS, graph_of
 from lakefeed_dashboard.settings import Tariff
 from packages.dashboard.tests.unit.details.test_tables import config
-
-
-class Clock:
-    now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 def monitor_with_batches(clock: Clock, count: int = 10, **figures: Any) -> FeedMonitor:
