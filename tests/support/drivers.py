@@ -41,7 +41,7 @@ def address(environment: Mapping[str, str]) -> tuple[str, str]:
     return found.url, found.token
 
 
-def until(look: Callable[[], bool], *, seconds: float = 90) -> None:
+def until(look: Callable[[], bool], *, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < end
