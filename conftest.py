@@ -39,9 +39,9 @@ settings.load_profile("lakefeed")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the unit tests, which are quick unless they have to wait."""
+    """Mark the unit tests, which are quick unless they have to wait; the bench's draw and fit curves for seconds."""
     for item in items:
-        if _is_unit_test(item) and item.get_closest_marker("waits") is None:
+        if _is_unit_test(item) and not item.nodeid.startswith("bench/") and item.get_closest_marker("waits") is None:
             item.add_marker(pytest.mark.quick)
 
 

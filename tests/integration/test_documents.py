@@ -41,8 +41,8 @@ SHOWN: dict[str, Any] = {
     "dead_letters": {"table": "lake.nyc.trips_dead_letters"},
 }
 """Blocks of the feed that pages show the state of."""
-QUICK = ("python.md",)
-"""Its page is followed by ``make test``."""
+OWN = ("python.md",)
+"""A test of its own follows it."""
 FULL: tuple[str, ...] = ()
 """Their pages are followed by ``make test-full``; the others by ``make test-all``."""
 FOLLOWED = [
@@ -150,7 +150,7 @@ def test_the_page_on_python(surroundings: dict[str, Any], lake: SparkSession, tm
     [
         pytest.param(page, id=str(page.relative_to(ROOT)), marks=() if page.name in FULL else pytest.mark.slow)
         for page in FOLLOWED
-        if page.name not in QUICK
+        if page.name not in OWN
     ],
 )
 def test_a_page_can_be_followed(page: Path, reader: Reader) -> None:

@@ -46,6 +46,7 @@ def test_a_misspelt_option_is_reported_with_its_line_and_the_nearest_name(tmp_pa
     assert "did you mean 'table'?" in said
 
 
+@pytest.mark.waits
 def test_a_missing_option_and_a_wrong_value_are_reported_in_one_run(tmp_path: Path, site: Path) -> None:
     text = FILE.replace("    path: rows.db\n", "").replace("table: orders", "table: Orders!")
     status, said = check(tmp_path, text, site=site)
@@ -72,12 +73,14 @@ def test_without_the_package_the_installed_sinks_are_named(tmp_path: Path) -> No
     assert said.count("error:") == 1
 
 
+@pytest.mark.waits
 def test_a_misspelt_name_lists_the_packages_sinks_too(tmp_path: Path, site: Path) -> None:
     _, said = check(tmp_path, FILE.replace("sqlite_archive", "clickhouse"), site=site)
     assert "no such sink: 'clickhouse'" in said
     assert ", sqlite_archive;" in said
 
 
+@pytest.mark.waits
 def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     broken = install(tmp_path / "package")
     (broken / "lakefeed_sqlite_archive" / "settings.py").write_text("import a_driver_that_is_missing\n")
@@ -88,6 +91,7 @@ def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.waits
 def test_a_static_check_knows_the_options_too(tmp_path: Path, site: Path) -> None:
     status, said = check(tmp_path, FILE.replace("table:", "tabel:"), "--static", site=site)
     assert (status, "did you mean 'table'?" in said) == (2, True), said

@@ -20,6 +20,7 @@ def sessions() -> list[tuple[str, str]]:
     return [(command.removeprefix("$ "), answer) for command, _, answer in found]
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(("command", "answer"), sessions())
 def test_a_command_of_the_page_prints_what_the_page_says(command: str, answer: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

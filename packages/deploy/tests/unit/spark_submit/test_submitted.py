@@ -22,7 +22,14 @@ HERE = {
 }
 
 
-@pytest.mark.parametrize(("part", "built"), [("python", "3.9"), ("system", "Linux mips"), ("spark", "3.5")])
+@pytest.mark.parametrize(
+    ("part", "built"),
+    [
+        ("python", "3.9"),
+        pytest.param("system", "Linux mips", marks=pytest.mark.waits),
+        pytest.param("spark", "3.5", marks=pytest.mark.waits),
+    ],
+)
 def test_a_driver_on_another_platform_ends_before_the_start(tmp_path: Path, part: str, built: str) -> None:
     shutil.copy(str(submitted.__file__), tmp_path / "main.py")
     (tmp_path / "application.json").write_text(json.dumps({**HERE, part: built}))
