@@ -240,12 +240,12 @@ def test_a_stop_finishes_the_batch_and_returns(lake: SparkSession, feed: Feed, k
 def test_a_killed_run_resumes_and_lands_each_record_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 1000)))
-    blocks = {"source": kafka(feed, max_records_per_batch=100)}
-    run = Running(["run", feed.write_file(**blocks), "--once"], feed.environment, feed.folder / "run.log")
+    file = feed.write_file(source=kafka(feed, max_records_per_batch=100))
+    run = Running(["run", file, "--once"], feed.environment, feed.folder / "run.log")
     run.wait_until_it_says(": batch ", times=2)
     run.kill()
     assert 0 < len(feed.rows()) < 1000
-    feed.pipeline(**blocks).run(spark=lake, once=True)
+    feed.pipeline(source=kafka(feed)).run(spark=lake, once=True)
     assert by_id(feed.rows()) == trips(0, 1000)
 
 
