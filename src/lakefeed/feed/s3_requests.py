@@ -73,7 +73,7 @@ class S3Requests:
     """Requests to S3 over some time, by operation, key class and location.
 
     Example:
-        >>> progress.requests.total, progress.requests.by_key_class
+        >>> summary.requests.total, summary.requests.by_key_class
         (15, {'commits': 1, 'data': 7, 'metadata': 6, 'offsets': 1})
     """
 
