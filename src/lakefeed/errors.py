@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from typing import ClassVar
 
-from lakefeed.messages.pages import page_command, page_of_module
+from lakefeed.messages.pages import GENERAL, page_command, page_of_module, page_of_text
 from lakefeed.messages.printable import shortened
 from lakefeed.messages.redaction import redacted
 
@@ -29,8 +29,7 @@ class LakefeedError(Exception):
         what: what went wrong, one sentence without a full stop at its end.
         where: the file, endpoint, topic, table or option it is about.
         hint: what to do next, as a sentence or a command.
-        page: the topic of the page that helps. By default the class's, and for a class with causes of many kinds that
-            of the module that makes the error.
+        page: the topic of the page that helps: the class's, or where that has many causes, the text's or module's.
     """
 
     exit_status: int = 1
@@ -42,8 +41,8 @@ class LakefeedError(Exception):
     def __init__(
         self, what: str, *, where: str | None = None, hint: str | None = None, page: str | None = None
     ) -> None:
-        if page is None and self.topic in ("troubleshooting", "pipeline-files", "check"):
-            page = page_of_module(str(sys._getframe(1).f_globals.get("__name__")))
+        if page is None and self.topic in GENERAL:
+            page = page_of_text(what) or page_of_module(str(sys._getframe(1).f_globals.get("__name__")))
         self.page_topic = page or self.topic
         self.what = shortened(redacted(what))
         self.where = redacted(where) if where else where

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from lakefeed.errors import LakefeedError, WorldError
-from lakefeed.messages.pages import names_page
+from lakefeed.messages.pages import page_command
 from lakefeed.messages.printable import aligned, printable, printable_json
 from lakefeed.messages.redaction import redacted
 
@@ -59,7 +59,7 @@ class ConsoleOutput(Output):
 
     def error(self, error: LakefeedError) -> None:
         echo(styled("error: ", fg="red", bold=True) + str(error), err=True)
-        if not names_page(str(error)):
+        if page_command("") not in str(error):
             echo(f"  page:  {error.page}", err=True)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakefeed.errors import ConfigError, LakefeedError, UserError, WorldError
-from lakefeed.messages.pages import page_of_setting
+from lakefeed.messages.pages import GENERAL, page_of_setting, page_of_text
 from lakefeed.messages.printable import shortened
 from lakefeed.plugins import page_of_kind
 
@@ -93,12 +94,15 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
     lines = "\n".join(f"  {line}" for problem in errors for line in str(problem).splitlines())
     shared = _shared_class({problem.error for problem in errors})
     pages = {_page_of(problem) for problem in errors}
-    page = pages.pop() if len(pages) == 1 else None
-    raise shared(f"{len(errors)} problems in the pipeline:\n{lines}", page=page or "pipeline-files")
+    page = pages.pop() if len(pages) == 1 else "pipeline-files" if shared is ConfigError else "check"
+    raise shared(f"{len(errors)} problems in the pipeline:\n{lines}", page=page)
 
 
 def _page_of(problem: Problem) -> str | None:
-    return page_of_kind(problem.key) or page_of_setting(problem.key) or problem.page
+    own = page_of_text(problem.what) or (None if problem.page in GENERAL else problem.page)
+    # A rule between blocks has no key: it names their settings.
+    keys = [problem.key] if problem.key else re.findall(r"[a-z_.]+", problem.what)
+    return own or next((page for key in keys if (page := page_of_kind(key) or page_of_setting(key))), problem.page)
 
 
 def _shared_class(classes: set[type[LakefeedError]]) -> type[LakefeedError]:

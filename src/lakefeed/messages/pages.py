@@ -1,13 +1,12 @@
-"""How messages and generated files name a page of the documentation.
-
-They name the command that prints it, because who has only the wheel has no folder ``docs``. A test reads each call and
-checks that there is such a page.
-"""
+"""Name pages of the documentation by the command that prints them: a wheel has no folder ``docs``."""
 
 from __future__ import annotations
 
 import sys
 from functools import cache
+
+GENERAL = ("troubleshooting", "pipeline-files", "check")
+"""Pages about errors of many causes: a page of the setting, or of the module that makes the error, says more."""
 
 
 def page_command(topic: str) -> str:
@@ -15,18 +14,18 @@ def page_command(topic: str) -> str:
     return f"lakefeed docs {topic}"
 
 
-def names_page(text: str) -> bool:
-    """Check that a message names a page already."""
-    return "lakefeed docs " in text
-
-
 @cache
 def pages() -> dict[str, dict[str, str]]:
-    """Return the pages of ``settings`` and of ``modules``."""
+    """Return the pages of ``texts``, of ``settings`` and of ``modules``."""
     import tomllib
     from importlib.resources import files
 
     return tomllib.loads(files("lakefeed.messages").joinpath("pages.toml").read_text("utf-8"))
+
+
+def page_of_text(what: str) -> str | None:
+    """Return the page of an error with this text; None for one that its setting or module has."""
+    return next((page for words, page in pages()["texts"].items() if words in what), None)
 
 
 def page_of_setting(key: str) -> str | None:
