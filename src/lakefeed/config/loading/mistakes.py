@@ -175,9 +175,8 @@ class _Repair:
         self.changed.add(place)
         model = shape.model_of(type_at(place[:-1]))
         near = nearest(str(place[-1]), shape.fields(model))
-        kinds = model.kinds() if model is not None and issubclass(model, OneOf) else block
-        if near is None and not set(block) & set(kinds):
-            self.changed.add(place[:-1])  # Without a kind, or any key, there is nothing more to check in this block.
+        if near is None and model is not None and issubclass(model, OneOf) and not set(block) & set(model.kinds()):
+            self.changed.add(place[:-1])  # Without a kind there is nothing more to check in this block.
         if near is not None and near not in block:
             block[near] = value
             self.document.rename(place, (*place[:-1], near))
