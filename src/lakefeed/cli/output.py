@@ -18,7 +18,6 @@ from typing import Any
 import click
 
 from lakefeed.errors import LakefeedError, WorldError
-from lakefeed.messages.pages import page_command
 from lakefeed.messages.printable import aligned, printable, printable_json
 from lakefeed.messages.redaction import redacted
 
@@ -59,7 +58,7 @@ class ConsoleOutput(Output):
 
     def error(self, error: LakefeedError) -> None:
         echo(styled("error: ", fg="red", bold=True) + str(error), err=True)
-        if page_command("") not in str(error):
+        if "lakefeed docs " not in str(error):
             echo(f"  page:  {error.page}", err=True)
 
 
