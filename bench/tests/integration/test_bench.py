@@ -126,20 +126,25 @@ def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_
 def test_upserts_are_measured_in_turns_and_every_row_is_compared_with_a_model(tmp_path: Path) -> None:
     ways = ("merge", "lakefeed", "append", "debezium")
     done = bench(
-        *("upserts", "--home", str(tmp_path / "bench"), "--rows", "600", "--changes", "80", "--batch", "20"),
-        *("--columns", "2", "--rounds", "1", *(part for way in ways for part in ("--way", way)), "--output", "json"),
+        *("upserts", "--home", str(tmp_path / "bench"), "--rows", "600", "--changes", "20", "--batch", "10"),
+        *("--columns", "2", "--rounds", "1", "--workload", "updates", "--workload", "deletes", "--output", "json"),
+        *(part for way in ways for part in ("--way", way)),
         timeout=1700,
     )
     assert done.stdout, done.stderr
     results = json.loads(done.stdout)
+    assert done.returncode in (0, 1), results
     found = {(each["workload"], each["way"]): each for each in results}
-    for load in ("inserts", "updates", "newest", "deletes"):
-        assert {way for workload, way in found if workload == load} == set(ways) - {"append"}
+    assert {load: {way for each, way in found if each == load} for load, _ in found} == {
+        "fill": set(ways),
+        "updates": {"merge", "lakefeed", "debezium"},
+        "deletes": {"merge", "lakefeed", "debezium"},
+    }
     for (load, way), each in found.items():
         assert each["rows_equal"], (load, way)
         # A tombstone follows each of Debezium's deletes.
-        assert each["batches"] == (1 if load == "fill" else 8 if (load, way) == ("deletes", "debezium") else 4)
-        assert each["s3_requests"] > each["batch_requests"] > 5
+        assert each["batches"] == (1 if load == "fill" else 4 if (load, way) == ("deletes", "debezium") else 2)
+        assert each["s3_requests"] > each["batch_requests"] > 3
         assert each["batch_files"] >= 1
         assert each["bytes_written"] > 0
         assert each["peak_rss_mb"] > 300
