@@ -163,6 +163,7 @@ def until(look: Callable[[], Any], *, says: Callable[[], str], seconds: float = 
     return found
 
 
+IN_THE_LOG = re.compile(r"waiting for a server: |; tried again in ")
 SAYS = {
     "store": "the catalog or the S3 store answers with an error of its own",
     "catalog": "the catalog or the S3 store answers with an error of its own",
@@ -181,6 +182,7 @@ def test_a_feed_shows_that_it_waits_for_a_server(
     try:
         until(job.has_landed, says=running.said)
         for name, says in SAYS.items():
+            before = len(running.said())
             away: AbstractContextManager[None] = getattr(servers, f"without_{name}")()
             with away:
                 began = time.monotonic()
@@ -198,6 +200,10 @@ def test_a_feed_shows_that_it_waits_for_a_server(
             until(job.has_landed, says=running.said)
             until(lambda: job.state() == "waiting", says=running.said)
             assert job.progress()["waits_for"] is None
+            lines = [line for line in running.said()[before:].splitlines() if IN_THE_LOG.search(line)]
+            # Each table of many has its own line, unless it is for the brokers of them all.
+            assert 1 <= len(lines) <= (1 if name == "brokers" else topics), lines
+            assert all(says in line for line in lines), lines
         assert running.ask_to_stop(signal.SIGTERM) == 0
     finally:
         print(running.said())

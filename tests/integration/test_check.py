@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from lakefeed.cli.main import root
+from lakefeed.operations.preflight.analysis import analyze
 from tests.support.blocks import ROOT, blocks_of
 from tests.support.feed import Feed
 
@@ -36,6 +37,14 @@ MISTAKES = {
     ),
     "option of a sink": (ICEBERG, "  iceberg: {table: lake.web.hits, partition_bye: [zip]}\n", 7, "partition_by"),
     "mode of a sink": (ICEBERG, "  parquet: {path: s3a://lake/x, mode: upsert}\n", 7, "mode"),
+    "name of a metadata column": (PLAIN, "  sql: SELECT zip AS _file FROM hits\n", 5, "_file is reserved"),
+    "twins in case": (PLAIN, "  sql: SELECT named_struct('a', 1, 'A', 2) AS zip FROM hits\n", 5, "one column zip.A"),
+    "type of a partition": (
+        ICEBERG,
+        "  iceberg: {table: lake.web.hits, partition_by: [days(zip)]}\n",
+        7,
+        "days(zip) cannot partition a column of type STRING",
+    ),
     "column of files": (ICEBERG, "  files: {path: s3a://lake/x, partition_by: [day]}\n", 7, "'day'"),
 }
 MANY = FILE.replace("lake.web.hits}", 'lake.web.{topic}"}').replace("{table: lake", '{table: "lake')
@@ -78,6 +87,20 @@ def test_transforms_of_other_sources_are_looked_at(shell: None, tmp_path: Path) 
     assert said(tmp_path / "pipeline.yaml", files) == (0, f"{tmp_path / 'pipeline.yaml'}: no mistakes\n")
     status, text = said(tmp_path / "pipeline.yaml", files.replace("SELECT zip", "SELECT zipp"))
     assert (status, "zipp" in text, "pipeline.yaml:4:" in text) == (2, True, True)
+
+
+def test_columns_of_protobuf_that_iceberg_refuses(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.proto").write_text('syntax = "proto3"; message A { int64 id = 1; int32 _pos = 2; bool ID = 3; }')
+    config = feed.pipeline(
+        decode={"protobuf": {"schema_file": str(tmp_path / "a.proto")}},
+        sink={"iceberg": {"table": feed.table, "partition_by": ["days(id)"]}},
+    ).config
+    found = analyze(config, connections=feed.connections, spark=lambda: lake, connect=True)
+    assert [(each.key, each.what.partition(",")[0]) for each in found] == [
+        ("decode.protobuf", "the name _pos is reserved for a metadata column of Iceberg"),
+        ("decode.protobuf", "Iceberg has one column ID"),
+        ("sink.iceberg.partition_by.0", "days(id) cannot partition a column of type LONG"),
+    ]
 
 
 def test_transforms_of_a_stream_of_kinesis_are_looked_at(shell: None, tmp_path: Path) -> None:

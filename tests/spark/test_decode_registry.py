@@ -117,7 +117,8 @@ def test_an_outage_is_waited_for(spark: SparkSession) -> None:
         registry.put(1, V1)
         registry.failing = 503
 
-        count, shown = task_counter(spark, group=None), set[str]()
+        said: list[str] = []
+        count, shown = task_counter(spark, group=None, say=said.append), set[str]()
 
         def repair() -> None:
             """Let it answer once the wait is shown."""
@@ -134,6 +135,7 @@ def test_an_outage_is_waited_for(spark: SparkSession) -> None:
         assert (result.value.a, result.error) == (7, None)
         assert registry.requests["/schemas/ids/1"] > 1
         assert shown == {f"{registry.url}: HTTP status 503"}
+        assert said == [f"waiting for a server: {registry.url}: HTTP status 503"]
         assert java(spark).http.Waits.any() == ""
 
 

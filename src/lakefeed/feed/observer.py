@@ -129,8 +129,9 @@ class QueryObserver:
     ``lakefeed.feed.run.watch`` reads that too, now and then and at the end of a query.
     """
 
-    def __init__(self, monitor: RunObserver, spark: SparkSession) -> None:
+    def __init__(self, monitor: RunObserver, spark: SparkSession, *, say: Callable[[str], None]) -> None:
         self.monitor = monitor
+        self._say = say
         self._spark: Any = spark
         self._lock = threading.Lock()
         self._waiting: deque[Mapping[str, Any]] = deque(maxlen=MOST_REPORTS)
@@ -177,7 +178,7 @@ class QueryObserver:
     def follow(self, query: StreamingQuery) -> None:
         """Listen to this query from now on, and ask for its tasks."""
         self._run_id = str(query.runId)
-        self.monitor.count_tasks_by(task_counter(self._spark, group=self._run_id))
+        self.monitor.count_tasks_by(task_counter(self._spark, group=self._run_id, say=self._say))
 
     def reports(self, after: int) -> Iterator[Mapping[str, Any]]:
         """Yield Spark's reports of the query's batches that have ended after this one, each once."""
@@ -265,10 +266,17 @@ class _Events:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
-def task_counter(spark: SparkSession, *, group: str | None) -> Callable[[], TaskCounts | None]:
-    """Return what counts the tasks that a query runs now, by the group of its jobs: its run id; None for all jobs."""
+def task_counter(
+    spark: SparkSession, *, group: str | None, say: Callable[[str], None]
+) -> Callable[[], TaskCounts | None]:
+    """Return what counts the tasks that a query runs now, by the group of its jobs: its run id; None for all jobs.
+
+    It says once that tasks wait for a server.
+    """
+    waited = False
 
     def count() -> TaskCounts | None:
+        nonlocal waited
         own: Any = spark
         try:
             text = str(java(spark).query.BatchTasks.of(own._jsc.sc(), group))
@@ -277,7 +285,11 @@ def task_counter(spark: SparkSession, *, group: str | None) -> Callable[[], Task
             return None
         if not text:
             return None
-        done, tasks, records, waits_for = text.split("\t", 3)
-        return TaskCounts(int(done), int(tasks), int(records), one_line(waits_for) or None)
+        done, tasks, records, answer = text.split("\t", 3)
+        waits_for = one_line(answer) or None
+        if waits_for is not None and not waited:
+            say(f"waiting for a server: {waits_for}")
+        waited = waits_for is not None
+        return TaskCounts(int(done), int(tasks), int(records), waits_for)
 
     return count

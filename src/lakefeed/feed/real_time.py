@@ -80,7 +80,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     # PySpark 4.1 has no word for this trigger.
     writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
     options.monitor.begin(sink=feed.identity.owner.sink, fence=None)
-    with steering, QueryObserver(options.monitor, spark) as observer:
+    with steering, QueryObserver(options.monitor, spark, say=options.on_note) as observer:
         query: StreamingQuery = writer.start()
         observer.follow(query)
         watch(query, batches, on_batch=options.on_batch, observer=observer)

@@ -115,7 +115,7 @@ class StreamRun:
         options, steering = self.options, self.steering
         self.by_ledger = self.feed.config.resumes_by_ledger
         self.batches = MicroBatches(options.stop, interrupts=lambda: steering.interrupts)
-        self.observer = QueryObserver(options.monitor, self.spark)
+        self.observer = QueryObserver(options.monitor, self.spark, say=options.on_note)
         self.outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
         self.group: GroupPublisher | None = None
         self._unfinished = self.start.unfinished_batch

@@ -122,7 +122,8 @@ class MultiTableScheduler:
                 thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=activate, initargs=(session,))
                 self._threads.append(threads.enter_context(thread))
             self._options.monitor.begin(sink=self._feed.identity.owner.sink, fence=None)
-            self._options.monitor.count_tasks_by(task_counter(self._spark, group=None))
+            counter = task_counter(self._spark, group=None, say=self._options.on_note)
+            self._options.monitor.count_tasks_by(counter)
             while (outcome := self._steering.settle()) != "stop":
                 began = time.monotonic()
                 if outcome == "resumed":

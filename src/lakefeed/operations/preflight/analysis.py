@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.config.checks import refusals
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
@@ -14,6 +16,7 @@ from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.lazy import DataFrame, SparkSession, py4j, sf, spark_errors
+from lakefeed.records.schema.fit import paths
 
 if TYPE_CHECKING:
     from lakefeed.feed.feed import Feed
@@ -111,7 +114,18 @@ def analyze(
         else:
             for sink in sinks_of(part, connections, folder=folder):
                 found += sink.check_rows(frame, stateful=stateful)
+            if part.transform is not None or part.decode.protobuf is not None:  # Else the file shows them, or a schema.
+                known = refusals(part, list(paths(frame.schema)), place=_maker(part, place))
+                is_latest = part.decode.registry is not None  # The table may keep an older version.
+                found += [replace(each, severity="warning") if is_latest else each for each in known]
     return list(dict.fromkeys(found))
+
+
+def _maker(config: PipelineConfig, place: str) -> str:
+    """Return the setting that the rows' columns come from."""
+    if config.transform is None:
+        return f"decode.{config.decode.kind}"
+    return f"{place}.sql" if config.transform.sql is not None else place
 
 
 def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -> list[tuple[PipelineConfig, str]]:
@@ -125,7 +139,9 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
 
         sinks = sinks_of(config, connections)
         checks_rows = any(type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks)
-        return [(config, "transform")] if config.transform is not None or checks_rows else []
+        # Only the JVM reads a Protobuf schema; without --connect a check of it starts none.
+        has_protobuf = connect and config.decode.protobuf is not None
+        return [(config, "transform")] if config.transform is not None or checks_rows or has_protobuf else []
     from lakefeed.records.sources.kafka import SourceTopics
 
     special = config.table_rules.topics

@@ -38,8 +38,7 @@ from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
-from lakefeed.lazy import DataType, StructType
-from lakefeed.records.schema.fit import inner_types
+from lakefeed.lazy import StructType
 from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
 from lakefeed.sinks.iceberg.layout import require_dead_letters, require_own_types, require_rows
@@ -262,21 +261,11 @@ def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check
 
 def _missing_columns(config: PipelineConfig) -> list[Problem]:
     """Warn of columns that settings name and the registry's schema lacks: the table may keep old ones."""
-    registry, decode = config.decode.registry, config.decode
-    topics = config.source.numbered.topics if config.source.numbered is not None else None
-    subject = decode.subject or (f"{topics[0]}-value" if topics else None)
-    if config.has_many_tables or decode.envelope is not None or decoded_columns(config) is not None:
+    if config.has_many_tables or config.decode.envelope is not None or decoded_columns(config) is not None:
         return []
-    if registry is None or subject is None or (decode.avro is None and decode.json_schema is None):
+    if (latest := _latest_schema(config)) is None:
         return []
-    from lakefeed.records.decode.avro_schema import table_schema
-
-    try:
-        latest = _registry(registry).latest(subject, block=decode.kind)
-        schema = json.loads(table_schema(None, latest, registry=registry.url))
-    except LakefeedError:
-        return []  # The subject's check says what is wrong.
-    columns = [str(field["name"]) for field in schema["fields"]]
+    columns = [str(field["name"]) for field in json.loads(latest)["fields"]]
     what = "which the subject's latest schema does not have"
     return [
         replace(problem, severity="warning", what=problem.what.replace("which the rows do not have", what))
@@ -286,56 +275,63 @@ def _missing_columns(config: PipelineConfig) -> list[Problem]:
 
 def _change_events(config: PipelineConfig) -> list[Problem]:
     """Refuse values whose registered schema is no change event with a row."""
-    registry, decode = config.decode.registry, config.decode
-    if decode.envelope is None or registry is None or (decode.avro is None and decode.json_schema is None):
+    if config.decode.envelope is None or (latest := _latest_schema(config)) is None:
         return []
-    from lakefeed.records.decode.avro_schema import table_schema
     from lakefeed.records.decode.changes import why_no_rows
     from lakefeed.records.schema.fit import columns_of
 
-    try:
-        subject = decode.subject or f"{(config.kafka.topics or [''])[0]}-value"
-        latest = _registry(registry).latest(subject, block=decode.kind)
-        events = columns_of(table_schema(None, latest, registry=registry.url))
-    except LakefeedError:
-        return []  # The subject's check says what is wrong.
-    error = why_no_rows(events)
+    error = why_no_rows(columns_of(latest))
     return [] if error is None else [Problem.of(error, key="decode.envelope")]
 
 
 def _refused_columns(config: PipelineConfig) -> list[Problem]:
-    """Find what a table refuses of an Avro schema's columns; only warn if the schema is a registry's."""
+    """Find what a table refuses of the columns of a schema; only warn if it is a registry's."""
     rows = None if config.has_many_tables or config.decode.envelope else _rows(config)
     if rows is None:
         return []
-    is_latest = config.decode.avro is None or config.decode.avro.schema_file is None
-    found = refusals(config, list(_paths(rows)), place=f"decode.{config.decode.kind}")
-    return [replace(each, severity="warning") if is_latest else each for each in found]
+    from lakefeed.records.schema.fit import paths
 
-
-def _paths(type_: DataType, path: str = "") -> Iterator[tuple[str, str]]:
-    for inner, part in inner_types(type_, path):
-        yield inner, part.typeName().upper()
-        yield from _paths(part, inner)
+    found = refusals(config, list(paths(rows)), place=f"decode.{config.decode.kind}")
+    return [replace(each, severity="warning") if _schema_file(config) is None else each for each in found]
 
 
 def _rows(config: PipelineConfig) -> StructType | None:
-    """Return the rows' columns; None where only Spark knows them, or another check fails."""
-    avro = config.decode.avro
-    if config.transform is not None or avro is None:
+    """Return the rows' columns; None where only Spark knows them, or another check fails.
+
+    What a transform makes, and columns of Protobuf, are known to Spark: ``analyze`` looks at those.
+    """
+    if config.transform is not None:
         return None
     from lakefeed.operations.compare_schemas import with_metadata
-    from lakefeed.records.schema.fit import columns_of
+    from lakefeed.records.schema.fit import columns_of, columns_of_file
 
     try:
-        if avro.schema_file is not None:
-            return with_metadata(columns_of(avro.schema_file.read_text("utf-8")), config)
-        if (known := config.decode.registry) is None:
-            return None
-        subject = config.decode.subject or f"{(config.kafka.topics or [''])[0]}-value"
-        return with_metadata(columns_of(_registry(known).latest(subject).text), config)
+        if (file := _schema_file(config)) is not None:
+            return with_metadata(columns_of_file(file.read_text("utf-8")), config)
+        latest = _latest_schema(config)
+        return None if latest is None else with_metadata(columns_of(latest), config)
     except (LakefeedError, OSError):
         return None
+
+
+def _schema_file(config: PipelineConfig) -> Path | None:
+    file: Path | None = getattr(config.decode.declaring or config.decode.avro, "schema_file", None)
+    return file
+
+
+def _latest_schema(config: PipelineConfig) -> str | None:
+    """Return the Avro form of a subject's latest version; None where only the JVM has it, or another check fails."""
+    registry, decode = config.decode.registry, config.decode
+    topics = config.source.numbered.topics if config.source.numbered is not None else None
+    subject = decode.subject or (f"{topics[0]}-value" if topics else None)
+    if registry is None or subject is None or (decode.avro is None and decode.json_schema is None):
+        return None
+    from lakefeed.records.decode.avro_schema import table_schema
+
+    try:
+        return table_schema(None, _registry(registry).latest(subject, block=decode.kind), registry=registry.url)
+    except LakefeedError:
+        return None  # The subject's check says what is wrong.
 
 
 def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:

@@ -31,6 +31,9 @@ FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PR
 
 ENCODE_CATALOG = "io.lakefeed.produce.EncodeCatalog"
 
+_MOST_COMPILED_AS_A_WHOLE = 100
+"""Columns; Spark's default of spark.sql.codegen.maxFields."""
+
 # As RFC 4180 has it, and not a blank less than the value has.
 _LINES = {
     "nullValue": "",
@@ -195,6 +198,7 @@ def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Encode rows whose encoding is settled; see :func:`to_records`."""
+    rows = _computed_before(rows)
     record = [value_of(rows, encoding, key=key).alias("value")]
     if key is not None:
         column = sf.col(quoted((key,)))
@@ -207,6 +211,19 @@ def encoded(
         ]
         record.append(sf.array(*pairs).alias("headers"))
     return rows.select(*record)
+
+
+def _computed_before(rows: DataFrame) -> DataFrame:
+    """Keep Spark from computing many columns in the projection that encodes them.
+
+    That has one column: Spark compiles it as a whole, all columns in one method, for which Janino takes time by the
+    square of their number. A projection of many columns is split into methods (``spark.sql.codegen.maxFields``). Two
+    projections stay two if the first one has an expression that is not deterministic.
+    """
+    if len(rows.columns) <= _MOST_COMPILED_AS_A_WHOLE:
+        return rows
+    first = rows.columns[0]
+    return rows.withColumn(first, sf.when(sf.spark_partition_id() >= 0, sf.col(quoted((first,)))))
 
 
 def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> Column:

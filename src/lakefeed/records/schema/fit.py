@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import quoted
@@ -49,6 +51,15 @@ def columns_of(text: str) -> StructType:
     schema = parse(text)
     columns: StructType = types.StructType.fromJson(_avro_type(schema, schema.root, frozenset()))
     return columns
+
+
+def columns_of_file(text: str) -> StructType:
+    """Return the columns of a schema file: an Avro record schema, or Spark's JSON of a ``StructType``."""
+    with suppress(ValueError, LookupError, TypeError):
+        if (document := json.loads(text))["type"] == "struct":
+            columns: StructType = spark_types().StructType.fromJson(document)
+            return columns
+    return columns_of(text)
 
 
 def columns_of_table(iceberg: Any) -> StructType:
@@ -208,6 +219,13 @@ def inner_types(type_: DataType, path: str = "") -> list[tuple[str, DataType]]:
     if isinstance(type_, t.MapType):
         return [(child_path(path, "value"), type_.valueType)]
     return []
+
+
+def paths(type_: DataType, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path and the DDL name of the type of everything inside a type, as ``SinkConfig.refuses`` takes them."""
+    for inner, part in inner_types(type_, path):
+        yield inner, part.typeName().upper()
+        yield from paths(part, inner)
 
 
 def carries_data(type_: DataType) -> bool:

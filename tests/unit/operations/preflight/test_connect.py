@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from pyspark.sql.types import StructType
 
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.config.connections import S3, Catalog, Connections
@@ -167,11 +168,15 @@ def register(registry: RegistryInAThread, schema: Any, *, kind: str = "AVRO") ->
 
 
 def of_avro(avro: dict[str, Any], **decode: Any) -> PipelineConfig:
+    return decoding({"avro": avro, **decode})
+
+
+def decoding(decode: dict[str, Any]) -> PipelineConfig:
     return PipelineConfig.model_validate(
         {
             "name": "p",
             "source": {"kafka": {"bootstrap_servers": "localhost:1", "topics": ["t"]}},
-            "decode": {"avro": avro, **decode},
+            "decode": decode,
             "sink": {"iceberg": {"table": "lake.a.b", "partition_by": ["days(id)"]}},
             "trigger": "1 second",
         }
@@ -217,3 +222,30 @@ def test_columns_of_an_avro_schema_that_iceberg_refuses(tmp_path: Path, registry
             "the name _pos is reserved for a metadata column of Iceberg",
             "days(id) cannot partition a column of type LONG",
         ]
+
+
+def test_columns_of_a_json_schema_that_iceberg_refuses(registry: RegistryInAThread) -> None:
+    fields = {name: {"type": "integer"} for name in ("id", "a.b", "_file")}
+    inner = {"type": "object", "properties": {"b": {"type": "string"}}}
+    register(registry, {"type": "object", "properties": {**fields, "a": inner}}, kind="JSON")
+    found = _refused_columns(decoding({"json_schema": {"registry": registry.url}}))
+    assert {each.severity for each in found} == {"warning"}
+    assert [each.what.partition(",")[0] for each in found] == [
+        "the name _file is reserved for a metadata column of Iceberg",
+        "Iceberg has one column a.b",
+        "days(id) cannot partition a column of type LONG",
+    ]
+
+
+def test_columns_of_sparks_schema_in_a_file_that_iceberg_refuses(tmp_path: Path) -> None:
+    columns = StructType().add("id", "long").add("Id", "long").add("a.b", "long")
+    columns = columns.add("a", StructType().add("b", "long")).add("_file", "string")
+    (tmp_path / "a.json").write_text(columns.json())
+    found = _refused_columns(decoding({"json": {"schema_file": tmp_path / "a.json"}}))
+    assert {each.severity for each in found} == {"error"}
+    assert [each.what.partition(",")[0] for each in found] == [
+        "Iceberg has one column Id",
+        "Iceberg has one column a.b",
+        "the name _file is reserved for a metadata column of Iceberg",
+        "days(id) cannot partition a column of type LONG",
+    ]
