@@ -14,7 +14,7 @@ SESSION = """
 import lakefeed
 from pathlib import Path
 from pyspark import SparkContext
-spark = lakefeed.session("archive", master="local[1]", log_file=Path("spark.log"))
+spark = lakefeed.session("archive", master="local[1]", log_file="spark.log")
 assert spark.range(10).count() == 10
 maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps")
 print(sorted({line.split()[-1] for line in maps.read_text().splitlines() if "/classes/" in line}))

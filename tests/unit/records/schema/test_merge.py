@@ -116,6 +116,7 @@ def test_types_join(reader: Json, writer: Json, joined: Json) -> None:
         ("int", "double", "f is int so far and double for the writer"),
         ("int", "float", "f is int so far and float for the writer"),
         ("long", "double", "f is long so far and double for the writer"),
+        ("long", decimal(20, 0), "f is long so far and decimal(20,0) for the writer"),
         ("string", "int", "f is string so far and int for the writer"),
         (MICROS, NANOS, "f is timestamp-micros so far and timestamp-nanos for the writer"),
         (MICROS, LOCAL, "f is timestamp-micros so far and local-timestamp-micros for the writer"),
