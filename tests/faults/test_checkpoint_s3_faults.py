@@ -129,11 +129,11 @@ def test_an_own_write_whose_reply_was_lost_is_no_conflict(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     fault = proxy.spoil("lost reply", on("PutObject"))
-    errors = jvm.s3_traffic(spark)["errors"]
+    errors = dict(jvm.java(spark).s3.RequestMeter.traffic())["errors"]
     with counting(spark) as counted:
         log.write("3", b"batch 3")
     assert fault.done == 1
-    assert jvm.s3_traffic(spark)["errors"] - errors == 2
+    assert dict(jvm.java(spark).s3.RequestMeter.traffic())["errors"] - errors == 2
     assert counted.requests == {"PutObject": 2, "HeadObject": 1}
     assert Checkpoint.at(log.root, spark=spark).read("3") == b"batch 3"
 

@@ -37,8 +37,8 @@ MISTAKES = {
     ),
     "option of a sink": (ICEBERG, "  iceberg: {table: lake.web.hits, partition_bye: [zip]}\n", 7, "partition_by"),
     "mode of a sink": (ICEBERG, "  parquet: {path: s3a://lake/x, mode: upsert}\n", 7, "mode"),
-    "name of a metadata column": (PLAIN, "  sql: SELECT zip AS _file FROM hits\n", 5, "_file is reserved"),
-    "twins in case": (PLAIN, "  sql: SELECT named_struct('a', 1, 'A', 2) AS zip FROM hits\n", 5, "one column zip.A"),
+    "name of a metadata column": (PLAIN, "  sql: SELECT zip AS _file FROM hits\n", 4, "_file is reserved"),
+    "twins in case": (PLAIN, "  sql: SELECT named_struct('a', 1, 'A', 2) AS zip FROM hits\n", 4, "one column zip.A"),
     "type of a partition": (
         ICEBERG,
         "  iceberg: {table: lake.web.hits, partition_by: [days(zip)]}\n",
@@ -89,16 +89,21 @@ def test_transforms_of_other_sources_are_looked_at(shell: None, tmp_path: Path) 
     assert (status, "zipp" in text, "pipeline.yaml:4:" in text) == (2, True, True)
 
 
-def test_columns_of_protobuf_that_iceberg_refuses(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "a.proto").write_text('syntax = "proto3"; message A { int64 id = 1; int32 _pos = 2; bool ID = 3; }')
+@pytest.mark.parametrize("kind", ["protobuf", "json"])
+def test_columns_of_a_schema_file_that_iceberg_refuses(
+    feed: Feed, lake: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "a.proto").write_text('syntax = "proto3"; message A { int64 id = 1; int32 _pos = 2; }')
+    columns = lake.createDataFrame([], "id BIGINT, _pos INT").schema
+    (tmp_path / "a.json").write_text(columns.json())
+    file = tmp_path / {"protobuf": "a.proto", "json": "a.json"}[kind]
     config = feed.pipeline(
-        decode={"protobuf": {"schema_file": str(tmp_path / "a.proto")}},
+        decode={kind: {"schema_file": str(file)}},
         sink={"iceberg": {"table": feed.table, "partition_by": ["days(id)"]}},
     ).config
     found = analyze(config, connections=feed.connections, spark=lambda: lake, connect=True)
     assert [(each.key, each.what.partition(",")[0]) for each in found] == [
-        ("decode.protobuf", "the name _pos is reserved for a metadata column of Iceberg"),
-        ("decode.protobuf", "Iceberg has one column ID"),
+        (f"decode.{kind}", "the name _pos is reserved for a metadata column of Iceberg"),
         ("sink.iceberg.partition_by.0", "days(id) cannot partition a column of type LONG"),
     ]
 

@@ -19,12 +19,12 @@ def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 @pytest.mark.quick
 def test_s3a_is_counted(lake: SparkSession, stack: Endpoints) -> None:
     folder = stack.warehouse.replace("s3://", "s3a://").rstrip("/") + f"/meter-{uuid.uuid4().hex}"
-    before, traffic = jvm.s3_requests(lake), jvm.s3_traffic(lake)
+    before, traffic = jvm.s3_requests(lake), dict(jvm.java(lake).s3.RequestMeter.traffic())
     lake.range(0, 1000, 1, 1).write.parquet(folder)
     counted = more(before, jvm.s3_requests(lake))
     assert counted["PutObject"] >= 1
     assert counted["HeadObject"] >= 1
-    assert jvm.s3_traffic(lake)["bytes_out"] > traffic["bytes_out"] + 1000
+    assert dict(jvm.java(lake).s3.RequestMeter.traffic())["bytes_out"] > traffic["bytes_out"] + 1000
     before = jvm.s3_requests(lake)
     assert lake.read.parquet(folder).count() == 1000
     assert more(before, jvm.s3_requests(lake))["GetObject"] >= 1

@@ -57,7 +57,7 @@ def test_waiting_for_the_pace_can_be_cancelled(spark: SparkSession) -> None:
 
 def test_no_s3_request_is_counted_before_one_was_made(spark: SparkSession) -> None:
     assert all(count > 0 for count in jvm.s3_requests(spark).values())
-    assert jvm.s3_traffic(spark)["errors"] >= 0
+    assert dict(jvm.java(spark).s3.RequestMeter.traffic())["errors"] >= 0
 
 
 def test_a_jar_that_was_not_built_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

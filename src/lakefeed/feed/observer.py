@@ -269,10 +269,7 @@ class _Events:
 def task_counter(
     spark: SparkSession, *, group: str | None, say: Callable[[str], None]
 ) -> Callable[[], TaskCounts | None]:
-    """Return what counts the tasks that a query runs now, by the group of its jobs: its run id; None for all jobs.
-
-    It says once that tasks wait for a server.
-    """
+    """Return what counts a query's tasks, by the group of its jobs (None for all), and says once that they wait."""
     waited = False
 
     def count() -> TaskCounts | None:
@@ -286,10 +283,9 @@ def task_counter(
         if not text:
             return None
         done, tasks, records, answer = text.split("\t", 3)
-        waits_for = one_line(answer) or None
-        if waits_for is not None and not waited:
-            say(f"waiting for a server: {waits_for}")
-        waited = waits_for is not None
-        return TaskCounts(int(done), int(tasks), int(records), waits_for)
+        if answer and not waited:
+            say(f"waiting for a server: {one_line(answer)}")
+        waited = bool(answer)
+        return TaskCounts(int(done), int(tasks), int(records), one_line(answer) or None)
 
     return count

@@ -125,11 +125,6 @@ def s3_requests(spark: SparkSession) -> dict[str, int]:
     return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.snapshot()).items()}
 
 
-def s3_traffic(spark: SparkSession) -> dict[str, int]:
-    """Return ``bytes_out`` and ``bytes_in`` of those requests' bodies, and ``errors``: from 400 on, or no answer."""
-    return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.traffic()).items()}
-
-
 def java(spark: SparkSession) -> Any:
     """Return the package ``io.lakefeed`` in the driver's JVM."""
     global _package

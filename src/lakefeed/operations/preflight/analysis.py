@@ -114,18 +114,11 @@ def analyze(
         else:
             for sink in sinks_of(part, connections, folder=folder):
                 found += sink.check_rows(frame, stateful=stateful)
-            if part.transform is not None or part.decode.protobuf is not None:  # Else the file shows them, or a schema.
-                known = refusals(part, list(paths(frame.schema)), place=_maker(part, place))
-                is_latest = part.decode.registry is not None  # The table may keep an older version.
-                found += [replace(each, severity="warning") if is_latest else each for each in known]
+            if part.transform is not None or _is_spark_asked(part):  # Else the file shows them, or a schema.
+                maker = f"decode.{part.decode.kind}" if part.transform is None else place
+                known = refusals(part, list(paths(frame.schema)), place=maker)
+                found += [replace(each, severity="warning") if part.decode.registry else each for each in known]
     return list(dict.fromkeys(found))
-
-
-def _maker(config: PipelineConfig, place: str) -> str:
-    """Return the setting that the rows' columns come from."""
-    if config.transform is None:
-        return f"decode.{config.decode.kind}"
-    return f"{place}.sql" if config.transform.sql is not None else place
 
 
 def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -> list[tuple[PipelineConfig, str]]:
@@ -139,9 +132,8 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
 
         sinks = sinks_of(config, connections)
         checks_rows = any(type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks)
-        # Only the JVM reads a Protobuf schema; without --connect a check of it starts none.
-        has_protobuf = connect and config.decode.protobuf is not None
-        return [(config, "transform")] if config.transform is not None or checks_rows or has_protobuf else []
+        checks_rows = checks_rows or config.transform is not None or (connect and _is_spark_asked(config))
+        return [(config, "transform")] if checks_rows else []
     from lakefeed.records.sources.kafka import SourceTopics
 
     special = config.table_rules.topics
@@ -152,6 +144,12 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
         places.append((topic, "transform" if settings.transform is None else f"tables.topics.{topic}.transform"))
     parts = ((config_of(config, topic), place) for topic, place in places)
     return [(part, place) for part, place in parts if part.transform is not None]
+
+
+def _is_spark_asked(config: PipelineConfig) -> bool:
+    """Check that Spark alone knows the columns of a schema. Without --connect a check of it starts no JVM."""
+    json = config.decode.json_
+    return config.decode.protobuf is not None or (json is not None and json.schema_file is not None)
 
 
 def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tables: bool) -> tuple[DataFrame, bool]:

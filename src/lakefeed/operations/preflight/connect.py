@@ -285,38 +285,29 @@ def _change_events(config: PipelineConfig) -> list[Problem]:
 
 
 def _refused_columns(config: PipelineConfig) -> list[Problem]:
-    """Find what a table refuses of the columns of a schema; only warn if it is a registry's."""
+    """Find what a table refuses of the columns of an Avro file, or of a registry's newest version: a warning."""
     rows = None if config.has_many_tables or config.decode.envelope else _rows(config)
     if rows is None:
         return []
     from lakefeed.records.schema.fit import paths
 
+    is_latest = config.decode.avro is None or config.decode.avro.schema_file is None
     found = refusals(config, list(paths(rows)), place=f"decode.{config.decode.kind}")
-    return [replace(each, severity="warning") if _schema_file(config) is None else each for each in found]
+    return [replace(each, severity="warning") if is_latest else each for each in found]
 
 
 def _rows(config: PipelineConfig) -> StructType | None:
-    """Return the rows' columns; None where only Spark knows them, or another check fails.
-
-    What a transform makes, and columns of Protobuf, are known to Spark: ``analyze`` looks at those.
-    """
-    if config.transform is not None:
-        return None
+    """Return the rows' columns; None where only Spark knows them (``analyze`` asks it), or another check fails."""
     from lakefeed.operations.compare_schemas import with_metadata
-    from lakefeed.records.schema.fit import columns_of, columns_of_file
+    from lakefeed.records.schema.fit import columns_of
 
+    avro = config.decode.avro
     try:
-        if (file := _schema_file(config)) is not None:
-            return with_metadata(columns_of_file(file.read_text("utf-8")), config)
-        latest = _latest_schema(config)
-        return None if latest is None else with_metadata(columns_of(latest), config)
+        given = avro.schema_file.read_text("utf-8") if avro is not None and avro.schema_file is not None else None
+        text = None if config.transform is not None else given or _latest_schema(config)
+        return None if text is None else with_metadata(columns_of(text), config)
     except (LakefeedError, OSError):
         return None
-
-
-def _schema_file(config: PipelineConfig) -> Path | None:
-    file: Path | None = getattr(config.decode.declaring or config.decode.avro, "schema_file", None)
-    return file
 
 
 def _latest_schema(config: PipelineConfig) -> str | None:

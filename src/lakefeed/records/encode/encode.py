@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
@@ -31,9 +31,7 @@ FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PR
 
 ENCODE_CATALOG = "io.lakefeed.produce.EncodeCatalog"
 
-_MOST_COMPILED_AS_A_WHOLE = 100
-"""Columns; Spark's default of spark.sql.codegen.maxFields."""
-
+_MOST_COMPILED_AS_A_WHOLE = 100  # Columns: Spark's default of spark.sql.codegen.maxFields.
 # As RFC 4180 has it, and not a blank less than the value has.
 _LINES = {
     "nullValue": "",
@@ -71,6 +69,16 @@ class Encoding:
 
 
 def to_records(
+    rows: DataFrame, *, key: str | None = None, headers: Mapping[str, str] | None = None, **settings: Any
+) -> DataFrame:
+    """Encode rows into the columns ``key`` (if requested), ``value`` and ``headers`` (if given).
+
+    Arguments and errors are those of :func:`settle`; ``headers`` are the same for each record.
+    """
+    return encoded(rows, settle(rows, key=key, **settings), key=key, headers=headers)
+
+
+def settle(
     rows: DataFrame,
     *,
     format: Format = "confluent-avro",  # noqa: A002  (the word that Spark uses)
@@ -79,11 +87,10 @@ def to_records(
     subject: str | None = None,
     strategy: NameStrategy = "topic",
     key: str | None = None,
-    headers: Mapping[str, str] | None = None,
     schema: SchemaText | str | None = None,
     message: str | None = None,
-) -> DataFrame:
-    """Encode rows into the columns ``key`` (if requested), ``value`` and ``headers`` (if given).
+) -> Encoding:
+    """Choose the schema, check that the rows fit it, and register it if it is not registered yet.
 
     Args:
         rows: batch or streaming.
@@ -95,43 +102,12 @@ def to_records(
             ``topic-record`` (both, with a hyphen between).
         key: the column that becomes the record's key: binary as it is, anything else as text. It is part of the
             value only if the schema has it.
-        headers: the same headers for each record.
         schema: an Avro schema, a ``.proto`` text or a JSON Schema, as the format expects it. Default: the subject's
             latest if the rows fit it, else one made from the rows.
         message: for Protobuf, the message. Default: the schema's first.
 
     Raises:
         ConfigError: the rows do not fit the schema, the registry refuses it, or there is no such column.
-    """
-    encoding = settle(
-        rows,
-        format=format,
-        topic=topic,
-        registry=registry,
-        subject=subject,
-        strategy=strategy,
-        key=key,
-        schema=schema,
-        message=message,
-    )
-    return encoded(rows, encoding, key=key, headers=headers)
-
-
-def settle(
-    rows: DataFrame,
-    *,
-    format: Format = "confluent-avro",  # noqa: A002
-    topic: str,
-    registry: SchemaRegistry | str | None = None,
-    subject: str | None = None,
-    strategy: NameStrategy = "topic",
-    key: str | None = None,
-    schema: SchemaText | str | None = None,
-    message: str | None = None,
-) -> Encoding:
-    """Choose the schema, check that the rows fit it, and register it if it is not registered yet.
-
-    Arguments and errors are those of :func:`to_records`.
     """
     if key is not None and key not in rows.columns:
         raise ConfigError(
@@ -214,14 +190,10 @@ def encoded(
 
 
 def _computed_before(rows: DataFrame) -> DataFrame:
-    """Keep Spark from computing many columns in the projection that encodes them.
-
-    That has one column: Spark compiles it as a whole, all columns in one method, for which Janino takes time by the
-    square of their number. A projection of many columns is split into methods (``spark.sql.codegen.maxFields``). Two
-    projections stay two if the first one has an expression that is not deterministic.
-    """
+    """Keep Spark from computing many columns in the method that encodes them, which Janino compiles for minutes."""
     if len(rows.columns) <= _MOST_COMPILED_AS_A_WHOLE:
         return rows
+    # Spark splits the code of projections of many columns, and joins no two if the first is not deterministic.
     first = rows.columns[0]
     return rows.withColumn(first, sf.when(sf.spark_partition_id() >= 0, sf.col(quoted((first,)))))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.sql import quoted
@@ -51,15 +49,6 @@ def columns_of(text: str) -> StructType:
     schema = parse(text)
     columns: StructType = types.StructType.fromJson(_avro_type(schema, schema.root, frozenset()))
     return columns
-
-
-def columns_of_file(text: str) -> StructType:
-    """Return the columns of a schema file: an Avro record schema, or Spark's JSON of a ``StructType``."""
-    with suppress(ValueError, LookupError, TypeError):
-        if (document := json.loads(text))["type"] == "struct":
-            columns: StructType = spark_types().StructType.fromJson(document)
-            return columns
-    return columns_of(text)
 
 
 def columns_of_table(iceberg: Any) -> StructType:

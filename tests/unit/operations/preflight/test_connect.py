@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from pyspark.sql.types import StructType
 
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.config.connections import S3, Catalog, Connections
@@ -233,19 +232,5 @@ def test_columns_of_a_json_schema_that_iceberg_refuses(registry: RegistryInAThre
     assert [each.what.partition(",")[0] for each in found] == [
         "the name _file is reserved for a metadata column of Iceberg",
         "Iceberg has one column a.b",
-        "days(id) cannot partition a column of type LONG",
-    ]
-
-
-def test_columns_of_sparks_schema_in_a_file_that_iceberg_refuses(tmp_path: Path) -> None:
-    columns = StructType().add("id", "long").add("Id", "long").add("a.b", "long")
-    columns = columns.add("a", StructType().add("b", "long")).add("_file", "string")
-    (tmp_path / "a.json").write_text(columns.json())
-    found = _refused_columns(decoding({"json": {"schema_file": tmp_path / "a.json"}}))
-    assert {each.severity for each in found} == {"error"}
-    assert [each.what.partition(",")[0] for each in found] == [
-        "Iceberg has one column Id",
-        "Iceberg has one column a.b",
-        "the name _file is reserved for a metadata column of Iceberg",
         "days(id) cannot partition a column of type LONG",
     ]
