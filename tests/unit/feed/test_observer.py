@@ -32,7 +32,7 @@ def test_a_batch_has_the_figures_of_all_three() -> None:
         3, rows=990, replayed=False, counts=Counts(1000, 10), reasons=reasons, schema_id=7, notes=("a note",)
     )
     monitor = FeedMonitor("taxi")
-    observer = QueryObserver(monitor, cast("Any", None), say=str)
+    observer = QueryObserver(monitor, cast("Any", None), say=print)
     ranges = (OffsetRange("t", 0, 0, 100),)
     with observer.batch(3, ranges):
         monitor.stopwatch.seconds["write"] = 1.2
@@ -55,13 +55,13 @@ def test_a_batch_has_the_figures_of_all_three() -> None:
 
 def test_a_rate_that_is_no_number_is_unknown() -> None:
     report = {**REPORT, "inputRowsPerSecond": math.inf}
-    observer = QueryObserver(FeedMonitor("taxi"), cast("Any", None), say=str)
+    observer = QueryObserver(FeedMonitor("taxi"), cast("Any", None), say=print)
     assert observer.finish(report, batch_of(report, None), is_ours=False).input_rate is None
 
 
 def test_a_report_that_is_not_understood_stops_no_feed() -> None:
     monitor = FeedMonitor("taxi")
-    observer = QueryObserver(monitor, cast("Any", None), say=str)
+    observer = QueryObserver(monitor, cast("Any", None), say=print)
     report = {**REPORT, "eventTime": "not a mapping", "sources": [{"latestOffset": {"t": {"0": 2**70}}}]}
     observer.finish(report, batch_of(REPORT, None), is_ours=False)
     assert [batch.batch_id for batch in monitor.batches()] == [3]
@@ -69,7 +69,7 @@ def test_a_report_that_is_not_understood_stops_no_feed() -> None:
 
 def test_a_batch_of_sparks_own_sink_is_committed_up_to_its_end() -> None:
     monitor = FeedMonitor("taxi")
-    QueryObserver(monitor, cast("Any", None), say=str).finish(REPORT, batch_of(REPORT, None), is_ours=False)
+    QueryObserver(monitor, cast("Any", None), say=print).finish(REPORT, batch_of(REPORT, None), is_ours=False)
     snapshot = monitor.snapshot()
     assert {part.partition: (part.committed, part.end) for part in snapshot.partitions} == {0: (100, 150), 1: (60, 60)}
     assert snapshot.last_commit_at is not None
@@ -89,7 +89,7 @@ def test_an_idle_feed_shows_its_lag_and_its_rate() -> None:
     monitor = FeedMonitor("f", clock=lambda: now[0])
     monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 0, 60)])
     assert (monitor.snapshot().lag, monitor.snapshot().rate) == (None, None)
-    observer = QueryObserver(monitor, cast("Any", None), say=str)
+    observer = QueryObserver(monitor, cast("Any", None), say=print)
     idle = {"batchId": 4, "durationMs": {"triggerExecution": 3}, "sources": REPORT["sources"]}
     query = SimpleNamespace(runId="r", lastProgress=_Report(idle))
     observer.follow(cast("Any", query))
