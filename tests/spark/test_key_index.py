@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.sinks.iceberg.upsert import UpsertTable
-from tests.support.upserts import Change, Upserts
+from tests.support.upserts import CATALOG, Change, Upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -237,3 +239,98 @@ def test_two_rows_of_a_key_in_the_table_are_not_indexed(upserting: SparkSession)
     upserts.land(1, 2, [(2, "a", "y", 0, 1)])
     assert upserts.table.merges_because == "a key has two rows in the table"
     assert upserts.rows("id") == [(1,), (1,), (2,)]
+
+
+class Spoiled:
+    """Changes entries of an index, as a fault of the index would."""
+
+    def __init__(self, upserts: Upserts) -> None:
+        self.jvm: Any = upserts.spark._jvm
+        self.java: Any = upserts.spark.sparkContext._gateway
+        field = upserts.table._index.getClass().getDeclaredField("table")
+        field.setAccessible(True)
+        self.table = field.get(upserts.table._index)
+
+    def call(self, name: str, *arguments: int) -> Any:
+        [method] = [each for each in self.table.getClass().getDeclaredMethods() if each.getName() == name]
+        method.setAccessible(True)
+        given = self.java.new_array(self.jvm.java.lang.Object, len(arguments))
+        for at, kind in enumerate(method.getParameterTypes()):
+            whole = self.jvm.java.lang.Long if kind.getName() == "long" else self.jvm.java.lang.Integer
+            given[at] = whole.valueOf(str(arguments[at]))
+        return method.invoke(self.table, given)
+
+    def place(self, key: int) -> tuple[int, int, int]:
+        assert self.call("find", _mixed(key), 0)
+        return self.call("file"), self.call("position"), self.call("partition")
+
+    def put(self, key: int, place: tuple[int, int, int]) -> None:
+        self.call("put", _mixed(key), 0, *place)
+
+    def remove(self, key: int) -> None:
+        self.call("remove", _mixed(key), 0)
+
+
+def _mixed(key: int) -> int:
+    """Return the bits of a whole number in the index: the finalizer of MurmurHash3."""
+    all_bits = 2**64 - 1
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 1):
+        key = (key ^ key >> 33) * factor & all_bits
+    return key - 2**64 if key >> 63 else key
+
+
+@pytest.mark.parametrize(
+    ("spoil", "doubt"),
+    [
+        (lambda index: index.remove(1), "10 rows by its summary, and the index 9 keys"),
+        (
+            lambda index: [index.put(key, place) for key, place in [(1, index.place(2)), (2, index.place(1))]],
+            "another key",
+        ),
+        (lambda index: index.put(1, (index.place(1)[0], 7_000, 0)), "behind its end"),
+        (lambda index: index.put(1, index.place(12)), "another key"),
+        (lambda index: index.put(1, (index.place(1)[0], 1, 0)), "is deleted"),
+    ],
+)
+def test_a_wrong_entry_is_noticed_in_the_commit_and_the_table_is_right(
+    upserting: SparkSession, spoil: Any, doubt: str
+) -> None:
+    """Key 11 was at position 1 of the first file until its second change."""
+    upserts = Upserts(upserting, {})
+    upserts.land(0, 10, [(key, "a", "x", 0, at) for at, key in enumerate([1, 11, 2, 3, 4, 5, 6, 7, 8, 9])])
+    upserts.land(10, 11, [(11, "a", "y", 0, 10)])
+    upserts.land(11, 13, [(12, "a", "x", 0, 11), (9, None, None, 0, 12)])
+    spoil(Spoiled(upserts))
+    upserts.land(13, 14, [(1, "a", "new", 0, 13)])
+    [note] = upserts.table.take_notes()
+    assert doubt in note
+    assert "verify --deep" in note
+    upserts.land(14, 16, [(2, "a", "new", 0, 14), (9, "a", "z", 0, 15)])
+    assert upserts.table.merges_because is None
+    assert upserts.rows("id, v") == [
+        (1, "new"), (2, "new"), *((key, "x") for key in range(3, 9)), (9, "z"), (11, "y"), (12, "x")
+    ]  # fmt: skip
+
+
+def test_a_table_with_a_required_key_is_indexed(upserting: SparkSession) -> None:
+    name = f"{CATALOG}.ns.u{uuid.uuid4().hex[:8]}"
+    rest = "v STRING, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT"
+    upserting.sql(f"CREATE TABLE {name} (id BIGINT NOT NULL, city STRING, {rest})")
+    upserts = Upserts(upserting, {}, name)
+    upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "a", "x", 0, 1)])
+    upserts.land(2, 4, [(1, "b", "y", 0, 2), (2, None, None, 0, 3)])
+    assert upserts.table.merges_because is None
+    assert upserts.rows("id, city, v") == [(1, "b", "y")]
+
+
+def test_a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed(upserting: SparkSession) -> None:
+    """Debezium writes a placeholder for a value that the database did not log."""
+    upserts, lacking = Upserts(upserting, {}), "__debezium_unavailable_value"
+    upserts.table.unavailable = Unavailable(lacking)
+    ways: list[str | None] = []
+    for start, city in enumerate(["a", lacking, "b", lacking, lacking, lacking, "c"]):
+        upserts.land(start, start + 1, [(1, city, f"v{start}", 0, start)])
+        ways.append(upserts.table.merges_because)
+        assert upserts.rows("city, v") == [({lacking: "ab"[start > 2]}.get(city, city), f"v{start}")]
+    left, rest = "the index could not land what it had written", "changes lack values, which stay as they are stored"
+    assert ways == [None, left, None, left, left, left, rest]

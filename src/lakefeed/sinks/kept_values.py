@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 KEPT = f"{OWN}_kept"
 """Column of the newest changes: the numbers of the values that stay, as ``,3,7,``."""
+
+LACKING = f"{OWN}_lacking"
+"""Column: whether a change lacks a value that the stored row may have."""
 
 _VALUE = f"{OWN}_value"
 
@@ -44,6 +49,11 @@ class KeptValues:
             for leaf in unavailable.leaves(sf.col(quoted((each.name,))), each.dataType, (each.name,))
         ]
         return cls(unavailable, columns, leaves) if leaves else None
+
+    def lacking(self) -> Column:
+        """Return whether a change lacks a value; a delete needs none."""
+        found = (sf.coalesce(leaf.lacking, sf.lit(False)) for leaf in self.leaves)
+        return ~sf.col(DELETED) & reduce(or_, found)
 
     def newest(self, newest_first: WindowSpec) -> dict[str, Column]:
         """Return columns with the newest value of each that a key's changes have, since the key was last deleted."""

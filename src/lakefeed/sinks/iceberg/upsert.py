@@ -70,7 +70,7 @@ from lakefeed.sinks.changes import (
 )
 from lakefeed.sinks.definition import Changes
 from lakefeed.sinks.iceberg.table import ADAPTIVE, IcebergTable, write_modes
-from lakefeed.sinks.kept_values import KeptValues
+from lakefeed.sinks.kept_values import LACKING, KeptValues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -235,7 +235,13 @@ class UpsertTable(IcebergTable):
                 return self._land_changes(changes, commit, commit_id=commit_id)
 
     def take_notes(self) -> tuple[str, ...]:
-        """Say once that a table is not indexed, where neither the file nor the table's settings say so."""
+        """Say once why a table is not indexed, and each time that an index was wrong."""
+        doubt = None if self._index is None else self._index.takeDoubt()
+        if doubt is not None:
+            return (
+                f"the index of {self.name}'s keys was wrong and is filled again ({doubt}); "
+                "lakefeed verify --deep finds keys with two rows",
+            )
         refused = None if self._index is None else self._index.refused()
         if refused is None or self._note_given:
             return ()
@@ -256,7 +262,6 @@ class UpsertTable(IcebergTable):
             ("key_index_mb is 0", self._sink.key_index_mb == 0),
             ("order_by orders the changes", bool(self._sink.order_by)),
             ("the history reads each batch again", self._history is not None),
-            ("values that a change lacks stay as they are", self.unavailable is not None),
             ("the first batch is small beside the table", is_first and self.ledger.rows_in(table) > most_rows),
         ):
             if holds:
@@ -269,17 +274,24 @@ class UpsertTable(IcebergTable):
     def _land_by_index(
         self, changes: DataFrame, commit: Commit, table: Any, *, commit_id: str, tasks: int
     ) -> int | None:
-        """Land a batch with the index of the keys; None, before any record is read, if it has to be merged."""
+        """Land a batch with the index of the keys; None if it has to be merged."""
         index, removes = self._index, self._sink.on_delete == "remove"
+        kept = KeptValues.of(self.unavailable, changes.schema, keys=self._keys)
         ordered: Any = changes.select(
-            *(sf.col(quoted((each,))) for each in self._columns.names), *([DELETED] if removes else [])
+            *(sf.col(quoted((each,))) for each in self._columns.names),
+            *([DELETED] if removes else []),
+            *([kept.lacking().alias(LACKING)] if kept else []),
         )
         starts = json.dumps(by_topic({span.key: span.start for span in commit.ranges.ranges}))
         if (refusal := index.begin(ordered._jdf, table, starts)) is not None:
             self.merges_because = str(refusal)
             return None
         try:
-            found = json.loads(str(index.write(ordered._jdf, table, DELETED, removes, tasks)))
+            written = index.write(ordered._jdf, table, DELETED, LACKING if kept else None, removes, tasks)
+            if written is None:
+                self._leave_to_merge()
+                return None
+            found = json.loads(str(written))
             # Before mistakes in the rows: their schema may still have to be merged.
             check_outcomes(self._spark, commit_id)
             upserts = Upserts(found["changes"], found["keys"], found["deletes"])
@@ -295,11 +307,16 @@ class UpsertTable(IcebergTable):
             index.abort()
             raise
         if changed[-1] is None:
-            index.abort()
+            self._leave_to_merge()
             return None
         # Also where nothing has changed.
         self.ledger.ensure_commit(properties)
         return changed[-1]
+
+    def _leave_to_merge(self) -> None:
+        """Delete the files of a batch that the index cannot land: its rows lack values, or the table is another one."""
+        self._index.abort()
+        self.merges_because = "the index could not land what it had written"
 
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by, bounded=self._bounded)

@@ -57,6 +57,9 @@ public final class FeedLedger {
         return Spark3Util.loadIcebergTable(spark, table);
     }
 
+    /** The property of a snapshot's summary that names its commit. */
+    public static final String COMMIT_ID = Ledger.COMMIT_ID;
+
     /** Returns the columns of a table as Spark shows them: the JSON of a StructType. */
     public static String columns(Table table) {
         return SparkSchemaUtil.convert(table.schema()).json();

@@ -34,6 +34,8 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         implements Serializable {
     private static final long serialVersionUID = 1L;
     private static final long MOST_HELD_BYTES = 32 << 20;
+    /** Of the objects that hold a row. */
+    private static final long BYTES_BESIDE_A_ROW = 200;
 
     private final Broadcast<Table> table;
     private final StructType columns;
@@ -43,6 +45,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     private final KeyHash key;
     private final Positions positions;
     private final int deletedColumn;
+    private final int lackingColumn;
     private final boolean removes;
 
     /** Where a row has the position of its record. */
@@ -72,14 +75,17 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
      *
      * @param changes how many there were
      * @param withoutKey the place of the first change without a key
+     * @param lacksValues whether a change lacks a value that the stored row may have; then its rows were not written
      */
-    record Written(long changes, Place withoutKey, KeyEntries entries, List<DataFile> files) implements Serializable {}
+    record Written(long changes, Place withoutKey, boolean lacksValues, KeyEntries entries, List<DataFile> files)
+            implements Serializable {}
 
     /**
      * Creates the writer of a batch.
      *
      * @param columns of the table's rows, which begin each change
      * @param deletedColumn the column of the change that says whether it deletes
+     * @param lackingColumn the column of the change that says whether it lacks a value; negative if none can
      * @param removes whether a change that deletes has no row
      */
     ChangeWriter(
@@ -91,6 +97,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             KeyHash key,
             Positions positions,
             int deletedColumn,
+            int lackingColumn,
             boolean removes) {
         this.table = table;
         this.columns = columns;
@@ -100,6 +107,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         this.key = key;
         this.positions = positions;
         this.deletedColumn = deletedColumn;
+        this.lackingColumn = lackingColumn;
         this.removes = removes;
     }
 
@@ -145,6 +153,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         private long heldBytes;
         private long count;
         private Place withoutKey;
+        private boolean lacksValues;
 
         Run(TaskContext task) {
             files = OutputFileFactory.builderFor(target, task.partitionId(), task.taskAttemptId())
@@ -162,7 +171,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
                 flush();
                 List<DataFile> written = close();
                 done = true;
-                return new Written(count, withoutKey, entries.trimmed(), written);
+                return new Written(count, withoutKey, lacksValues, entries.trimmed(), written);
             } catch (IOException failed) {
                 throw new UncheckedIOException(failed);
             } finally {
@@ -174,6 +183,11 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
 
         private void hold(InternalRow change) {
             count++;
+            // The rest is still read, since its records are counted on the way.
+            lacksValues |= lackingColumn >= 0 && change.getBoolean(lackingColumn);
+            if (lacksValues) {
+                return;
+            }
             int source = entries.sourceNumber(change.getUTF8String(positions.topic()), change.getInt(positions.partition()));
             long offset = change.getLong(positions.offset());
             if (key.lacksKey(change)) {
@@ -189,14 +203,14 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
             }
             InternalRow row = change.copy();
             held.put(of, new Held(row, offset));
-            if (before == null) {
-                heldBytes += row instanceof UnsafeRow unsafe
-                        ? unsafe.getSizeInBytes()
-                        : 1024;
-                if (heldBytes > MOST_HELD_BYTES) {
-                    flush();
-                }
+            heldBytes += bytes(row) - (before == null ? 0 : bytes(before.row()));
+            if (heldBytes > MOST_HELD_BYTES) {
+                flush();
             }
+        }
+
+        private static long bytes(InternalRow row) {
+            return BYTES_BESIDE_A_ROW + (row instanceof UnsafeRow unsafe ? unsafe.getSizeInBytes() : 1024);
         }
 
         private void flush() {

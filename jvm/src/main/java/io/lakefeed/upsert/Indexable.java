@@ -1,5 +1,6 @@
 package io.lakefeed.upsert;
 
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.apache.iceberg.HasTableOperations;
@@ -9,7 +10,8 @@ import org.apache.iceberg.TableProperties;
 import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.types.Type;
 import org.apache.iceberg.types.TypeUtil;
-import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
 
 /** Says which tables {@link KeyIndex} can serve. */
 final class Indexable {
@@ -34,11 +36,6 @@ final class Indexable {
         if (table.sortOrder().isSorted()) {
             return "the table's files are sorted";
         }
-        for (Types.NestedField field : TypeUtil.indexById(table.schema().asStruct()).values()) {
-            if (field.isRequired() && !isOfCollection(table, field)) {
-                return "the column " + field.name() + " may not be null";
-            }
-        }
         for (PartitionField field : table.spec().fields()) {
             if (table.schema().asStruct().field(field.sourceId()) == null) {
                 return "the partition " + field.name() + " is made from a nested column";
@@ -54,9 +51,23 @@ final class Indexable {
         return null;
     }
 
-    /** Keys of maps are always required; the elements of lists and maps follow the rows' types. */
-    private static boolean isOfCollection(Table table, Types.NestedField field) {
-        String name = table.schema().findColumnName(field.fieldId());
-        return name != null && (name.endsWith(".key") || name.endsWith(".value") || name.endsWith(".element"));
+    /**
+     * Compares the columns of a batch's rows with the table's, as Iceberg compares those of a write.
+     *
+     * @throws NotIndexed if a column has another type, or may be null where the table's may not
+     */
+    static void requireColumns(Table table, StructType rows, List<String> keys) {
+        // A change whose key is null is refused before it is written.
+        StructType columns = new StructType(Arrays.stream(rows.fields())
+                .limit(table.schema().columns().size())
+                .map(each -> each.copy(
+                        each.name(), each.dataType(), each.nullable() && !keys.contains(each.name()), each.metadata()))
+                .toArray(StructField[]::new));
+        try {
+            TypeUtil.validateWriteSchema(table.schema(), SparkSchemaUtil.convert(table.schema(), columns), true, true);
+        } catch (IllegalArgumentException refused) {
+            String[] lines = refused.getMessage().split("\\R");
+            throw new NotIndexed("the rows have other columns: " + lines[lines.length - 1].replaceFirst("^\\W+", ""));
+        }
     }
 }

@@ -1,9 +1,11 @@
 package io.lakefeed.upsert;
 
+import io.lakefeed.commit.FeedLedger;
 import io.lakefeed.upsert.ChangeWriter.Place;
 import io.lakefeed.upsert.ChangeWriter.Positions;
 import io.lakefeed.upsert.ChangeWriter.Written;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -11,7 +13,7 @@ import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.stream.IntStream;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileFormat;
@@ -24,6 +26,7 @@ import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
 import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.spark.SparkWriteConf;
 import org.apache.iceberg.spark.source.SerializableTableWithSize;
+import org.apache.iceberg.util.Tasks;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Row;
@@ -48,6 +51,9 @@ final class IndexedBatch {
         return thread;
     });
 
+    /** How many keys a commit reads again, on average, to compare one of its rows with the index. */
+    private static final long SAMPLED_KEYS = 200_000;
+
     private final KeyIndex index;
     private final SparkSession spark;
     private final Table into;
@@ -64,13 +70,24 @@ final class IndexedBatch {
     private Map<IndexedFile, RoaringBitmap> replaced;
     private Map<String, IndexedFile> own;
     private Place moved;
+    /** One of the rows that are replaced, drawn at random. */
+    private IndexedFile.Row sample;
+
+    private long drawn;
     private long deletes;
     private long inserted;
     private long updated;
     private long deleted;
 
     /** Writes the changes as data files; see {@link KeyIndex#write}. */
-    IndexedBatch(KeyIndex index, Table into, Dataset<Row> changes, String deletedColumn, boolean removes, int tasks) {
+    IndexedBatch(
+            KeyIndex index,
+            Table into,
+            Dataset<Row> changes,
+            String deletedColumn,
+            String lackingColumn,
+            boolean removes,
+            int tasks) {
         this.index = index;
         spark = changes.sparkSession();
         this.into = into;
@@ -91,6 +108,7 @@ final class IndexedBatch {
                 index.hash,
                 at,
                 rows.fieldIndex(deletedColumn),
+                lackingColumn == null ? -1 : rows.fieldIndex(lackingColumn),
                 removes);
         // A job that fails half-way has left files, which the abort deletes.
         index.batch = this;
@@ -107,6 +125,8 @@ final class IndexedBatch {
         own = new HashMap<>();
         newest.clear();
         moved = null;
+        sample = null;
+        drawn = 0;
         deletes = 0;
         inserted = 0;
         updated = 0;
@@ -129,6 +149,10 @@ final class IndexedBatch {
                 }
             }
         }
+    }
+
+    boolean lacksValues() {
+        return written.stream().anyMatch(Written::lacksValues);
     }
 
     /** Returns whether the table has rows of these records or of later ones. */
@@ -188,7 +212,15 @@ final class IndexedBatch {
         if (index.table.partition() >= 0 && index.table.partition() != source) {
             moved = Place.first(moved, place(entries, at));
         }
-        replaced.computeIfAbsent(index.files.get(index.table.file()), none -> new RoaringBitmap()).add(index.table.position());
+        IndexedFile file = index.files.get(index.table.file());
+        int row = index.table.position();
+        if (file == null || row >= file.file().recordCount()) {
+            throw index.doubtful("a key has its row in a file that is not in the table, or behind its end");
+        }
+        replaced.computeIfAbsent(file, none -> new RoaringBitmap()).add(row);
+        if (ThreadLocalRandom.current().nextLong(++drawn) == 0) {
+            sample = new IndexedFile.Row(file, row, entries.high[at], entries.low[at]);
+        }
         updated += hasRow ? 1 : 0;
         deleted += hasRow ? 0 : 1;
     }
@@ -222,7 +254,7 @@ final class IndexedBatch {
         if (changes) {
             land(summary);
         }
-        index.commitId = summary.get(KeyIndex.COMMIT_ID);
+        index.commitId = summary.get(FeedLedger.COMMIT_ID);
         apply();
         index.batch = null;
         return inserted + updated + deleted;
@@ -261,7 +293,7 @@ final class IndexedBatch {
             index.batch = null;
             throw unknown;
         } catch (RuntimeException refused) {
-            deleteFiles.forEach(each -> into.io().deleteFile(each.added().location()));
+            delete(deleteFiles);
             throw refused;
         }
         deleteFiles.forEach(IndexedFile.Deletes::apply);
@@ -274,10 +306,34 @@ final class IndexedBatch {
                 .suffix("deletes")
                 .build();
         ChangeWriter.RowWriters writers = new ChangeWriter.RowWriters(into, columns, properties);
-        List<Future<IndexedFile.Deletes>> running = new ArrayList<>();
-        replaced.forEach((file, positions) ->
-                running.add(THREADS.submit(() -> file.write(into, positions, factory, writers))));
-        return Jobs.results(running);
+        List<IndexedFile.Deletes> done = Collections.synchronizedList(new ArrayList<>());
+        List<Runnable> work = new ArrayList<>();
+        boolean[] right = {true};
+        if (sample != null && ThreadLocalRandom.current().nextLong(sample.of().file().recordCount()) < SAMPLED_KEYS) {
+            work.add(() -> right[0] = sample.hasItsKey(into, index.keys, index.hash));
+        }
+        replaced.forEach((file, positions) -> work.add(() -> done.add(file.write(into, positions, factory, writers))));
+        try {
+            Tasks.foreach(work)
+                    .executeWith(THREADS)
+                    .stopOnFailure()
+                    .throwFailureWhenFinished()
+                    .run(Runnable::run);
+            if (done.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {
+                throw index.doubtful("the row of a key is deleted");
+            }
+            if (!right[0]) {
+                throw index.doubtful("the row of a key has another key");
+            }
+        } catch (RuntimeException failed) {
+            delete(done);
+            throw failed;
+        }
+        return done;
+    }
+
+    private void delete(List<IndexedFile.Deletes> files) {
+        files.forEach(each -> into.io().deleteFile(each.added().location()));
     }
 
     /** Moves the index to the committed batch. */

@@ -7,15 +7,22 @@ import java.util.List;
 import java.util.PrimitiveIterator;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.FileFormat;
 import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.Schema;
 import org.apache.iceberg.StructLike;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.data.BaseDeleteLoader;
 import org.apache.iceberg.deletes.PositionDelete;
 import org.apache.iceberg.deletes.PositionDeleteWriter;
 import org.apache.iceberg.encryption.EncryptedOutputFile;
+import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.io.OutputFileFactory;
+import org.apache.iceberg.parquet.Parquet;
+import org.apache.iceberg.relocated.com.google.common.collect.Iterables;
 import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
+import org.apache.iceberg.spark.SparkSchemaUtil;
+import org.apache.iceberg.spark.data.SparkParquetReaders;
 import org.apache.iceberg.util.ContentFileUtil;
 import org.apache.spark.sql.catalyst.InternalRow;
 
@@ -59,8 +66,10 @@ final class IndexedFile {
      * @param positions all that are deleted in it
      * @param added the new delete file
      * @param removed the delete files of this data file alone, which it replaces
+     * @param isDoubled whether one of the positions was deleted before
      */
-    record Deletes(IndexedFile of, RoaringBitmap positions, DeleteFile added, List<DeleteFile> removed) {
+    record Deletes(
+            IndexedFile of, RoaringBitmap positions, DeleteFile added, List<DeleteFile> removed, boolean isDoubled) {
         /** Notes that the commit with it has succeeded. */
         void apply() {
             List<DeleteFile> now = new ArrayList<>(of.deletes);
@@ -73,7 +82,8 @@ final class IndexedFile {
 
     /** Writes a delete file with these positions and those that were deleted before. */
     Deletes write(Table table, RoaringBitmap positions, OutputFileFactory files, ChangeWriter.RowWriters writers) {
-        RoaringBitmap all = RoaringBitmap.or(deleted(table), positions);
+        RoaringBitmap before = deleted(table);
+        RoaringBitmap all = RoaringBitmap.or(before, positions);
         PartitionSpec spec = table.specs().get(file.specId());
         // An empty partition would be an empty folder in the file's key.
         StructLike partition = spec.isUnpartitioned() ? null : file.partition();
@@ -88,6 +98,32 @@ final class IndexedFile {
             throw new UncheckedIOException(failed);
         }
         List<DeleteFile> own = deletes.stream().filter(ContentFileUtil::isFileScoped).toList();
-        return new Deletes(this, all, writer.toDeleteFile(), own);
+        return new Deletes(this, all, writer.toDeleteFile(), own, RoaringBitmap.intersects(before, positions));
+    }
+
+    /** The row that a key has by the index. */
+    record Row(IndexedFile of, int position, long high, int low) {
+        /** Reads the row; returns whether it has that key, or none that can be read in this way. */
+        boolean hasItsKey(Table table, List<String> keys, KeyHash hash) {
+            if (of.file.format() != FileFormat.PARQUET) {
+                return true;
+            }
+            Schema columns = table.schema().select(keys);
+            KeyHash own = hash.on(SparkSchemaUtil.convert(columns), keys);
+            try (CloseableIterable<InternalRow> rows = Parquet.read(table.io().newInputFile(of.file))
+                    .project(columns)
+                    .createReaderFunc(type -> SparkParquetReaders.buildReader(columns, type))
+                    .reuseContainers()
+                    .build()) {
+                InternalRow row = Iterables.get(rows, position);
+                if (own.lacksKey(row)) {
+                    return true;
+                }
+                own.hash(row);
+                return own.high() == high && own.low() == low;
+            } catch (IOException failed) {
+                throw new UncheckedIOException(failed);
+            }
+        }
     }
 }

@@ -1,10 +1,6 @@
 package io.lakefeed.upsert;
 
 import java.io.Serializable;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Future;
 import java.util.function.Consumer;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
@@ -19,7 +15,7 @@ import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
-/** Runs Spark's tasks on the rows of a query, and work beside each other in the driver. */
+/** Runs Spark's tasks on the rows of a query. */
 final class Jobs {
     private Jobs() {}
 
@@ -66,27 +62,5 @@ final class Jobs {
             }
             return BoxedUnit.UNIT;
         }
-    }
-
-    /** Waits for all of them, and returns their results; throws what the first one has thrown. */
-    static <R> List<R> results(List<Future<R>> running) {
-        List<R> results = new ArrayList<>();
-        RuntimeException failure = null;
-        for (Future<R> each : running) {
-            try {
-                results.add(each.get());
-            } catch (ExecutionException failed) {
-                RuntimeException cause =
-                        failed.getCause() instanceof RuntimeException own ? own : new IllegalStateException(failed.getCause());
-                failure = failure == null ? cause : failure;
-            } catch (InterruptedException interrupted) {
-                Thread.currentThread().interrupt();
-                throw new IllegalStateException("interrupted", interrupted);
-            }
-        }
-        if (failure != null) {
-            throw failure;
-        }
-        return results;
     }
 }

@@ -3,6 +3,7 @@ package io.lakefeed.upsert;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.lakefeed.commit.FeedLedger;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -35,17 +36,18 @@ import org.apache.spark.sql.types.StructType;
  */
 public final class KeyIndex {
     private static final ObjectMapper JSON = new ObjectMapper();
-    /** The property of a snapshot's summary that names its commit. */
-    static final String COMMIT_ID = "lakefeed.commit-id";
-
     private static final int MOST_SNAPSHOTS = 100;
-    /** Beside a writer that commits all the time a MERGE is cheaper: it reads only the files that may have the keys. */
+    /**
+     * After so many batches for which all keys were read, or whose files were not committed, the next ones are merged: a
+     * MERGE reads only the files that may have the keys.
+     */
     private static final int MOST_USELESS = 3;
 
     private static final int BATCHES_OF_REST = 20;
+    private static final String LACKING = "changes lack values, which stay as they are stored";
     private static final Set<KeyIndex> SHARING = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
 
-    private final List<String> keys;
+    final List<String> keys;
     final List<String> position;
     final String branch;
     private final long mostBytes;
@@ -66,11 +68,20 @@ public final class KeyIndex {
     boolean ready;
     private int filled;
     /** How many batches, one after the other, had to fill it again. */
-    private int useless;
-    /** How many batches are merged before the next attempt. */
+    private int fills;
+    /** How many batches, one after the other, lacked values. */
+    private int lacking;
+    /** How many batches are merged before the next attempt, and why. */
     private int rest;
 
+    private String restsBecause;
+
     private String refused;
+    /** How the index and the table differ, until somebody asks. */
+    private String doubt;
+    /** How many rows the table has by its summary beside those with a key here: of files with doubled deletes. */
+    private long surplus;
+
     /** Read by the other indexes. */
     private volatile long bytes;
 
@@ -138,15 +149,16 @@ public final class KeyIndex {
         }
         if (rest > 0) {
             rest--;
-            return "another writer commits to the table between the batches";
+            return restsBecause;
         }
         try {
             int before = filled;
+            Indexable.requireColumns(into, changes.schema(), keys);
             bring(changes.sparkSession(), into, changes.schema());
-            useless = filled == before ? 0 : useless + 1;
-            if (useless == MOST_USELESS) {
-                useless = 0;
-                rest = BATCHES_OF_REST;
+            fills = filled == before ? 0 : fills + 1;
+            if (fills == MOST_USELESS) {
+                fills = 0;
+                rest("another writer commits to the table between the batches");
             }
         } catch (NotIndexed why) {
             forget();
@@ -169,14 +181,28 @@ public final class KeyIndex {
      * Writes a batch's changes as data files, and looks up the rows that they replace.
      *
      * @param changes the columns of the table, and behind them {@code deleted} if the table has no such column
+     * @param lacking the column that says whether a change lacks values; null if none can
      * @param removes whether a change that deletes removes the row
      * @param tasks how many tasks write at most
-     * @return a {@link Summary} as JSON
+     * @return a {@link Summary} as JSON; null if the batch has to be merged
      */
-    public String write(Dataset<Row> changes, Table into, String deleted, boolean removes, int tasks)
+    public String write(
+            Dataset<Row> changes, Table into, String deleted, String lacking, boolean removes, int tasks)
             throws JsonProcessingException {
-        batch = new IndexedBatch(this, into, changes, deleted, removes, tasks);
-        batch.resolve();
+        batch = new IndexedBatch(this, into, changes, deleted, lacking, removes, tasks);
+        this.lacking = batch.lacksValues() ? this.lacking + 1 : 0;
+        if (this.lacking == MOST_USELESS) {
+            this.lacking = 0;
+            rest(LACKING);
+        }
+        if (batch.lacksValues()) {
+            return null;
+        }
+        try {
+            batch.resolve();
+        } catch (NotIndexed doubtful) {
+            return null;
+        }
         return JSON.writeValueAsString(batch.summary());
     }
 
@@ -185,12 +211,12 @@ public final class KeyIndex {
      *
      * @param properties of the snapshot
      * @return how many rows of the table were inserted, changed or deleted; null if the batch has to be merged, because
-     *     another writer has come between
+     *     another writer has come between, or the index is wrong
      */
     public Long commit(Map<String, String> properties) {
         try {
             return batch.commit(properties);
-        } catch (NotIndexed another) {
+        } catch (NotIndexed refusal) {
             return null;
         }
     }
@@ -208,19 +234,33 @@ public final class KeyIndex {
         return table.size();
     }
 
-    /** Returns whether it has the keys of the table as it was, so that a batch need not read all of them. */
-    public boolean isFilled() {
-        return ready;
-    }
-
     /** Returns why this table is not indexed, for as long as this index lives; null if it is, or may be. */
     public String refused() {
         return refused;
     }
 
+    /** Returns once how the index and the table differed; null if they did not. */
+    public String takeDoubt() {
+        String taken = doubt;
+        doubt = null;
+        return taken;
+    }
+
+    /** Forgets an index that is wrong, and says so: rows that it has landed may be doubled. */
+    NotIndexed doubtful(String why) {
+        doubt = why;
+        forget();
+        return new NotIndexed(why);
+    }
+
     /** Returns how often the keys of all files were read. */
     public int filled() {
         return filled;
+    }
+
+    private void rest(String because) {
+        rest = BATCHES_OF_REST;
+        restsBecause = because;
     }
 
     private void forget() {
@@ -234,18 +274,25 @@ public final class KeyIndex {
     }
 
     /** Makes the index describe the newest snapshot of the table. */
-    void bring(SparkSession spark, Table into, StructType rows) {
-        KeyHash own = hash == null ? KeyHash.of(rows, keys) : hash.on(rows, keys);
+    void bring(SparkSession spark, Table into, StructType columns) {
+        KeyHash own = hash == null ? KeyHash.of(columns, keys) : hash.on(columns, keys);
         boolean same = hash != null && own.hasTypesOf(hash);
         hash = own;
         Snapshot head = into.snapshot(branch);
-        if (!ready || !same || !describes(head)) {
+        long rows = rows(head);
+        boolean current = ready && same && describes(head);
+        if (current && rows - table.size() != surplus) {
+            doubtful("the table has " + (rows - surplus) + " rows by its summary, and the index " + table.size() + " keys");
+            current = false;
+        }
+        if (!current) {
             boolean follows = ready && same && head != null;
             ready = false;
             KeyReader reader = new KeyReader(spark, into, branch, keys, position, hash);
             if (!follows || !follow(reader, into, head)) {
                 fill(reader, head);
             }
+            surplus = rows - table.size();
         }
         snapshot = head == null ? null : Long.valueOf(head.snapshotId());
         commitId = null;
@@ -255,7 +302,7 @@ public final class KeyIndex {
     /** Returns whether it describes this snapshot; the id of the one that its own commit made is not known before. */
     private boolean describes(Snapshot each) {
         if (commitId != null) {
-            return each != null && commitId.equals(each.summary().get(COMMIT_ID));
+            return each != null && commitId.equals(each.summary().get(FeedLedger.COMMIT_ID));
         }
         return each == null ? snapshot == null : snapshot != null && each.snapshotId() == snapshot;
     }
@@ -274,12 +321,16 @@ public final class KeyIndex {
 
     /** Refuses a table whose keys take too much memory, before they are read. */
     private void requireRoom(Snapshot head) {
-        Map<String, String> summary = head.summary();
-        long rows = Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_RECORDS_PROP, "0"))
-                - Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_POS_DELETES_PROP, "0"));
-        if (rows * KeyTable.BYTES_OF_SLOT > mostBytes()) {
+        if (rows(head) * KeyTable.BYTES_OF_SLOT > mostBytes()) {
             throw tooLarge(mostBytes());
         }
+    }
+
+    /** Returns how many rows a snapshot has by its summary, if no row is deleted twice. */
+    private static long rows(Snapshot of) {
+        Map<String, String> summary = of == null ? Map.of() : of.summary();
+        return Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_RECORDS_PROP, "0"))
+                - Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_POS_DELETES_PROP, "0"));
     }
 
     private static NotIndexed tooLarge(long most) {
