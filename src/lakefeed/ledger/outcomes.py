@@ -178,7 +178,9 @@ class BatchOutcomes:
                 sf.lit(-1),
             ),
         )
-        return judged.filter(is_row).drop(RECORD)
+        # As a column: Spark would push a condition below the projections that compute its arguments, and repeat each of
+        # their expressions for each use, which for an envelope of ten columns is more code than a method can have.
+        return judged.withColumn(IS_ROW, is_row).filter(IS_ROW).drop(IS_ROW, RECORD)
 
     def seconds_since_allowed(self) -> float:
         """Return for how many seconds the batch may land; -1 if it may not yet."""
@@ -230,3 +232,5 @@ LONGEST_SAMPLE = 2000
 
 RECORD = "_lakefeed"
 """Column beside the rows' own: ``struct<record, schema_id, reason, verdict>``."""
+IS_ROW = "_lakefeed_is_row"
+"""Column: whether a record becomes a row."""
