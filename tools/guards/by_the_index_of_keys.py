@@ -5,14 +5,16 @@ from __future__ import annotations
 from tools.guards.guard import java
 
 INDEX = "tests/spark/test_key_index.py::test_"
+WRONG = "a_wrong_entry_is_noticed_in_the_commit_and_the_table_is_right"
+LACKING = "a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed"
 UPSERTS = "tests/spark/test_upserts.py::test_"
 
 BY_THE_INDEX_OF_KEYS = (
     java(
         "key index: it describes the newest snapshot",
         "upsert/KeyIndex",
-        "if (!ready || !same || !describes(head)) {",
-        "if (!ready || !same) {",
+        "boolean current = ready && same && describes(head);",
+        "boolean current = ready && same;",
         f"{INDEX}a_compaction_is_followed_without_reading_the_other_files",
         f"{INDEX}the_table_is_the_model_after_compaction_deletes_and_foreign_rows",
     ),
@@ -65,5 +67,19 @@ BY_THE_INDEX_OF_KEYS = (
         "if (entries.offset[at] > others.offset[otherAt]) {",
         "if (false) {",
         f"{INDEX}a_key_that_comes_again_after_its_rows_were_written_has_one_row",
+    ),
+    *(
+        java(f"key index: {name}", f"upsert/{file}", condition, "if (false) {", f"{INDEX}{test}")
+        for name, file, condition, test in (
+            ("as many keys as rows", "KeyIndex", "if (current && rows - table.size() != surplus) {", WRONG),
+            ("a row that is replaced has its key", "IndexedBatch", "if (!right[0]) {", WRONG),
+            (
+                "no row is deleted twice",
+                "IndexedBatch",
+                "if (done.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {",
+                WRONG,
+            ),
+            ("a change that lacks a value is merged", "KeyIndex", "if (batch.lacksValues()) {", LACKING),
+        )
     ),
 )

@@ -24,6 +24,7 @@ from lakefeed.config.decoding import DeadLetters, Decode, Expectation, RawDecode
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.installed import OneOfInstalled
 from lakefeed.config.kafka_sink import KafkaSinkConfig
+from lakefeed.config.keyed import KeyedSink
 from lakefeed.config.operation import Metrics, SparkUi, Upkeep
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
 from lakefeed.config.transform import OutputMode, Transform
@@ -347,6 +348,11 @@ class PipelineBlocks(Model):
     def output_mode(self) -> OutputMode:
         """The rows that a batch hands to the sink."""
         return self.transform.output_mode if self.transform is not None else "append"
+
+    @property
+    def upserting(self) -> KeyedSink | None:
+        """The sink if each record changes the row of its key; None if a query with state makes the rows."""
+        return self.sink.chosen.keyed if self.output_mode == "append" else None
 
     @property
     def kafka(self) -> sources.KafkaSource:

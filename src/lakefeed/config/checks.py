@@ -110,7 +110,7 @@ def _added_columns(config: PipelineBlocks) -> list[str]:
 
 
 def _marks(config: PipelineBlocks) -> list[str]:
-    return [] if upserts.upserting(config) is None else [DELETED]
+    return [] if config.upserting is None else [DELETED]
 
 
 def _named_columns(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
@@ -118,7 +118,7 @@ def _named_columns(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
     transform = config.transform
     if transform is not None and transform.watermark is not None:
         yield "transform.watermark.column", transform.watermark.column
-    keyed = upserts.upserting(config)
+    keyed = config.upserting
     if keyed is not None and keyed.delete.column is not None:
         yield f"sink.{config.sink.kind}.delete.column", keyed.delete.column
     for place, sink in config.sink_blocks if transform is None else ():

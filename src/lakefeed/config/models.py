@@ -161,7 +161,7 @@ def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     for name in ("decode", "schema_", "expect", "dead_letters"):
         if name in config.model_fields_set:
             yield ConfigProblem(f"{name.rstrip('_')} is for records of topics and streams; rows of {kind} come decoded")
-    if upserts.upserting(config) is not None:
+    if config.upserting is not None:
         yield ConfigProblem(f"mode: upsert orders changes by their offset, and rows of {kind} have none")
     for place, sink in config.sink_blocks:
         if sink.chosen.record_positions == "required":

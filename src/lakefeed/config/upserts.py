@@ -11,16 +11,6 @@ from lakefeed.config.keyed import DELETED, ONLY_CHANGES, POSITION, POSITION_COLU
 from lakefeed.config.values import TOPIC_MARK
 
 
-def upserting(config: PipelineBlocks) -> KeyedSink | None:
-    """Return the sink if each record changes the row of its key; None if a query with state makes the rows."""
-    return config.sink.chosen.keyed if config.output_mode == "append" else None
-
-
-def merging(config: PipelineBlocks) -> KeyedSink | None:
-    """Return the sink if it merges a change with the stored row."""
-    return upserting(config) if config.sink.chosen.reads_stored_rows else None
-
-
 def upsert_problems(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     """Yield each setting of the file that contradicts the sink's ``mode: upsert``."""
     keyed = config.sink.chosen.keyed
@@ -85,7 +75,7 @@ def _topic_without_keys(config: PipelineBlocks) -> str | None:
 
 def tombstones_delete(config: PipelineBlocks) -> bool:
     """Return whether null values delete the row of their key."""
-    sink = upserting(config)
+    sink = config.upserting
     if sink is None:
         return False
     return config.decode.key is not None if sink.delete.tombstones is None else sink.delete.tombstones
@@ -93,7 +83,7 @@ def tombstones_delete(config: PipelineBlocks) -> bool:
 
 def kept_metadata(config: PipelineBlocks) -> tuple[str, ...]:
     """Return ``decode.metadata``, and the metadata that the sink needs to order, name or mark its rows."""
-    sink = upserting(config)
+    sink = config.upserting
     needed: list[str] = list(config.decode.metadata)
     if sink is not None or (config.sink.chosen.record_positions != "unused" and not config.sinks):
         needed += POSITION

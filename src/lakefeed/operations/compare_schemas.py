@@ -11,7 +11,7 @@ from lakefeed.clients.spark.session import log_path, session
 from lakefeed.config.connections import Connections
 from lakefeed.config.keyed import DELETED
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.upserts import kept_metadata, upserting
+from lakefeed.config.upserts import kept_metadata
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.lazy import DataType, StructType
 from lakefeed.records.decode.avro_schema import table_schema
@@ -158,7 +158,7 @@ def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
     for name in kept_metadata(config):
         headers = t.ArrayType(t.StructType().add("key", "string").add("value", "binary"))
         struct.add(metadata_column(name), headers if name == "headers" else METADATA_TYPES[name])
-    if (sink := upserting(config)) is not None and sink.on_delete == "mark":
+    if (sink := config.upserting) is not None and sink.on_delete == "mark":
         struct.add(DELETED, "boolean")
     return struct
 

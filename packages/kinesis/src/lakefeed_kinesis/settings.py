@@ -79,7 +79,7 @@ class KinesisSource(InstalledSource, AwsAccess):
         return self.model_validate({**default, **given})
 
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
-        keyed = config.sink.chosen.keyed if config.output_mode == "append" else None
+        keyed = config.upserting
         if keyed is not None and not keyed.order_by:
             what = "after a split or a merge a key's changes go to another shard, with its own numbers"
             hint = "land it in a table, whose order_by does"

@@ -13,7 +13,6 @@ from lakefeed.clients.kafka.truncation import mark_cut_offs
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.sources import KafkaSource
-from lakefeed.config.upserts import upserting
 from lakefeed.errors import ResourceMissing
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO
@@ -210,7 +209,7 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
         files=files,
     )
     evidence = _with_sources(evidence, config, source, connections, IcebergRows(table, config.name) if deep else None)
-    if (sink := upserting(config)) is None:
+    if (sink := config.upserting) is None:
         return evidence
     rows, repeated = count_keyed_rows(IcebergRows(table, config.name), sink.keys) if deep else (None, ())
     keyed = Keyed(marks=sink.on_delete == "mark", grown=_growth(upserts_in(line)), rows=rows, repeated=repeated)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.decoding import AFTER_IS_TEXT, UNWRAP_DOCUMENTS
 from lakefeed.config.keyed import DELETED, OWN, name_taken
-from lakefeed.config.upserts import tombstones_delete, upserting
+from lakefeed.config.upserts import tombstones_delete
 from lakefeed.errors import ConfigError
 from lakefeed.lazy import Column, DataFrame, StructType, sf, t
 from lakefeed.records.decode.formats import with_result
@@ -121,7 +121,7 @@ def row_type(event: StructType) -> StructType:
 
 def delete_rule(config: PipelineConfig) -> DeleteRule | None:
     """Return the pipeline's rule for deletes; None if its rows are only added."""
-    sink = upserting(config)
+    sink = config.upserting
     if sink is None:
         return None
     columns: list[tuple[str, tuple[str | int | bool, ...]]] = []

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from lakefeed.clients.iceberg.sql import quoted
-from lakefeed.config.upserts import merging, upserting
 from lakefeed.lazy import Column, DataFrame, DataType, sf, t
 from lakefeed.records.decode.formats import with_result
 
@@ -64,7 +63,7 @@ class Unavailable:
     @classmethod
     def of_records(cls, config: PipelineConfig) -> Self | None:
         """Return the rule for records before they are rows; None where the sink has one, or none is needed."""
-        placeholder, sink = config.decode.placeholder, upserting(config)
+        placeholder, sink = config.decode.placeholder, config.upserting
         if placeholder is None or cls.of_sink(config) is not None or config.decode.on_unavailable == "keep":
             return None
         return cls(placeholder, config.decode.on_unavailable or ("set_null" if sink is None else "error"))
@@ -73,7 +72,7 @@ class Unavailable:
     def of_sink(cls, config: PipelineConfig) -> Self | None:
         """Return the rule for a sink that has the stored values; None for any other one."""
         placeholder = config.decode.placeholder
-        if placeholder is None or merging(config) is None:
+        if placeholder is None or config.upserting is None or not config.sink.chosen.reads_stored_rows:
             return None
         return cls(placeholder, config.decode.on_unavailable or "set_null")
 

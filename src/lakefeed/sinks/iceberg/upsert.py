@@ -163,7 +163,7 @@ class UpsertTable(IcebergTable):
     _index: Any = None
     """The ``KeyIndex`` of the JVM module, by the columns ``_indexed_by``."""
     _indexed_by: Sequence[str] = ()
-    _has_landed = _note_given = False
+    _has_landed = False
 
     @cached_property
     def _history(self) -> HistoryTable | None:
@@ -228,6 +228,8 @@ class UpsertTable(IcebergTable):
                 landed = self._land_by_index(changes, commit, table, commit_id=commit_id, tasks=partitions)
                 if landed is not None:
                     return landed
+                self._index.abort()
+                self.merges_because = self.merges_because or "the index could not land what it had written"
             changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions)
             stored_rows = self.ledger.rows_in(table)
             joined = max(partitions, min(shuffle_limit(session), -(-stored_rows // STORED_ROWS_A_TASK)))
@@ -236,17 +238,8 @@ class UpsertTable(IcebergTable):
 
     def take_notes(self) -> tuple[str, ...]:
         """Say once why a table is not indexed, and each time that an index was wrong."""
-        doubt = None if self._index is None else self._index.takeDoubt()
-        if doubt is not None:
-            return (
-                f"the index of {self.name}'s keys was wrong and is filled again ({doubt}); "
-                "lakefeed verify --deep finds keys with two rows",
-            )
-        refused = None if self._index is None else self._index.refused()
-        if refused is None or self._note_given:
-            return ()
-        self._note_given = True
-        return (f"each batch of {self.name} is a MERGE, which reads the table's keys: {refused}",)
+        note = None if self._index is None else self._index.takeNote()
+        return () if note is None else (f"{self.name}: {note}",)
 
     def _index_serves(self, table: Any, commit: Commit) -> bool:
         """Return whether a batch can be landed without a MERGE; ``merges_because`` says why not."""
@@ -289,7 +282,6 @@ class UpsertTable(IcebergTable):
         try:
             written = index.write(ordered._jdf, table, DELETED, LACKING if kept else None, removes, tasks)
             if written is None:
-                self._leave_to_merge()
                 return None
             found = json.loads(str(written))
             # Before mistakes in the rows: their schema may still have to be merged.
@@ -306,17 +298,10 @@ class UpsertTable(IcebergTable):
         except BaseException:
             index.abort()
             raise
-        if changed[-1] is None:
-            self._leave_to_merge()
-            return None
-        # Also where nothing has changed.
-        self.ledger.ensure_commit(properties)
+        if changed[-1] is not None:
+            # Also where nothing has changed.
+            self.ledger.ensure_commit(properties)
         return changed[-1]
-
-    def _leave_to_merge(self) -> None:
-        """Delete the files of a batch that the index cannot land: its rows lack values, or the table is another one."""
-        self._index.abort()
-        self.merges_because = "the index could not land what it had written"
 
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by, bounded=self._bounded)

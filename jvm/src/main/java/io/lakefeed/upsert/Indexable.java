@@ -5,6 +5,8 @@ import java.util.List;
 import java.util.Map;
 import org.apache.iceberg.HasTableOperations;
 import org.apache.iceberg.PartitionField;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableProperties;
 import org.apache.iceberg.spark.SparkSchemaUtil;
@@ -69,5 +71,12 @@ final class Indexable {
             String[] lines = refused.getMessage().split("\\R");
             throw new NotIndexed("the rows have other columns: " + lines[lines.length - 1].replaceFirst("^\\W+", ""));
         }
+    }
+
+    /** Returns how many rows a snapshot has by its summary, if no row is deleted twice. */
+    static long rows(Snapshot of) {
+        Map<String, String> summary = of == null ? Map.of() : of.summary();
+        return Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_RECORDS_PROP, "0"))
+                - Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_POS_DELETES_PROP, "0"));
     }
 }

@@ -77,8 +77,7 @@ public final class KeyIndex {
     private String restsBecause;
 
     private String refused;
-    /** How the index and the table differ, until somebody asks. */
-    private String doubt;
+    private String note;
     /** How many rows the table has by its summary beside those with a key here: of files with doubled deletes. */
     private long surplus;
 
@@ -164,6 +163,7 @@ public final class KeyIndex {
             forget();
             // Each other batch would read the table's keys to find the same.
             refused = why.getMessage();
+            note = "each batch is a MERGE, which reads the table's keys: " + refused;
             return refused;
         }
         JsonNode topics = JSON.readTree(starts);
@@ -234,21 +234,17 @@ public final class KeyIndex {
         return table.size();
     }
 
-    /** Returns why this table is not indexed, for as long as this index lives; null if it is, or may be. */
-    public String refused() {
-        return refused;
-    }
-
-    /** Returns once how the index and the table differed; null if they did not. */
-    public String takeDoubt() {
-        String taken = doubt;
-        doubt = null;
+    /** Returns what a user should know, once: why the table is not indexed, or how the index differed from it. */
+    public String takeNote() {
+        String taken = note;
+        note = null;
         return taken;
     }
 
     /** Forgets an index that is wrong, and says so: rows that it has landed may be doubled. */
     NotIndexed doubtful(String why) {
-        doubt = why;
+        note = "the index of its keys was wrong and is filled again (" + why
+                + "); lakefeed verify --deep finds keys with two rows";
         forget();
         return new NotIndexed(why);
     }
@@ -279,7 +275,7 @@ public final class KeyIndex {
         boolean same = hash != null && own.hasTypesOf(hash);
         hash = own;
         Snapshot head = into.snapshot(branch);
-        long rows = rows(head);
+        long rows = Indexable.rows(head);
         boolean current = ready && same && describes(head);
         if (current && rows - table.size() != surplus) {
             doubtful("the table has " + (rows - surplus) + " rows by its summary, and the index " + table.size() + " keys");
@@ -321,16 +317,9 @@ public final class KeyIndex {
 
     /** Refuses a table whose keys take too much memory, before they are read. */
     private void requireRoom(Snapshot head) {
-        if (rows(head) * KeyTable.BYTES_OF_SLOT > mostBytes()) {
+        if (Indexable.rows(head) * KeyTable.BYTES_OF_SLOT > mostBytes()) {
             throw tooLarge(mostBytes());
         }
-    }
-
-    /** Returns how many rows a snapshot has by its summary, if no row is deleted twice. */
-    private static long rows(Snapshot of) {
-        Map<String, String> summary = of == null ? Map.of() : of.summary();
-        return Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_RECORDS_PROP, "0"))
-                - Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_POS_DELETES_PROP, "0"));
     }
 
     private static NotIndexed tooLarge(long most) {
