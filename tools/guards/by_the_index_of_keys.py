@@ -5,8 +5,8 @@ from __future__ import annotations
 from tools.guards.guard import java
 
 INDEX = "tests/spark/test_key_index.py::test_"
-WRONG = "a_wrong_entry_is_noticed_in_the_commit_and_the_table_is_right"
-LACKING = "a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed"
+WRONG = f"{INDEX}a_wrong_entry_is_noticed_in_the_commit_and_the_table_is_right"
+LACKING = f"{INDEX}a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed"
 UPSERTS = "tests/spark/test_upserts.py::test_"
 
 BY_THE_INDEX_OF_KEYS = (
@@ -27,49 +27,14 @@ BY_THE_INDEX_OF_KEYS = (
         f"{INDEX}a_compaction_is_followed_without_reading_the_other_files",
     ),
     java(
-        "key index: a table with two rows of a key has none",
-        "upsert/KeyIndex",
-        "if (found && !known) {",
-        "if (false) {",
-        f"{INDEX}two_rows_of_a_key_in_the_table_are_not_indexed",
-    ),
-    java(
-        "key index: a batch that reads records again is merged",
-        "upsert/KeyIndex",
-        "if (start.isNumber() && start.asLong() <= greatest.get(at)) {",
-        "if (false) {",
-        f"{UPSERTS}the_same_batch_twice_leaves_the_table_as_it_is_and_the_ledger_knows_it",
-    ),
-    java(
-        "key index: what another writer has landed meanwhile is not landed again",
-        "upsert/IndexedBatch",
-        "if (moved != null || readsAgain()) {",
-        "if (false) {",
-        f"{UPSERTS}of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy",
-    ),
-    java(
         "key index: a conflict with another writer's rows",
         "upsert/IndexedBatch",
         ".validateNoConflictingDataFiles()",
         "",
         f"{UPSERTS}of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy",
     ),
-    java(
-        "key index: a key whose changes are in two partitions",
-        "upsert/IndexedBatch",
-        "if (index.table.partition() >= 0 && index.table.partition() != source) {",
-        "if (false) {",
-        f"{UPSERTS}a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it",
-    ),
-    java(
-        "key index: the newest change of a key wins",
-        "upsert/IndexedBatch",
-        "if (entries.offset[at] > others.offset[otherAt]) {",
-        "if (false) {",
-        f"{INDEX}a_key_that_comes_again_after_its_rows_were_written_has_one_row",
-    ),
     *(
-        java(f"key index: {name}", f"upsert/{file}", condition, "if (false) {", f"{INDEX}{test}")
+        java(f"key index: {name}", f"upsert/{file}", condition, "if (false) {", test)
         for name, file, condition, test in (
             ("as many keys as rows", "KeyIndex", "if (current && rows - table.size() != surplus) {", WRONG),
             ("a row that is replaced has its key", "IndexedBatch", "if (!right[0]) {", WRONG),
@@ -78,6 +43,36 @@ BY_THE_INDEX_OF_KEYS = (
                 "IndexedBatch",
                 "if (done.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {",
                 WRONG,
+            ),
+            (
+                "a table with two rows of a key has none",
+                "KeyIndex",
+                "if (found && !known) {",
+                INDEX + "two_rows_of_a_key_in_the_table_are_not_indexed",
+            ),
+            (
+                "a batch that reads records again is merged",
+                "KeyIndex",
+                "if (start.isNumber() && start.asLong() <= greatest.get(at)) {",
+                UPSERTS + "the_same_batch_twice_leaves_the_table_as_it_is_and_the_ledger_knows_it",
+            ),
+            (
+                "what another writer has landed meanwhile is not landed again",
+                "IndexedBatch",
+                "if (moved != null || readsAgain()) {",
+                UPSERTS + "of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy",
+            ),
+            (
+                "a key whose changes are in two partitions",
+                "IndexedBatch",
+                "if (index.table.partition() >= 0 && index.table.partition() != source) {",
+                UPSERTS + "a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it",
+            ),
+            (
+                "the newest change of a key wins",
+                "IndexedBatch",
+                "if (entries.offset[at] > others.offset[otherAt]) {",
+                INDEX + "a_key_that_comes_again_after_its_rows_were_written_has_one_row",
             ),
             ("a change that lacks a value is merged", "KeyIndex", "if (batch.lacksValues()) {", LACKING),
         )

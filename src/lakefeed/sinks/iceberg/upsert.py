@@ -225,8 +225,9 @@ class UpsertTable(IcebergTable):
         with spark_setting(session, *ADAPTIVE):
             partitions = partitions_for(changes, commit)
             if isinstance(commit, Commit) and self._index_serves(table, commit):
-                landed = self._land_by_index(changes, commit, table, commit_id=commit_id, tasks=partitions)
-                if landed is not None:
+                if (
+                    landed := self._land_by_index(changes, commit, table, commit_id=commit_id, tasks=partitions)
+                ) is not None:
                     return landed
                 self._index.abort()
                 self.merges_because = self.merges_because or "the index could not land what it had written"
