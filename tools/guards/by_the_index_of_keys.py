@@ -1,12 +1,9 @@
 """Guards of an upsert by the index of keys."""
 
-from __future__ import annotations
-
 from tools.guards.guard import java
 
 INDEX = "tests/spark/test_key_index.py::test_"
 WRONG = f"{INDEX}a_wrong_entry_is_noticed_in_the_commit_and_the_table_is_right"
-LACKING = f"{INDEX}a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed"
 UPSERTS = "tests/spark/test_upserts.py::test_"
 
 BY_THE_INDEX_OF_KEYS = (
@@ -15,7 +12,6 @@ BY_THE_INDEX_OF_KEYS = (
         "upsert/KeyIndex",
         "boolean current = ready && same && describes(head);",
         "boolean current = ready && same;",
-        f"{INDEX}a_compaction_is_followed_without_reading_the_other_files",
         f"{INDEX}the_table_is_the_model_after_compaction_deletes_and_foreign_rows",
     ),
     java(
@@ -24,7 +20,6 @@ BY_THE_INDEX_OF_KEYS = (
         "if (each == null || seen == MOST_SNAPSHOTS || !keepsRows(each)) {",
         "if (each == null || seen == MOST_SNAPSHOTS) {",
         f"{INDEX}the_table_is_the_model_after_compaction_deletes_and_foreign_rows",
-        f"{INDEX}a_compaction_is_followed_without_reading_the_other_files",
     ),
     java(
         "key index: a conflict with another writer's rows",
@@ -45,7 +40,7 @@ BY_THE_INDEX_OF_KEYS = (
                 WRONG,
             ),
             (
-                "a table with two rows of a key has none",
+                "two rows of a key",
                 "KeyIndex",
                 "if (found && !known) {",
                 INDEX + "two_rows_of_a_key_in_the_table_are_not_indexed",
@@ -74,7 +69,12 @@ BY_THE_INDEX_OF_KEYS = (
                 "if (entries.offset[at] > others.offset[otherAt]) {",
                 INDEX + "a_key_that_comes_again_after_its_rows_were_written_has_one_row",
             ),
-            ("a change that lacks a value is merged", "KeyIndex", "if (batch.lacksValues()) {", LACKING),
+            (
+                "a change that lacks a value is merged",
+                "KeyIndex",
+                "if (batch.lacksValues()) {",
+                f"{INDEX}a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed",
+            ),
         )
     ),
 )

@@ -144,7 +144,9 @@ class DirectReader(BatchReader):
 
     def read(self, spark: SparkSession, ranges: OffsetRanges, outcomes: BatchOutcomes) -> DataFrame:
         """Return the rows of these records; each record is counted while it is read."""
-        tasks = [[_range(each) for each in task] for task in self._tasks(spark, ranges)]
+        tasks = [
+            [(each.topic, each.partition, each.start, each.end) for each in task] for task in self._tasks(spark, ranges)
+        ]
         reader = self._reader(spark).option("tasks", json.dumps(tasks)).option("commit-id", outcomes.commit_id)
         return self.rows.from_decoded(reader.load())
 
@@ -278,7 +280,3 @@ def share_out(spans: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange
 
 def _records(span: OffsetRange) -> int:
     return span.records
-
-
-def _range(span: OffsetRange) -> tuple[str, int, int, int]:
-    return (span.topic, span.partition, span.start, span.end)

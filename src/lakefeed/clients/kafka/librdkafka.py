@@ -153,7 +153,8 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
 def refusal_of(said: Iterable[KafkaError], *, servers: str) -> LakefeedError | None:
     """Return the error for what a client has said of connections that were refused; None if nothing was."""
     for error in said:
-        text = _without_names(error.str())
+        # "sasl_ssl://broker:9093/bootstrap: …": the address stands beside the message.
+        text = re.sub(r"^\S+://\S+: ", "", error.str())
         if error.code() == KafkaError._SSL or "SSL routines" in text:
             return _tls_refusal(text, servers)
         if error.code() in _DENIED:
@@ -180,11 +181,6 @@ def _tls_refusal(text: str, servers: str) -> LakefeedError:
             continue
     hint = "check kafka.ssl.truststore and kafka.ssl.keystore in options, or tls.ca_file and tls.certificate"
     return ConfigError(f"no TLS connection to Kafka: {text}", where=servers, hint=hint)
-
-
-def _without_names(text: str) -> str:
-    # "sasl_ssl://broker:9093/bootstrap: …": the address stands beside the message.
-    return re.sub(r"^\S+://\S+: ", "", text)
 
 
 def missing_topic(name: str, existing: Sequence[str], *, where: str) -> ResourceMissing:

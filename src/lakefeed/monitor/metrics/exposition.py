@@ -51,7 +51,7 @@ def metrics_text(readings: Iterable[FeedReading], *, accept: str = "") -> Metric
 
     class Feeds(Collector):
         def collect(self) -> Iterator[Family]:
-            return filter(_has_samples, (_family(metric, known) for metric in METRICS))
+            return (family for metric in METRICS if (family := _family(metric, known)).samples)
 
     content_type = OPEN_METRICS_TYPE if takes_open_metrics(accept) else TEXT_TYPE
     encode, _ = choose_encoder(content_type)
@@ -93,10 +93,6 @@ def _add_buckets(family: Family, labels: dict[str, str], buckets: Buckets) -> No
         family.add_sample(f"{family.name}_bucket", {**labels, "le": le}, count)
     family.add_sample(f"{family.name}_count", labels, sum(buckets.counts))
     family.add_sample(f"{family.name}_sum", labels, buckets.sum)
-
-
-def _has_samples(family: Family) -> bool:
-    return bool(family.samples)
 
 
 def merged_text(texts: Iterable[str], *, down: Iterable[str] = (), accept: str = "") -> MetricsText:
