@@ -232,7 +232,7 @@ def test_the_first_batch_of_a_run_is_merged_if_it_is_small_beside_the_table(upse
     assert upserts.rows("v", f"(SELECT * FROM {upserts.name} WHERE id = 7)") == [("indexed",)]
 
 
-def test_two_rows_of_a_key_in_the_table_are_not_indexed(upserting: SparkSession) -> None:
+def test_two_rows_of_a_key_are_not_indexed(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {})
     upserts.land(0, 1, [(1, "a", "x", 0, 0)])
     upserting.sql(f"INSERT INTO {upserts.name} SELECT * FROM {upserts.name}")
