@@ -39,7 +39,7 @@ BY_THE_INDEX_OF_KEYS = (
                 "if (done.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {",
                 WRONG,
             ),
-            ("two rows of a key", "KeyIndex", "if (found \&\& !known) {", INDEX + "two_rows_of_a_key_are_not_indexed"),
+            ("two rows of a key", "KeyIndex", "if (found && !known) {", INDEX + "two_rows_of_a_key_are_not_indexed"),
             (
                 "a batch that reads records again is merged",
                 "KeyIndex",
