@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -5,6 +6,7 @@ from typing import Any
 
 from lakefeed.config.blocks import SinkChoice
 from lakefeed.config.schema import json_schema
+from tools.generate_docs import pipeline_reference
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -53,3 +55,9 @@ def test_every_setting_says_what_it_is_for() -> None:
         for key, value in properties.items():
             is_block = "$ref" in value or any("$ref" in part for part in value.get("anyOf", []))
             assert value.get("description") or is_block, f"{name}.{key}"
+
+
+def test_the_reference_names_types_and_no_class_of_pydantic() -> None:
+    text = pipeline_reference()
+    assert "| `start` | text |" in text
+    assert not re.search(r"ForwardRef|Annotated|typing\.|<class", text)
