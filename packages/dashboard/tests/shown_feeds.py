@@ -49,7 +49,6 @@ class ShownFeed:
         self._ends = {(self.topic, number): 1_000_000 for number in range(self.partitions)}
 
     def begin(self, *, sink: str = "iceberg lake.nyc.trips") -> None:
-        """Begin the feed's run."""
         spans = [OffsetRange(topic, number, 0, end) for (topic, number), end in self._ends.items()]
         self.monitor.begin(sink=sink, fence="7 d4c1f0a9be21", position=spans)
         self.monitor.control.open(threading.Event())
@@ -256,8 +255,6 @@ class HostileDetails:
 
 @dataclass
 class ShownFeeds:
-    """A dashboard's feeds."""
-
     feeds: list[ShownFeed]
     notes: list[str] = field(default_factory=list)
 

@@ -41,7 +41,7 @@ class SearchFeed(LedgerFeed):
         return ElasticsearchIndex(self.spark, self.sink, self.context(groups=groups, evolves=evolves))
 
     def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> ElasticsearchIndex:
-        """Return the index as a driver opens it that has begun a run: with the schema applied and the fence taken."""
+        """Return the index of a driver that has begun a run: the schema is applied, and the fence is taken."""
         index = self.driver(groups=groups, **settings)
         frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
         index.apply_schema(frame.schema)

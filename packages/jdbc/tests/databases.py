@@ -56,7 +56,7 @@ class JdbcFeed(LedgerFeed):
         return JdbcTable(self.spark, self.sink, self.context(groups=groups))
 
     def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> JdbcTable:
-        """Return the table as a driver opens it that has begun a run: with the schema applied and the fence taken."""
+        """Return the table of a driver that has begun a run: the schema is applied, and the fence is taken."""
         table = self.driver(groups=groups, **settings)
         frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
         table.apply_schema(frame.schema)

@@ -58,7 +58,7 @@ def wait_for(found: Callable[[], Any], *, timeout: float = 180) -> Any:
 
 @contextmanager
 def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
-    """Compare, again and again, the number of rows with the commits' counts, both read in one statement."""
+    """Compare the number of rows with the commits' counts repeatedly; one statement reads both."""
     seen: list[tuple[int, int]] = []
     over = threading.Event()
     look = f"SELECT (SELECT COUNT(*) FROM {TABLE}), (SELECT COALESCE(SUM(landed), 0) FROM lakefeed_commits)"

@@ -105,7 +105,6 @@ class Mailbox(Controller):
         return AuthResult(success=is_right, handled=False)
 
     async def keep(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        """Store a mail."""
         assert isinstance(envelope.content, bytes)
         mail = BytesParser(EmailMessage, policy=modern).parsebytes(envelope.content)
         self.recipients.append(list(envelope.rcpt_tos))
@@ -124,7 +123,6 @@ class Mailbox(Controller):
 def mailbox(
     *, certificate: tuple[Path, Path] | None = None, security: str = "none", password: str | None = None
 ) -> Iterator[Mailbox]:
-    """Run a mail server."""
     server = Mailbox(certificate=certificate, security=security, password=password)
     server.start()
     try:

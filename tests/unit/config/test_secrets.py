@@ -22,7 +22,7 @@ from lakefeed_deploy.cli import conf
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
 
 SECRET = ENVIRONMENT["THE_SECRET"]
-# Blocks with free keys; the name of this key does not show that it is a secret.
+# Blocks whose keys are free; the names of these keys do not show that their values are secret.
 FREE = {
     "source.kafka": f"{TOPICS}    options: {{kafka.client.id: '${{THE_SECRET}}'}}\n",
     "catalogs": "catalogs: {a: {type: rest, uri: 'https://h', properties: {header.X-Sesame: '${THE_SECRET}'}}}\n",

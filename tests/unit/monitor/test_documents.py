@@ -1,4 +1,4 @@
-"""Read an endpoint's documents: the same feed results; a stranger's document is reported as such."""
+"""Read an endpoint's documents: the same feed results; the answer of another program has an error of its own."""
 
 import json
 import time

@@ -41,7 +41,7 @@ def ledger(*ages: float, fence: str = "1 a", records: int = 100) -> LedgerFacts:
 
 
 def by_checkpoint(age: float) -> LedgerFacts:
-    """Return the facts of a feed without a ledger whose checkpoint's last batch is `age` seconds old."""
+    """Return the facts of a feed without a log of commits; its checkpoint's last batch is `age` seconds old."""
     return LedgerFacts(known=FeedOffsets(offsets={}, batch_id=7, committed_at=NOW - age))
 
 
@@ -231,7 +231,7 @@ def test_the_rate_is_that_of_the_newest_driver() -> None:
 
 def test_a_driver_without_a_fence_that_was_killed_here_and_started_elsewhere_is_not_killed_for_ever() -> None:
     gone = driver(alive=False, fence=None).model_copy(update={"alive_at": NOW - 60})
-    # Its last commit is before its end, or later by at most the delay with which it updates its file.
+    # The killed driver's last commit may be later than its file says, by at most the file's update interval.
     assert state_of(ledger(80), process=gone) == "killed"
     assert state_of(ledger(55), process=gone) == "killed"
     assert state_of(ledger(20), process=gone) == "probably running"

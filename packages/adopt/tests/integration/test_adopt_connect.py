@@ -80,7 +80,7 @@ def commits_held(sink: IcebergSink) -> Iterator[None]:
 
 
 def wait_for_announcements(sink: IcebergSink, count: int) -> None:
-    """Return when `count` tasks have announced that they finished writing for a commit (``DataComplete``)."""
+    """Return after `count` messages ``DataComplete`` of tasks in the control topic, also in open transactions."""
     settings = {
         "bootstrap.servers": sink.stack.bootstrap_servers,
         "group.id": f"{sink.name}-watch",

@@ -143,7 +143,7 @@ def test_a_viewer_has_no_buttons_and_cannot_stop_a_feed(browser: Browser, closed
         opened.open("/#/feed/taxi/dead-letters")
         expect(page.get_by_role("heading", name="the field id is missing")).to_be_visible()
         assert page.get_by_role("button", name="Replay").is_hidden()
-        # A forged request with the viewer's session and CSRF token must be refused.
+        # A script sends the request with the viewer's session and CSRF token.
         status = page.evaluate(
             """async () => {
                 const session = await (await fetch('/api/session')).json();

@@ -67,7 +67,7 @@ def test_a_day_with_pages_that_do_not_read_stays_under_50_megabytes(monkeypatch:
     finally:
         tracemalloc.stop()
     assert used < 50_000_000
-    # The peak includes the pages that were open.
+    # The peak covers the time in which pages and /metrics read the monitor, too.
     assert most < 100_000_000
     assert len(monitor.events.after()) == MOST_EVENTS
     assert DAY <= len(monitor.history) <= DAY + 1024

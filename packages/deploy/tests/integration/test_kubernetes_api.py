@@ -203,7 +203,7 @@ def test_the_pods_that_spark_makes_of_a_manifest_are_admitted(api: KubernetesApi
     assert driver["spec"]["securityContext"]["runAsNonRoot"] is True
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
-    # Spark's own mounts are writable, too.
+    # Spark adds mounts of its own beside those of the writable folders.
     places = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {"/tmp", "/var/lib/spark", "/etc/lakefeed", "/opt/spark/conf"} <= places
     values = {each["name"]: each for each in container["env"]}

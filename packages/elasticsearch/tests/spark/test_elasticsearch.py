@@ -1,4 +1,4 @@
-"""Land batches in a real search server by the sink, through a gate that fails as a test requires."""
+"""The sink lands batches in a real search server, through a gate that fails as a test requires."""
 
 import json
 import uuid
