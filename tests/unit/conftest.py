@@ -1,4 +1,4 @@
-"""A catalog in a folder, for unit tests."""
+"""An Iceberg catalog in a folder, for unit tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,6 @@ from pyiceberg.catalog import Catalog
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    """Open an Iceberg catalog in a folder."""
     from pyiceberg.catalog import load_catalog
 
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}

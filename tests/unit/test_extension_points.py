@@ -1,4 +1,4 @@
-"""The package of docs/extension-points.md, as its page shows it: what it adds is checked and called."""
+"""Check and call what the package of docs/extension-points.md adds, as the page shows it."""
 
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint

@@ -1,4 +1,4 @@
-"""Commands of installed packages: found, listed, and named when they are missing or broken."""
+"""Commands of installed packages are found and listed; missing and broken ones are named."""
 
 from importlib.metadata import EntryPoint
 

@@ -1,4 +1,4 @@
-"""The bench on a real MinIO: its referee and the JVM's meter agree to the last request."""
+"""The bench on a real MinIO: MinIO's trace and the JVM's meter count the same requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_trace_and_meter_agree_exactly(tmp_path: Path) -> None:
         assert case["kept"]["files"] == 30
         assert case["kept"]["delete_markers"] == 0
         assert sum(case["calls"].values()) == case["total"]
-        # Each entry of offsets and commits, each data file.
+        # At least two entries of the checkpoint (offsets, commits) for each of 3 batches, and 30 data files.
         assert case["calls"]["s3.PutObject"] >= 3 * 2 + 30
 
 
@@ -76,10 +76,10 @@ def test_latency_to_the_table_with_cost_and_phases_of_each_trigger(tmp_path: Pat
         assert 0 < each["p50_ms"] <= each["p99_ms"] <= each["max_ms"]
         assert each["files_per_hour"] > 0
         assert each["overhead"]["jobs"] == 1
-        # Data, manifest, list of manifests, metadata, and two entries of the checkpoint.
+        # A batch writes data, a manifest, a manifest list, metadata, and two entries of the checkpoint.
         assert each["requests_per_batch"] >= 6
         assert each["overhead"]["p50_ms"] > 0
-    # No record waits for its trigger longer than that, and a batch.
+    # A shorter trigger interval gives a shorter latency: records wait less for their batch.
     assert quick["p50_ms"] < slow["p50_ms"]
     assert slow["files_per_hour"] == pytest.approx(1800, rel=0.2)
     assert chart.read_text().startswith("<svg")
@@ -111,7 +111,7 @@ def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_
         assert run["server_cpu_seconds"]["kafka"] > 0
     assert ways["spark-iceberg"]["ratio_to_spark"] == 1.0
     assert ways["seed"]["ratio_to_seed"] == 1.0
-    # The result is where the sizing finds it.
+    # ``deploy size`` finds the result of the bench.
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     sized = lakefeed(
         *("deploy", "size", str(tmp_path / "pipeline.yaml"), "--target-rate", "1M/s", "--output", "json"),
@@ -142,7 +142,7 @@ def test_upserts_are_measured_in_turns_and_every_row_is_compared_with_a_model(tm
     }
     for (load, way), each in found.items():
         assert each["rows_equal"], (load, way)
-        # A tombstone follows each of Debezium's deletes.
+        # Debezium sends a tombstone after each delete, so its deletes take twice the batches.
         assert each["batches"] == (1 if load == "fill" else 4 if (load, way) == ("deletes", "debezium") else 2)
         assert each["s3_requests"] > each["batch_requests"] > 3
         assert each["batch_files"] >= 1

@@ -1,4 +1,4 @@
-"""A chart is an SVG file: well-formed, the same for the same figures, with its text as text."""
+"""A chart is a well-formed SVG file; the same figures give the same file, and its text can be searched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chart(points: Points = TENFOLD, *, title: str = "A title", dashed: Points = 
 
 
 def marks(root: ElementTree.Element) -> list[tuple[float, float]]:
-    """Return where the marks of the measurements are."""
+    """Return the positions of the measurements' marks."""
     clipped = [group for group in root.iter(f"{SVG}g") if group.get("clip-path")]
     return [(float(use.get("x", 0)), float(use.get("y", 0))) for group in clipped for use in group.iter(f"{SVG}use")]
 

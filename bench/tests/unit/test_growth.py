@@ -1,4 +1,4 @@
-"""The exponent of a cost is found beside its fixed part, with an interval that noise widens."""
+"""The fit finds a cost's exponent beside a fixed cost; noise widens the interval of the exponent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def costs(*, fixed: float, rate: float, exponent: float, noise: float = 0.03, tu
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 1.5, 2.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_exponent_is_found_beside_a_fixed_cost(exponent: float, seed: int) -> None:
-    # At the largest size ten times the fixed cost.
+    # At the largest size, the cost that grows is ten times the fixed cost.
     found = growth_of(costs(fixed=1, rate=10 / 10_000**exponent, exponent=exponent, seed=seed))
     assert found.exponent == pytest.approx(exponent, abs=0.12)
     assert found.low is not None

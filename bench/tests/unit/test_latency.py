@@ -1,4 +1,4 @@
-"""Times of batches, ranks of latencies, and a record that is missing or double cannot be overlooked."""
+"""Phases of batches and percentiles of latencies; a missing or repeated record makes the bench fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of MinIO's client is parsed, counted and divided into phases."""
+"""The trace of MinIO's client is parsed, its requests are counted and divided into phases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakefeed_bench.minio import ApiCalls, Kept, Request, as_traced, between, by
 
 
 def printed(api: str, path: str, *, at: float, status: int = 200) -> str:
-    """A line of the trace; requests come in the order in which they ended, and blanks keep the connection open."""
+    """Return a line of the trace. MinIO writes a request when it ends, and blanks to keep the connection open."""
     entry = {
         "type": 4,
         "nodename": "127.0.0.1:30329",
@@ -30,7 +30,7 @@ PRINTED = printed("PutObject", "/lake/a/x", at=2) + printed("HeadObject", "/lake
 
 
 def traced(*requests: tuple[str, str]) -> list[Request]:
-    """Requests to the bucket ``lake``, one a second."""
+    """Return requests to the bucket ``lake``, one a second."""
     return parse("".join(printed(api, f"/lake/{key}", at=at) for at, (api, key) in enumerate(requests)))
 
 

@@ -1,4 +1,4 @@
-"""What can be said of a loss, by paired runs."""
+"""The loss by monitoring, measured with paired runs: its confidence interval, verdict and CPU time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pair(on: float, off: float, *, requests: int = 50, further: int = 0) -> Pair
 def test_a_loss_is_stated_with_its_error() -> None:
     loss = Loss.of([(99.0, 100.0), (101.0, 100.0), (98.0, 100.0), (100.0, 100.0), (99.5, 100.0)])
     assert loss.share == pytest.approx(0.00503, abs=1e-4)
-    # By hand: t of 4 degrees of freedom, 2.776, times the standard error of the logarithms.
+    # Calculated by hand: t for 4 degrees of freedom (2.776) times the standard error of the logarithms.
     logs = [math.log(value) for value in (0.99, 1.01, 0.98, 1.0, 0.995)]
     mean = sum(logs) / 5
     error = math.sqrt(sum((one - mean) ** 2 for one in logs) / 4 / 5)
@@ -72,7 +72,7 @@ def test_what_being_watched_adds_is_seen_beside_the_noise_of_the_tasks() -> None
         noisy = ((10.0, 14.0), (15.0, 9.0), (12.0, 13.0))
         return MonitorCost(pairs=tuple(Pair(on=run("on", on, 1 + added), off=run("off", off, 1)) for on, off in noisy))
 
-    # 12.17 s of tasks in the mean, and 5 s beside them.
+    # The tasks take 12.17 s on average, and everything else 5 s.
     assert cost(0.17).added.share == pytest.approx(0.17 / 17.25, abs=1e-3)
     assert (cost(0.17).cpu.verdict, cost(0.17).added.verdict, cost(0.17).holds) == ("unclear", "below", True)
     assert (cost(0.8).added.verdict, cost(0.8).holds) == ("above", False)
@@ -90,7 +90,7 @@ def test_cpu_time_is_split_by_what_a_thread_does() -> None:
         threads={
             "1": ("java", 22.0),
             "2": ("Executor task l", 50.0),
-            "4": ("Executor task l", 6.0),  # Began meanwhile; thread 9 has ended.
+            "4": ("Executor task l", 6.0),  # This thread began between the two measurements; thread 9 ended.
             "3": ("C2 CompilerThre", 16.0),
             "5": ("G1 Conc#0", 1.0),
             "6": ("GC Thread#0", 0.5),

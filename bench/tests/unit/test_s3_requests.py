@@ -1,4 +1,4 @@
-"""The tables look as the published ones, and show in capitals what cannot be believed."""
+"""The report has the layout of the published tables, and prints mismatches in capitals."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_document_for_programs() -> None:
 
 
 def test_batches_take_a_little_more_than_their_share() -> None:
-    # Spark shares a batch's records out by partition and rounds each share down.
+    # Spark divides a batch's records among the partitions and rounds each share down.
     assert replace(WORKLOADS["six"], rows=60_000).records_a_batch == 10_009
     assert WORKLOADS["steady"].records_a_batch == 100
 

@@ -1,4 +1,4 @@
-"""Bounds of the dimensions, what a result says, and its charts; test_bench.py of the integration tests measures."""
+"""The limits of each dimension, the text of a result, and its charts; the integration test measures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakefeed_bench.scale import DIMENSIONS, CostPoint, DimensionResult, chosen,
 def result(
     name: str, *, exponent: float, rate: float = 1.0, heap_mb: float = 0.0, is_complete: bool = True
 ) -> DimensionResult:
-    """A result whose cost is a fixed one and a power of the size, the same at the largest size for all exponents."""
+    """Return a result with a fixed cost plus a power of the size; at the largest size, all exponents cost the same."""
     dimension, points = DIMENSIONS[name], []
     largest = dimension.sizes[-1]
     for size in dimension.sizes:

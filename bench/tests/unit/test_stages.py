@@ -1,4 +1,4 @@
-"""A sample of a profile belongs to the innermost stage of its stack."""
+"""A sample of a profile counts for the innermost stage of its stack."""
 
 from __future__ import annotations
 

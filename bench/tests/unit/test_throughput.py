@@ -1,4 +1,4 @@
-"""Ratios compare the runs of the same round, and a run whose rows differ cannot be overlooked."""
+"""Ratios compare runs of the same round; the report marks a run whose rows differ."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LIMITS = Limits(fetch=0.2, decode=0.1, encode=0.2, read_rows_per_second=9.0, dec
 
 
 def result(way: str, *rates: float, equal: bool = True) -> WayResult:
-    """Return runs with these rows for each CPU second."""
+    """Return one run per rate; a rate is in rows per CPU second."""
     runs = [replace(FIGURES, steady_cpu_seconds=2000 / rate, rows_equal=equal) for rate in rates]
     return WayResult(way=way, runs=runs, rows_equal=equal)
 
@@ -66,7 +66,7 @@ def found(*ways: WayResult) -> Throughput:
 
 
 def test_a_ratio_is_the_median_over_the_rounds() -> None:
-    # The machine was half as fast in the second round, for both.
+    # In the second round, the machine was half as fast for both.
     mine, theirs = result("lakefeed-iceberg", 200.0, 100.0, 240.0), result("spark-iceberg", 100.0, 50.0, 110.0)
     ours, spark = compared([mine, theirs], None)
     assert ours.ratio_to_spark == pytest.approx(2.0)

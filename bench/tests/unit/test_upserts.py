@@ -1,4 +1,4 @@
-"""The model of the upserts' tables: the newest change of each key, as a dictionary has it."""
+"""The bench's model of an upsert table: a dictionary with the newest change of each key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by the tests of takeovers: records by number, the plan, the takeover, and the count of each record."""
+"""Helpers for tests of takeovers: send numbered records, plan, take over, and count every record."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.support.feed import Feed, ids
 
 DECODE: dict[str, Any] = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
 RUNS = int(os.environ.get("ADOPT_RUNS", "20"))
-"""How often each tool is stopped at a random moment, in slow tests."""
+"""The number of random moments at which the slow tests stop each tool."""
 
 
 def send(feed: Feed, ids: range, *, partition: int = -1) -> None:
@@ -34,7 +34,7 @@ def take_over(pipeline: Pipeline, lake: SparkSession, origin: str, **options: An
 
 
 def assert_each_once(feed: Feed, pipeline: Pipeline, count: int) -> None:
-    """By the rows' own ids, and by the feed's own proof."""
+    """Check by the rows' ids and by ``verify`` that every record landed once."""
     assert ids(feed) == list(range(count))
     for deep in (False, True):
         proof = pipeline.verify(deep=deep)

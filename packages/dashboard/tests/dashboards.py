@@ -1,4 +1,4 @@
-"""Dashboards over real sockets, for tests."""
+"""Serve dashboards on real sockets for tests."""
 
 import ssl
 import time
@@ -23,14 +23,14 @@ PASSWORD = "correct horse battery staple"
 
 
 def password_hash() -> str:
-    """Return a hash of PASSWORD that is quick to check."""
+    """Return a cheap hash of PASSWORD, so that tests log in quickly."""
     from argon2 import PasswordHasher
 
     return PasswordHasher(time_cost=1, memory_cost=7168, parallelism=1).hash(PASSWORD)
 
 
 def monitor_of(feed: str = "hidden-name") -> FeedMonitor:
-    """Return the monitor of a feed that has written a batch."""
+    """Return the monitor of a feed that has committed a batch."""
     found = FeedMonitor(feed)
     found.begin(sink="iceberg a.b.c", fence=None)
     found.finish(FinishedBatch(batch_id=3, finished_at=time.time(), seconds=1.0, records=5, lag=0))
@@ -63,7 +63,7 @@ def without_login(**settings: Any) -> Dashboard:
 
 @contextmanager
 def dashboard(feeds: Feeds | FeedMonitor, settings: Dashboard) -> Iterator[str]:
-    """Serve a dashboard at a free port."""
+    """Serve a dashboard on a free port; yield its address."""
     shown: Feeds = OwnFeed(feeds) if isinstance(feeds, FeedMonitor) else feeds
     with serve(shown, settings) as served:
         yield served
@@ -80,14 +80,14 @@ def bearer(token: str) -> dict[str, str]:
 
 @contextmanager
 def browser(served: str, *, verify: ssl.SSLContext | bool = True) -> Iterator[httpx.Client]:
-    """Ask as a page of the dashboard does: its origin, its cookies, no proxy."""
+    """Yield a client that sends what a browser sends from the dashboard's page: its origin and cookies, no proxy."""
     headers = {"Origin": served, "Sec-Fetch-Site": "same-origin"}
     with httpx.Client(base_url=served, headers=headers, trust_env=False, timeout=10, verify=verify) as client:
         yield client
 
 
 def log_in(client: httpx.Client, user: str = "anna", password: str = PASSWORD) -> dict[str, str]:
-    """Log in; returns the header that changes need."""
+    """Log in; return the CSRF header that changing requests need."""
     answer = client.post("/login", json={"user": user, "password": password})
     assert answer.status_code == 200, answer.text
     return {"X-CSRF-Token": client.get("/api/session").json()["csrf"]}

@@ -1,4 +1,4 @@
-"""Feeds for the dashboard's page without a JVM: real progress models, filled with batches, and hostile details."""
+"""Feeds for tests of the dashboard's page without a JVM: real progress models with batches, and hostile details."""
 
 import json
 import math
@@ -32,7 +32,7 @@ PLACES = (*ZIPS, ("10301", 40.6316, -74.0927), ("11354", 40.7683, -73.8272), ("0
 
 @dataclass
 class ShownFeed:
-    """One feed whose batches a test adds."""
+    """A feed to which a test adds batches."""
 
     name: str = "taxi"
     partitions: int = 6
@@ -44,19 +44,18 @@ class ShownFeed:
 
     def __post_init__(self) -> None:
         self.monitor = FeedMonitor(self.name, clock=lambda: self.now or time.time())
-        self._random = random.Random(self.seed)  # A test draws the same batches each time.
+        self._random = random.Random(self.seed)  # Seeded, so that a test draws the same batches in every run.
         self._batch = 0
         self._ends = {(self.topic, number): 1_000_000 for number in range(self.partitions)}
 
     def begin(self, *, sink: str = "iceberg lake.nyc.trips") -> None:
-        """Open the feed."""
         spans = [OffsetRange(topic, number, 0, end) for (topic, number), end in self._ends.items()]
         self.monitor.begin(sink=sink, fence="7 d4c1f0a9be21", position=spans)
         self.monitor.control.open(threading.Event())
         self.monitor.tick()
 
     def add_batch(self, *, dead_letters: int = 0, note: str = "") -> FinishedBatch:
-        """Add a batch that has just ended."""
+        """Add a batch that ends now."""
         wave = 1 + 0.18 * math.sin(self._batch / 9) + self._random.uniform(-0.06, 0.06)
         seconds = BATCH_SECONDS * self._random.uniform(0.7, 0.95)
         each = max(1, int(self.rate * BATCH_SECONDS * wave / self.partitions))
@@ -105,7 +104,7 @@ class ShownFeed:
         return batch
 
     def fill(self, count: int, *, end: float) -> None:
-        """Add batches of the time up to an end."""
+        """Add `count` batches, the last of which ends at `end`."""
         for number in range(count):
             self.now = end - (count - number) * BATCH_SECONDS
             self.add_batch(dead_letters=12 if number % 20 == 7 else 0)
@@ -115,7 +114,7 @@ class ShownFeed:
 
 
 class HostileDetails:
-    """The details of a feed, with texts that would harm a page that trusts them."""
+    """Details of a feed with texts that would harm a page that does not escape them."""
 
     def __init__(self, monitor: FeedMonitor) -> None:
         self._monitor = monitor
@@ -256,8 +255,6 @@ class HostileDetails:
 
 @dataclass
 class ShownFeeds:
-    """Many feeds behind one dashboard."""
-
     feeds: list[ShownFeed]
     notes: list[str] = field(default_factory=list)
 
@@ -283,7 +280,7 @@ class ShownFeeds:
 
 
 def shown_feed(name: str = "taxi", *, batches: int = 170, ended_ago: float = 0.0, **settings: Any) -> ShownFeed:
-    """Return a feed that has run for some batches."""
+    """Return a feed that has committed `batches` batches."""
     end = time.time() - ended_ago
     feed = ShownFeed(name, now=end - (batches + 2) * BATCH_SECONDS, **settings)
     feed.begin(sink=f"iceberg lake.shop.{name.replace('-', '_')}")
@@ -292,7 +289,7 @@ def shown_feed(name: str = "taxi", *, batches: int = 170, ended_ago: float = 0.0
 
 
 def fifty_feeds() -> list[ShownFeed]:
-    """Return 50 feeds: most work; one is paused, one has failed, one hangs."""
+    """Return 50 feeds: one is paused, one has failed, one hangs, the others run."""
     numbers = range(1, 50)
     feeds = [shown_feed()]
     feeds += [
@@ -312,6 +309,6 @@ def fifty_feeds() -> list[ShownFeed]:
 
 
 def calm_feeds() -> list[ShownFeed]:
-    """Return feeds for pictures: 12, of which one is paused and one has failed."""
+    """Return 12 feeds for pictures: one is paused, one has failed."""
     feeds = fifty_feeds()
     return [*feeds[:5], *feeds[6:13]]

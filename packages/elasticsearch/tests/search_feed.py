@@ -15,12 +15,12 @@ from tests.support.servers.search import Gate, SearchServer
 
 @dataclass
 class SearchFeed(LedgerFeed):
-    """One test's feed into one index.
+    """A test's feed into its own index.
 
     Attributes:
-        server: where it is.
-        gate: through which it goes.
-        settings: of the sink, beside where it is.
+        server: the search server.
+        gate: the proxy between the feed and the server.
+        settings: further settings of the sink.
     """
 
     server: SearchServer
@@ -36,12 +36,12 @@ class SearchFeed(LedgerFeed):
         )
 
     def driver(self, *, groups: bool = False, evolves: bool = True, **settings: Any) -> ElasticsearchIndex:
-        """Return the index as one driver sees it."""
+        """Return the index as a driver opens it."""
         self.settings = {**self.settings, **settings}
         return ElasticsearchIndex(self.spark, self.sink, self.context(groups=groups, evolves=evolves))
 
     def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> ElasticsearchIndex:
-        """A driver that has begun, as a run of the feed does."""
+        """Return the index of a driver that has begun a run: the schema is applied, and the fence is taken."""
         index = self.driver(groups=groups, **settings)
         frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
         index.apply_schema(frame.schema)
@@ -49,15 +49,14 @@ class SearchFeed(LedgerFeed):
         return index
 
     def rows(self, count: int, *, start: int = 0) -> DataFrame:
-        """Of one record each."""
+        """Return `count` rows, one per record."""
         position = ("'topic' AS kafka_topic", "0 AS kafka_partition", "id AS kafka_offset")
         return self.spark.range(start, start + count).selectExpr("id", "concat('v', id) AS v", *position)
 
     def documents(self) -> dict[str, dict[str, Any]]:
-        """Return the documents that a reader sees."""
         return self.server.documents(self.index)
 
     def ledger(self) -> dict[str, Any]:
-        """The feed's document there."""
+        """Return the feed's document in the ledger index."""
         found: dict[str, Any] = self.server.ask("GET", f"/lakefeed_feeds/_doc/{self.index}:{self.name}")["_source"]
         return found

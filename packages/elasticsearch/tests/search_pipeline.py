@@ -1,4 +1,4 @@
-"""A feed from a topic into a search server, through a gate."""
+"""A pipeline from a topic through a gate into a search server."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tests.support.servers.search import Gate
 
 
 def sink_of(feed: Feed, opened: Gate, **settings: Any) -> dict[str, Any]:
-    """The sink's block; the password comes from the environment."""
+    """Return the sink's block; its password comes from the environment."""
     login = {"username": opened.username, "password": "${SEARCH_PASSWORD}"}
     return {"elasticsearch": {"url": opened.url, **login, "index": feed.name, **settings}}
 
@@ -18,6 +18,6 @@ def environment_of(feed: Feed, opened: Gate) -> dict[str, str]:
 
 
 def pipeline_of(feed: Feed, opened: Gate, *, sink: dict[str, Any] | None = None, **blocks: Any) -> Pipeline:
-    """The feed's pipeline into the index of its name."""
+    """Return the feed's pipeline; the index has the feed's name."""
     path = feed.write_file(**{"sink": sink_of(feed, opened, **(sink or {})), **blocks})
     return Pipeline.from_file(path, environment=environment_of(feed, opened))

@@ -1,4 +1,4 @@
-"""The databases that a JDBC feed lands in, and the verbs of a feed for them without Kafka."""
+"""The databases of the JDBC tests, and feeds into them without Kafka."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,23 +16,23 @@ from tests.support.servers.postgresql import PostgreSQL
 FIXTURES = {"postgresql": "postgres", "mariadb": "maria", "mysql": "mysql"}
 DATABASES = tuple(FIXTURES)
 EACH_DATABASE = tuple(pytest.param(kind, marks=pytest.mark.slow if kind == "mysql" else ()) for kind in DATABASES)
-"""For tests; MySQL's are slow: its archive is half a gigabyte."""
+"""The parameters of tests; MySQL is slow, because its archive is half a gigabyte."""
 Server = PostgreSQL | MariaDB
 
 
 def server_of(kind: str, fixture: Callable[[str], Any]) -> Server:
-    """An empty database of a kind, for one test."""
+    """Create an empty database of a kind for one test."""
     server: Server = fixture(FIXTURES[kind]).new_database()
     return server
 
 
 @dataclass
 class JdbcFeed(LedgerFeed):
-    """One test's feed into one table.
+    """A test's feed into its own table.
 
     Attributes:
         server: the database.
-        settings: of the sink, beside where it is.
+        settings: further settings of the sink.
     """
 
     server: Server
@@ -51,12 +51,12 @@ class JdbcFeed(LedgerFeed):
         )
 
     def driver(self, *, groups: bool = False, **settings: Any) -> JdbcTable:
-        """Return the table as one driver sees it."""
+        """Return the table as a driver opens it."""
         self.settings = {**self.settings, **settings}
         return JdbcTable(self.spark, self.sink, self.context(groups=groups))
 
     def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> JdbcTable:
-        """A driver that has begun, as a run of the feed does."""
+        """Return the table of a driver that has begun a run: the schema is applied, and the fence is taken."""
         table = self.driver(groups=groups, **settings)
         frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
         table.apply_schema(frame.schema)

@@ -1,4 +1,4 @@
-"""A feed from a topic into a database, and a reader of the database meanwhile."""
+"""A feed from a topic into a database, and a reader that watches the database meanwhile."""
 
 import threading
 import time
@@ -16,13 +16,13 @@ TABLE = "trips"
 
 
 def sink_of(server: Server, **settings: Any) -> dict[str, Any]:
-    """The sink's block; the password comes from the environment."""
+    """Return the sink's block; its password comes from the environment."""
     block = {"url": server.jdbc_url, "user": server.user, "password": "${DATABASE_PASSWORD}", "table": TABLE}
     return {"jdbc": {**block, **settings}}
 
 
 def pipeline_of(feed: Feed, server: Server, *, sink: dict[str, Any] | None = None, **blocks: Any) -> Pipeline:
-    """The feed's pipeline into the database; its rows keep where they come from."""
+    """Return the feed's pipeline into the database; its rows have topic, partition and offset."""
     decode = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["topic", "partition", "offset"]}
     path = feed.write_file(**{"sink": sink_of(server, **(sink or {})), "decode": decode, **blocks})
     return Pipeline.from_file(path, environment=environment_of(feed, server))
@@ -43,7 +43,7 @@ def staging_tables(server: Server) -> list[str]:
 
 
 def wait_for(found: Callable[[], Any], *, timeout: float = 180) -> Any:
-    """Asks until there is something; a database that is away has nothing."""
+    """Return the first true value of `found`; an error, as of a database that is down, counts as no value."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -58,7 +58,7 @@ def wait_for(found: Callable[[], Any], *, timeout: float = 180) -> Any:
 
 @contextmanager
 def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
-    """A reader that compares the rows with the counts of the commits, in one statement, again and again."""
+    """Compare the number of rows with the commits' counts repeatedly; one statement reads both."""
     seen: list[tuple[int, int]] = []
     over = threading.Event()
     look = f"SELECT (SELECT COUNT(*) FROM {TABLE}), (SELECT COALESCE(SUM(landed), 0) FROM lakefeed_commits)"
@@ -69,7 +69,7 @@ def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
                 [[rows, counted]] = server.execute(look)
                 seen.append((int(rows), int(counted)))
             except Exception:
-                # Not there yet, or killed.
+                # The table does not exist yet, or the server was killed.
                 time.sleep(0.05)
             time.sleep(0.01)
 
@@ -84,7 +84,7 @@ def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
 
 @contextmanager
 def sleeping_ledger(server: Server, seconds: float) -> Iterator[None]:
-    """Each commit sleeps in its transaction, when its rows are in the table and no reader sees them yet."""
+    """Make each commit sleep within its transaction, after it wrote its rows and before readers see them."""
     if isinstance(server, PostgreSQL):
         server.execute(
             f"CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS "
@@ -102,7 +102,7 @@ def sleeping_ledger(server: Server, seconds: float) -> Iterator[None]:
 
 
 def is_committing(server: Server) -> bool:
-    """Check that a driver sleeps there."""
+    """Check that a driver sleeps in its commit."""
     if isinstance(server, PostgreSQL):
         asked = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
     else:

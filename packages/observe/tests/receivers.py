@@ -1,4 +1,4 @@
-"""Receivers of notifications: an HTTP server that keeps what it is sent, and a mail server with TLS and a login."""
+"""Receivers of notifications: an HTTP server that records requests, and a mail server with TLS and a login."""
 
 import json
 import ssl
@@ -21,7 +21,7 @@ from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 
 @dataclass
 class Hook:
-    """A web server that answers POSTs with the given statuses, the last one for ever.
+    """A web server that answers POSTs with the given statuses; it repeats the last one.
 
     Attributes:
         delay: seconds before each answer.
@@ -40,7 +40,7 @@ class Hook:
         return f"http://127.0.0.1:{self.port}"
 
     def wait(self, count: int, *, seconds: float = 20) -> list[Any]:
-        """Wait for so many requests, and return their bodies."""
+        """Wait for `count` requests, and return their bodies."""
         wait_for(lambda: len(self.bodies) >= count, seconds=seconds)
         return self.bodies
 
@@ -54,7 +54,7 @@ def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
 
 @contextmanager
 def web_hook(*statuses: int, delay: float = 0.0, said: bytes = b"ok") -> Iterator[Hook]:
-    """Run such a server."""
+    """Run a web server that answers with these statuses."""
     hook = Hook(list(statuses) or [200], delay, said)
 
     def take(request: HttpRequest) -> HttpAnswer:
@@ -71,14 +71,14 @@ def web_hook(*statuses: int, delay: float = 0.0, said: bytes = b"ok") -> Iterato
 
 
 class Mailbox(Controller):
-    """A mail server on this machine; keeps the mails, and the logins that it accepted."""
+    """A mail server on this machine that records mails and successful logins."""
 
     def __init__(self, *, certificate: tuple[Path, Path] | None, security: str, password: str | None) -> None:
         self.mails: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
         self.logins: list[str] = []
         self._password = password
-        vars(self)["handle_DATA"] = self.keep  # The name that aiosmtpd looks for.
+        vars(self)["handle_DATA"] = self.keep  # aiosmtpd looks for a handler of this name.
         context = None
         if certificate is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -93,7 +93,7 @@ class Mailbox(Controller):
             require_starttls=starttls is not None,
             authenticator=self._log_in if password is not None else None,
             auth_required=password is not None and starttls is not None,
-            # With TLS from the beginning, the server does not see that it has it.
+            # With TLS from the first byte, aiosmtpd does not know that the connection is encrypted.
             auth_require_tls=starttls is not None,
         )
 
@@ -105,7 +105,6 @@ class Mailbox(Controller):
         return AuthResult(success=is_right, handled=False)
 
     async def keep(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        """Keep a mail."""
         assert isinstance(envelope.content, bytes)
         mail = BytesParser(EmailMessage, policy=modern).parsebytes(envelope.content)
         self.recipients.append(list(envelope.rcpt_tos))
@@ -113,7 +112,7 @@ class Mailbox(Controller):
         return "250 taken"
 
     def _trigger_server(self) -> None:
-        # It was bound to any free port.
+        # Bound to port 0, so only the socket knows the port.
         server: Any = self.server
         self.port = server.sockets[0].getsockname()[1]
         trigger: Any = super()._trigger_server
@@ -124,7 +123,6 @@ class Mailbox(Controller):
 def mailbox(
     *, certificate: tuple[Path, Path] | None = None, security: str = "none", password: str | None = None
 ) -> Iterator[Mailbox]:
-    """Run such a server."""
     server = Mailbox(certificate=certificate, security=security, password=password)
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""Runs the cases of pipelines that a test writes, in the session of all tests."""
+"""Run the cases of pipelines that a test writes, in the Spark session of all tests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +50,7 @@ checkpoint: s3a://lake/checkpoints/hits
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Run:
-    """Run the cases of a pipeline file, and of further files of cases, in the session of all tests."""
+    """Return a function that runs the cases of a pipeline file and of further case files."""
 
     def run(text: str, *cases: str, names: tuple[str, ...] = ()) -> TestReport:
         file = tmp_path / "pipeline.yaml"
@@ -64,5 +64,5 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
 
 
 def messages(report: TestReport) -> dict[str, list[str]]:
-    """Return what differs, by case."""
+    """Return the differences of each case."""
     return {result.case: [each.what for each in result.differences] for result in report.results}

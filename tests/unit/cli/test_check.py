@@ -1,4 +1,4 @@
-"""``lakefeed check`` without --connect: what it prints and its exit status."""
+"""Output and exit status of ``lakefeed check`` without --connect."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``lakefeed check --static`` reads the file alone; and Python functions are looked up without an import."""
+"""``lakefeed check --static`` reads only the pipeline file, and looks Python functions up without an import."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What holds of all commands: one list of them, the file that they read by default, JSON, and the names of options."""
+"""Rules for all commands: they are in one list, read pipeline.yaml by default, print JSON, and share option names."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ NO_REPORT = {
     *("completion", "dashboard", "dashboard hash-password", "metrics grafana", "metrics rules"),
     *("deploy manifest run", "deploy manifest produce"),
 }
-"""Commands that serve, or print a file of another program."""
+"""Commands that run a server or print a file of another program."""
 SHARED = {
     *("--set", "--output", "--master", "--log-file", "--registry", "--bootstrap-servers"),
     *("--decode", "--yes", "--dry-run", "--watch", "--token-file"),
@@ -53,7 +53,7 @@ def test_the_list_of_commands_is_short_and_in_the_order_of_work() -> None:
     assert max(map(len, lines)) <= WIDTH
     assert [line.rstrip(":") for line in lines if line.endswith(":") and not line.startswith(" ")] == SECTIONS
     rows = [line for line in lines[lines.index("Begin:") :] if line.startswith("  ")]
-    assert all(line[2] != " " for line in rows)  # No text goes over to a second line.
+    assert all(line[2] != " " for line in rows)  # No text wraps to a second line.
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,4 +1,4 @@
-"""The completion, in a real bash and by what click answers."""
+"""Completion of commands, in a real bash and by click's answers."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""``lakefeed dead-letters`` as it is typed; the letters come from a reader in memory."""
+"""``lakefeed dead-letters`` on the command line; a reader in memory returns the letters."""
 
 import json
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ sink: {iceberg: {table: lake.nyc.trips}}
 dead_letters: {table: lake.nyc.dead}
 checkpoint: "s3a://lake/c"
 """
-# Clears the screen, sets the window's title, a C1 introducer, turns the line round.
+# Clears the screen, sets the window's title, starts a C1 sequence, reverses the line's direction.
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202etxet"
 LETTER: dict[str, Any] = {
     "topic": "trips",
@@ -39,7 +39,7 @@ LETTER: dict[str, Any] = {
 
 
 class Letters:
-    """One letter, from each reader."""
+    """A reader that returns one letter."""
 
     kind = "table"
 
@@ -53,7 +53,7 @@ class Letters:
 
 
 class Run:
-    """The command on a pipeline file, and what it asked for."""
+    """Runs the command on a pipeline file; records the filters that it reads with."""
 
     def __init__(self, folder: Path) -> None:
         self.choices: list[DeadLetterFilter] = []

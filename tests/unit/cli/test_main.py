@@ -1,4 +1,4 @@
-"""The root command: what a user who mistypes reads, and that help is quick to have."""
+"""The root command: errors for mistyped commands, and help that appears quickly."""
 
 import errno
 import os
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_written_is_named_with_what_to_do(
 
 
 def test_output_that_is_not_read_is_no_traceback() -> None:
-    """``lakefeed … | head -1``, and a full disk."""
+    """Output to ``lakefeed … | head -1``, and to a full disk."""
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb") as pipe, open("/dev/full", "wb") as full:
@@ -115,7 +115,7 @@ HEAVY = (
     ),
     *("lakefeed.feed", "lakefeed.ledger", "lakefeed.maintenance", "lakefeed.records", "lakefeed.sinks"),
 )
-"""Half a second and more, that only the bodies of commands may take: so much sooner is help on the screen."""
+"""Modules that only the bodies of commands may import: without them, help appears at least half a second sooner."""
 
 
 def test_help_of_no_command_imports_heavy_modules() -> None:

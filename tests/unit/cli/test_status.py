@@ -1,4 +1,4 @@
-"""``lakefeed status``: usage, --watch, and their lines, without servers."""
+"""``lakefeed status`` without servers: usage, --watch, and the printed lines."""
 
 import json
 import threading
@@ -68,7 +68,7 @@ def test_the_lag_of_a_topic_that_the_feed_does_not_read_is_refused(tmp_path: Pat
 
 
 class Looks:
-    """Gives answers one after the other, and Ctrl-C at their end."""
+    """Returns answers one after the other, then raises Ctrl-C."""
 
     def __init__(self, *answers: Shown | Exception) -> None:
         self._answers = iter(answers)
@@ -84,7 +84,7 @@ class Looks:
 
 @contextmanager
 def command(output: str) -> Iterator[None]:
-    """Runs as a command does that has --output."""
+    """Run the block as a command that has --output."""
     with click.Context(click.Command("status")) as context:
         context.meta["output"] = output
         yield
@@ -194,7 +194,7 @@ def test_the_drivers_of_this_machine_are_shown(tmp_path: Path, monkeypatch: pyte
 def test_the_feeds_of_a_dashboard_are_shown_to_those_who_have_its_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also to those on another machine: nothing is read of the drivers' files."""
+    """The command may run on another machine: it reads no drivers' files."""
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     monitor = FeedMonitor(HOSTILE)
     monitor.begin(sink="", fence=None)

@@ -1,4 +1,4 @@
-"""This machine: variables, folders, processes, files."""
+"""The local machine: variables, folders, processes, files."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ ENDPOINTS = {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "AWS_ENDPOINT_URL_S3": "h
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, and an environment without endpoints."""
+    """Return an empty home; the environment has no endpoints."""
     for name in ENDPOINT_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""HTTP: deadlines, sizes, connections."""
+"""HTTP clients: deadlines, sizes, connections."""
 
 import hashlib
 import http.client
@@ -40,7 +40,7 @@ ENDING: dict[Manner, type[Exception] | int] = {
 
 
 def at_once(cases: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    """The result, or the error, of each; all together, since they wait."""
+    """Return the result or the error of each case; all cases run at once, because they wait."""
 
     def result(case: Callable[[], Any]) -> Any:
         try:
@@ -92,7 +92,7 @@ def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.
             "store": lambda: require_bucket("b", s3=S3(endpoint=url), keys=None, timeout=0.4),
             "catalog": lambda: ask_rest_catalog(catalog),
         }
-        if manner != "huge":  # It is a right answer to a download.
+        if manner != "huge":  # For a download, a huge answer is right.
             cases["download"] = lambda: jars.download(
                 artifact, jars.Repository(url=url), report=lambda _: None, stop=threading.Event()
             )
@@ -137,7 +137,7 @@ def test_a_name_that_is_not_looked_up_in_time(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.waits
 def test_all_addresses_of_a_name_have_the_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A queue that is full does not answer."""
+    """A server whose queue of connections is full does not answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         held = [socket.socket() for _ in range(4)]
         for each in held:

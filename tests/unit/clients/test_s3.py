@@ -1,4 +1,4 @@
-"""Asking a store, and the keys for it."""
+"""Requests to an S3 store, and the keys for them."""
 
 import threading
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from lakefeed.clients.s3 import (
 from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
-# AWS's published examples of Signature Version 4 for S3.
+# Examples of Signature Version 4 for S3 that AWS publishes.
 KEYS = Keys(access_key="AKIAIOSFODNN7EXAMPLE", secret_key=SecretStr("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"))
 AT = datetime(2013, 5, 24, tzinfo=UTC)
 
@@ -108,7 +108,7 @@ def test_a_bad_moment_of_the_store_is_no_answer_yet(bad_moment: str) -> None:
         def do_GET(self) -> None:
             asked.append(self.path)
             if len(asked) == 1 and bad_moment == "cut":
-                return  # Not a byte, and the connection closes.
+                return  # The connection closes without a byte.
             self.send_response(503 if len(asked) == 1 else 200)
             self.end_headers()
             self.wfile.write(b"<Code>SlowDown</Code>" if len(asked) == 1 else b"<ListBucketResult>")
@@ -152,7 +152,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class _Sts(BaseHTTPRequestHandler):
-    """Answers AssumeRoleWithWebIdentity as AWS's service does."""
+    """Answers AssumeRoleWithWebIdentity as AWS STS does."""
 
     def do_POST(self) -> None:
         form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
@@ -168,7 +168,7 @@ class _Sts(BaseHTTPRequestHandler):
                 "</AssumeRoleWithWebIdentityResponse>"
             ),
         )
-        if token == "expired":  # a word, and no secret
+        if token == "expired":  # not a secret
             status, text = (
                 400,
                 (
@@ -183,7 +183,7 @@ class _Sts(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_keys_for_a_web_identity(sts: str, tmp_path: Path, monkeypatch: pytest.M
     assert keys.access_key == "given"
     assert keys.session_token is not None
     assert keys.session_token.get_secret_value() == "for-token-1"
-    # The file is read again: Kubernetes replaces it.
+    # The token's file is read each time, because Kubernetes replaces it.
     token.write_text("expired")
     with pytest.raises(AccessDenied, match="Token expired"):
         configured_keys(S3())

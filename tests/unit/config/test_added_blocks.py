@@ -1,4 +1,4 @@
-"""A block that a stranger's package adds is read, checked and described as lakefeed's own."""
+"""A block of a third-party package is read, checked and described like lakefeed's own."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Places in a store or on this machine, in one spelling, and those that a pipeline uses twice."""
+"""Addresses in a store or on this machine have one spelling; find those that a pipeline uses twice."""
 
 import json
 from pathlib import Path
@@ -78,7 +78,7 @@ KAFKA = {"bootstrap_servers": "a:9092,b:9092", "topics": ["hits"]}
 
 
 def said(folder: Path, **blocks: Any) -> str:
-    """What is wrong with a pipeline that has these blocks."""
+    """Return the errors of a pipeline with these blocks, or an empty text."""
     plain: dict[str, Any] = {
         "name": "shop",
         "source": {"kafka": KAFKA},
@@ -116,7 +116,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (many(["hits", "hits_dead"], dead_letters={"table": "lake.shop.{topic}_dead"}), MIXED),
     (many(["hits.a", "hits_a"]), "goes where another sink goes"),
     (many(["Hits", "hits"]), "goes where another sink goes"),
-    # One name of a feed, whose letters could not be distinguished.
+    # Both topics give one feed name, so their dead letters could not be distinguished.
     (
         many(
             ["hits.a", "hits_a"],

@@ -1,4 +1,4 @@
-"""Checks beyond the models: columns, functions, logins, Spark's settings."""
+"""Checks that the models do not make: columns, functions, logins, Spark's settings."""
 
 import json
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def test_columns_that_iceberg_refuses(reading: Reader, ddl: str, settings: str, 
     [found] = reading(text)[1]
     assert (found.key, found.severity) == (key, "error")
     assert says in found.what
-    # A transform may name and cast them otherwise.
+    # A transform may rename and cast the columns, so they are not checked.
     assert reading(f"{text}transform: {{sql: SELECT 1 AS id FROM taxi}}\n")[1] == []
 
 
@@ -96,7 +96,7 @@ def test_columns_that_only_others_know_are_not_guessed(reading: Reader) -> None:
     assert reading(f"{text}transform: {{sql: SELECT 1 AS anything FROM taxi}}\n")[1] == []
 
 
-# What Spark's own StructType.fromDDL takes and refuses.
+# Schemas that Spark's StructType.fromDDL accepts; below, those that it refuses.
 TAKEN = (
     "a DECIMAL(10,2), `x y` INT, `a``b` VARCHAR(3)",
     "a: ARRAY<ARRAY<STRUCT<x: MAP<INT,DECIMAL(3)>>>>",

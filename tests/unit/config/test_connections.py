@@ -1,4 +1,4 @@
-"""The catalogs that can be declared, and their properties for Iceberg."""
+"""The catalogs that users can declare, and their properties for Iceberg."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def declared(**given: Any) -> Catalog:
 
 
 def in_spark(catalog: Catalog) -> dict[str, str]:
-    """What the settings that start a session say of it."""
+    """Return the catalog's settings in a Spark session."""
     connections = Connections(s3=S3(region="eu-west-1"), catalogs={"c": catalog})
     prefix = "spark.sql.catalog.c."
     found = settings(connections=connections)
@@ -75,7 +75,7 @@ def test_rest_with_a_login_and_vended_credentials() -> None:
     }
     assert expected.items() <= spark.items()
     assert catalog.secrets() == {"credential": SecretStr(f"id:{SECRET}")}
-    # pyiceberg knows them by the same names.
+    # pyiceberg uses the same names.
     assert _reached(catalog, region="eu-west-1") == {**expected, "credential": f"id:{SECRET}"}
 
 

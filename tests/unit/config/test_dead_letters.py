@@ -1,4 +1,4 @@
-"""Where a pipeline file says that dead letters go: a table or a topic, and no circle."""
+"""The destination of dead letters in a pipeline file: a table or a topic, but not a circle."""
 
 import pytest
 

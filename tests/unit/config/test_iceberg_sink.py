@@ -1,4 +1,4 @@
-"""What a pipeline file may say of an Iceberg table's format version and branch, and what does not go together."""
+"""Format version and branch of an Iceberg table in a pipeline file, and combinations that are refused."""
 
 import pytest
 

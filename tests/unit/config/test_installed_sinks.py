@@ -1,4 +1,4 @@
-"""A sink of another package is used from a pipeline file by its own name, and its options are checked."""
+"""A pipeline file uses a sink of another package by the sink's name; its options are checked."""
 
 import os
 from pathlib import Path

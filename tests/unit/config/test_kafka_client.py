@@ -1,4 +1,4 @@
-"""Kafka's client: a login written once, for Spark and for Python, and the settings that a user may pass."""
+"""Kafka's client: one login for Spark and Python, and the client settings that users may pass."""
 
 import base64
 import time
@@ -199,7 +199,7 @@ def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "what", "hint"),
     [
-        # misspelt
+        # misspelt settings
         ("kafka.max.pol.records", 5, "unknown", "'kafka.max.poll.records'"),
         ("kafka.maxPollRecords", 5, "unknown", "'kafka.max.poll.records'"),
         ("kafka.max_poll_records", 5, "unknown", "'kafka.max.poll.records'"),
@@ -215,14 +215,14 @@ def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
         ("kafka.isolation.level", "committed", "one of read_committed, read_uncommitted", None),
         ("kafka.client.id", "", "a text", None),
         ("kafka.client.id", ["a"], "a single value", None),
-        # what Spark or lakefeed sets
+        # settings that Spark or lakefeed sets
         ("kafka.bootstrap.servers", "a:1", "cannot be set", None),
         ("kafka.auto.offset.reset", "earliest", "source.kafka.start", None),
         ("kafka.key.deserializer", "a.B", "cannot be set", None),
         ("kafka.value.deserializer", "a.B", "cannot be set", None),
         ("kafka.enable.auto.commit", True, "cannot be set", None),
         ("kafka.session.timeout.ms", 5, "no consumer joins a group", None),
-        # Spark's own
+        # options of Spark's Kafka source
         ("startingOffsets", "latest", "not for options", "source.kafka.start"),
         ("startingoffsets", "latest", "not for options", "source.kafka.start"),
         ("failOnDataLoss", False, "not for options", "never skips"),
@@ -232,7 +232,7 @@ def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
         ("includeHeaders", True, "not for options", "decode.metadata"),
         ("minPartitions", 8, "not for options", "partitions"),
         ("groupIdPrefix", "a", "not for options", "kafka.group.id"),
-        # dangerous
+        # dangerous settings
         ("kafka.interceptor.classes", "a.B", "load a class", None),
         ("kafka.metric.reporters", "a.B", "load a class", None),
         ("kafka.sasl.login.callback.handler.class", "a.B", "load a class", None),

@@ -1,4 +1,4 @@
-"""``sink.kafka``: what is refused by the file alone."""
+"""Mistakes in ``sink.kafka`` that the file alone shows."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Blocks for the operation of a feed."""
+"""The blocks that configure how a feed runs."""
 
 import re
 from typing import Any

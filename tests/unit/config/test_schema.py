@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_generated_documents_are_up_to_date() -> None:
-    # In a process of its own: click keeps what it made of a command when another test called it.
+    # A separate process: click caches what it made of a command that another test called.
     command = [sys.executable, "-m", "tools.generate_docs", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Secrets are distinguished from public settings, and never shown."""
+"""Secrets are distinguished from public settings and never shown."""
 
 import importlib
 import json
@@ -22,7 +22,7 @@ from lakefeed_deploy.cli import conf
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
 
 SECRET = ENVIRONMENT["THE_SECRET"]
-# A block whose keys are free, with a key whose name says nothing.
+# Blocks whose keys are free; the names of these keys do not show that their values are secret.
 FREE = {
     "source.kafka": f"{TOPICS}    options: {{kafka.client.id: '${{THE_SECRET}}'}}\n",
     "catalogs": "catalogs: {a: {type: rest, uri: 'https://h', properties: {header.X-Sesame: '${THE_SECRET}'}}}\n",
@@ -217,7 +217,7 @@ def test_the_walk_finds_them() -> None:
 
 @pytest.mark.parametrize("place", SECRETS, ids=".".join)
 def test_what_is_planted_is_known_and_never_shown(place: tuple[str, ...], tmp_path: Path) -> None:
-    """In a file that lacks all else, so that each rule of the block has something to say."""
+    """The file has nothing else, so every rule of the block reports something."""
     free = shape.free_form(shape.at(pipeline_model(), place)) is not None
     values: Any = {"a.b": "${CANARY}", "c": ["${CANARY}"]} if free else "${CANARY}"
     for part in reversed(place):
@@ -234,7 +234,7 @@ def test_what_is_planted_is_known_and_never_shown(place: tuple[str, ...], tmp_pa
 
 
 def test_the_search_would_find_it(tmp_path: Path) -> None:
-    """Where a setting is no secret, the canary is in the model, and what it is made of."""
+    """A setting that is no secret shows the canary in the model, so the test above can fail."""
     path = tmp_path / "p.yaml"
     path.write_text(GOOD.replace("lake.nyc.trips", "lake.nyc.${CANARY}"))
     reading = read(path, environment={**ENVIRONMENT, "CANARY": "seen"})

@@ -1,4 +1,4 @@
-"""Where a new feed begins, as its file writes it."""
+"""The setting for where a new feed begins."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""One topic's settings out of a pipeline of many: names, what is special to it, and what the file must not say."""
+"""Settings of one topic in a pipeline of many: names, its own settings, and settings that are refused."""
 
 import json
 from pathlib import Path

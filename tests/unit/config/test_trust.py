@@ -1,4 +1,4 @@
-"""Certificates of servers, and of databases."""
+"""Certificates of servers and databases."""
 
 import re
 import ssl
@@ -113,7 +113,7 @@ def test_postgresql_verifies_with_the_declared_authorities(authority: Authority)
     assert pgjdbc_properties({"sslmode": "verify-full"}) == {"sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"}
     assert pgjdbc_properties({"ssl": "true"}) != {}
     assert libpq_options({"sslmode": "verify-full"}, where="db")["sslrootcert"] == trust.authorities_file()
-    # What the URL says wins, and what verifies nothing stays so.
+    # A URL's own settings win; a URL that verifies nothing stays so.
     for options in ({"sslmode": "verify-full", "sslrootcert": "/own.pem"}, {"sslmode": "require"}, {}):
         assert pgjdbc_properties(options) == {}
         assert libpq_options(options, where="db").get("sslrootcert") in (None, "/own.pem")
@@ -168,7 +168,7 @@ def test_a_server_that_refuses_a_clients_certificate_is_named(
         pytest.raises(LakefeedError) as refused,
     ):
         ask(f"https://localhost:{proxy.port}/", server="the registry", headers={})
-    # Which one is a matter of moments: the server may be gone before its alert has been read.
+    # The message depends on timing: the server may close the connection before the client reads its alert.
     assert re.search("asks for a certificate|has cut the TLS connection off|does not answer", refused.value.what)
     if not isinstance(refused.value, Unreachable):
         assert "tls.certificate and tls.key" in str(refused.value.hint)

@@ -1,4 +1,4 @@
-"""What a pipeline file may say of upserts, and what does not go together."""
+"""Settings of upserts in a pipeline file, and combinations that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that a file writes as text: triggers, and settings that the models keep parsed."""
+"""Values that a file writes as text: triggers, and settings that the models store parsed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which pipelines may leave their checkpoint out, and why the others may not."""
+"""The pipelines that may omit their checkpoint, and the reasons why others may not."""
 
 from typing import Any
 

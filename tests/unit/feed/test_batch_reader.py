@@ -1,4 +1,4 @@
-"""Which feeds are read and decoded in one step, and how their offset ranges are shared out to tasks."""
+"""The feeds that are read and decoded in one step; their offset ranges are divided among tasks."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ SOURCE = KafkaSource.model_validate({"bootstrap_servers": "host:9092", "topics":
 
 
 def session(**settings: str) -> Any:
-    """A session with these settings, of which nothing else is asked."""
+    """Return a stand-in for a session that has only these settings."""
     configuration = SimpleNamespace(
         getAll=lambda: [(name.replace("_", "."), value) for name, value in settings.items()]
     )

@@ -1,4 +1,4 @@
-"""What the writer of batches does about each outcome of an attempt."""
+"""The batch writer's reaction to each outcome of an attempt."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ Refusal = SchemasMissing | Stopped | OverBudget | None
 
 
 class Outcomes:
-    """A counter that has refused the commit for this reason, if any."""
+    """A counter that has refused the commit for this reason, if there is one."""
 
     commit_id = "c"
     counts = Counts(records=3, dead_letters=2)
@@ -48,7 +48,7 @@ class Outcomes:
 
 
 class Schema:
-    """A reader's schema that another writer's schema changes."""
+    """A stand-in for a reader's schema that a writer's schema may change."""
 
     def __init__(self, *, changes: bool) -> None:
         self.spec = 0
@@ -65,20 +65,20 @@ class Schema:
 
 
 class Rows:
-    """Builds no rows."""
+    """A stand-in that builds no rows."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
     def note_columns(self, rows: object) -> None:
-        """Keep none."""
+        """Do nothing."""
 
     def notes(self) -> tuple[str, ...]:
         return self.schema.notes()
 
 
 class Counting:
-    """Gives a counter to each attempt."""
+    """Returns the next counter for each attempt."""
 
     def __init__(self, *refusals: Refusal, is_part_of_query: bool = False) -> None:
         self.outcomes = [Outcomes(refusal) for refusal in refusals]
@@ -98,7 +98,7 @@ class Counting:
 
 
 class Sink(BaseSink):
-    """Refuses each commit that its counter refuses, as Spark does."""
+    """Fails a commit, as Spark does, if the attempt's counter refused it."""
 
     def __init__(self, counting: Counting) -> None:
         self._counting = counting
@@ -169,7 +169,7 @@ def test_a_refused_batch_ends_the_feed_without_another_attempt(
 def test_a_driver_that_was_replaced_does_not_report_its_successors_batch_as_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise Spark would log the batch in the checkpoint for the replaced driver, before its successor does."""
+    """Otherwise Spark would log the batch in the checkpoint of the replaced driver before its successor does."""
     counting = Counting()
     monkeypatch.setattr(counting, "is_committed", lambda batch, commit: True)
     writer = writer_of(counting, monkeypatch)

@@ -1,4 +1,4 @@
-"""Requests to a running feed: what fits is logged and queued, what does not is refused with the reason."""
+"""Requests to a running feed: valid ones are logged and queued, others are refused with the reason."""
 
 import threading
 from typing import Any

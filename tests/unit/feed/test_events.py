@@ -1,4 +1,4 @@
-"""The log of a run's events: numbered, bounded, waited for."""
+"""The log of a run's events: numbered, bounded, and readers can wait for new events."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Which record a batch fails at."""
+"""Find the records that make a batch fail."""
 
 from collections.abc import Sequence
 
@@ -28,10 +28,10 @@ def test_a_record_that_fails_is_found_in_few_attempts(counts: list[int], data: s
 def test_what_no_record_causes_is_not_blamed_on_one() -> None:
     ranges = [OffsetRange("t", 0, 0, 8), OffsetRange("t", 1, 5, 5)]
     assert find_failing(lambda _: False, ranges) == ()
-    # Two records that fail only together, as duplicates of a key do.
+    # The records fail only together, as duplicates of a key do.
     together = find_failing(lambda some: sum(each.records for each in some) == 8, ranges)
     assert together == (OffsetRange("t", 0, 0, 8),)
-    # Time is up after the first look.
+    # The time is up after the first attempt.
     clock = iter([0.0, 400.0])
     assert find_failing(lambda _: True, ranges, clock=lambda: next(clock)) == (OffsetRange("t", 0, 0, 8),)
     assert find_failing(lambda _: True, []) == ()
@@ -66,10 +66,10 @@ def test_each_record_that_fails_is_isolated(counts: list[int], data: st.DataObje
 def test_no_record_is_isolated_where_the_sink_takes_none_or_fails_once() -> None:
     ranges = [OffsetRange("t", 0, 0, 4)]
     assert isolate(lambda _: "down", ranges, works=lambda: False) == {}
-    # A moment of the network: the second look at the same record succeeds.
+    # A short failure of the network: a later attempt with the same record succeeds.
     answers = iter(["once", "once", "once", None])
     assert isolate(lambda _: next(answers, None), ranges, works=lambda: True) == {}
-    # Two that fail only together.
+    # The records fail only together.
     together = isolate(lambda some: "both" if sum(each.records for each in some) == 4 else None, ranges, works=bool)
     assert together == {}
 

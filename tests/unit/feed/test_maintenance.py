@@ -1,4 +1,4 @@
-"""Upkeep in a job of many tables: one after the other, new ones too, and a stop between two of them."""
+"""Upkeep in a job of many tables: one table at a time, new tables too, and a stop between two tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def config(**sink: Any) -> PipelineConfig:
 
 
 class Jobs:
-    """In the place of ``Maintenance``: notes which table was looked after, and that no other one was meanwhile."""
+    """A stand-in for ``Maintenance`` that records its table and checks that no other table's upkeep runs."""
 
     def __init__(self, enough: int) -> None:
         self.looked: list[str] = []
@@ -65,7 +65,7 @@ def test_each_table_is_looked_after_in_turn_and_new_ones_too(monkeypatch: pytest
     feed: Any = SimpleNamespace(config=config(), connections=None)
     with upkeep_beside_feed(feed, spark, tables=tables):
         assert jobs.all_done.wait(30)
-    # Asked once for the schedule, then at each look.
+    # The schedule calls tables() once for the first time, then at every look.
     assert jobs.looked[:5] == ["lake.shop.a", "lake.shop.t1", "lake.shop.t2", "lake.shop.a", "lake.shop.t1"]
 
 

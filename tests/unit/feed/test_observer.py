@@ -1,4 +1,4 @@
-"""A finished batch for the progress model, from Spark's report, the meter and the writer."""
+"""Build a finished batch for the progress model from Spark's report, the meter and the writer."""
 
 import json
 import math
@@ -76,7 +76,7 @@ def test_a_batch_of_sparks_own_sink_is_committed_up_to_its_end() -> None:
 
 
 class _Report(dict[str, Any]):
-    """A report as ``StreamingQuery.lastProgress`` gives it."""
+    """A report as in ``StreamingQuery.lastProgress``."""
 
     @property
     def json(self) -> str:
@@ -84,7 +84,7 @@ class _Report(dict[str, Any]):
 
 
 def test_an_idle_feed_shows_its_lag_and_its_rate() -> None:
-    """As after a restart without new records: Spark reports the trigger, and no batch."""
+    """As after a restart without new records: Spark reports a trigger but no batch."""
     now = [1_800_000_000.0]
     monitor = FeedMonitor("f", clock=lambda: now[0])
     monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 0, 60)])
@@ -97,7 +97,7 @@ def test_an_idle_feed_shows_its_lag_and_its_rate() -> None:
     now[0] += 61
     assert (monitor.snapshot().lag, monitor.snapshot().lag_seconds) == (60, None)
     assert monitor.snapshot().rate == 0.0
-    # The batch that comes has the id of the trigger before it.
+    # The next batch has the same id as the idle trigger.
     observer.take(json.dumps({**REPORT, "batchId": 4, "runId": "r"}))
     assert [report["batchId"] for report in observer.reports(3)] == [4]
     with monitor.batch(4, [OffsetRange("t", 0, 90, 150)]):

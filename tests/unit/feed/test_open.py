@@ -1,4 +1,4 @@
-"""One place opens feeds: each way to run one uses it, and only the status decides beside it."""
+"""All ways to run a feed open it by one function; apart from them, only the status decides how it would start."""
 
 import ast
 from pathlib import Path
@@ -19,7 +19,7 @@ RUNS = {"feed/streaming.py", "feed/real_time.py", "feed/bounded.py", "feed/multi
 
 
 def callers(name: str) -> set[str]:
-    """The files that call a function of this name."""
+    """Return the files that call a function of this name."""
     found = set()
     for file in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -42,7 +42,7 @@ def test_a_feed_that_runs_beside_the_decision_is_not_ahead_of_its_topic() -> Non
     end = 100
 
     def position() -> Position:
-        # Its driver commits what has come until now, and then more comes.
+        # The feed's driver commits the present end of the topic; then new records arrive.
         nonlocal end
         end += 10
         return Position(OffsetRanges((OffsetRange("trips", 0, 0, end),), {"trips": "id"}), snapshot_id=1)

@@ -1,4 +1,4 @@
-"""One patience for all servers: which errors are waited for, how long, and what is said."""
+"""Outages of all servers are handled alike: which errors a feed waits for, how long, and its messages."""
 
 import threading
 
@@ -24,7 +24,7 @@ CATALOG = AccessDenied("the REST catalog refuses the login", hint="a token may h
 
 def outage(*, seconds: float = 300.0) -> tuple[Outage, FeedMonitor, list[str]]:
     stop, monitor, said = threading.Event(), FeedMonitor("taxi"), []  # type: ignore[var-annotated]
-    stop.set()  # No test waits.
+    stop.set()  # So the tests do not wait.
     return Outage(stop=stop, monitor=monitor, say=said.append, seconds=seconds), monitor, said
 
 
@@ -61,7 +61,7 @@ def test_the_patience_ends_with_the_server_its_answer_and_what_a_restart_does() 
         (RecordsLost("the topic was recreated"), False, False),
         (translate(Exception("lakefeed schema registry does not answer: http://r gave no schema")), False, False),
         (translate(Exception("lakefeed schema registry gave no usable answer: http://r answered 404")), False, True),
-        # A broker is known by the class alone.
+        # The error's class shows a broker; its text does not.
         (Unreachable("the broker's proxy of Kafka does not answer"), False, True),
     ],
 )

@@ -1,4 +1,4 @@
-"""Progress as numbers and as a line, and counts of S3 requests, without a JVM."""
+"""Progress as numbers and as a line, and counts of S3 requests; without a JVM."""
 
 import io
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def test_rates_lag_and_time_left_come_from_sparks_report() -> None:
 
 
 def test_the_time_left_counts_offsets_as_the_lag_does() -> None:
-    """A compacted topic and one with transactions have offsets without a record."""
+    """Compacted topics and topics with transactions have offsets without a record."""
     compacted = {
         "latestOffset": {"t": {"0": 90_000}},
         "startOffset": {"t": {"0": 0}},
@@ -47,10 +47,10 @@ def test_the_time_left_counts_offsets_as_the_lag_does() -> None:
     progress = batch_of({**REPORT, "numInputRows": 10, "sources": [compacted]}, None)
     assert (progress.records, progress.offsets, progress.lag) == (10, 30_000, 60_000)
     assert progress.seconds_left == 4
-    # The first batch of a query has no start: its records are all that is known.
+    # The first batch of a query has no start offset, so only its number of records is known.
     first = batch_of({**REPORT, "sources": [{**compacted, "startOffset": None}]}, None)
     assert (first.offsets, first.seconds_left) == (None, 120)
-    # A batch of markers and aborted records alone moves on too.
+    # A batch of only transaction markers and aborted records makes progress, too.
     assert batch(records=0, seconds=2.0, lag=10, offsets=20).seconds_left == 1
 
 
@@ -161,7 +161,7 @@ def test_offsets_of_a_python_source_have_any_names() -> None:
 
 
 class Meter:
-    """Counts as the JVM's meter does; a batch begins with its offsets and ends with its commit."""
+    """A stand-in for the JVM's meter: it stores the counts at a batch's start and at its commit."""
 
     def __init__(self) -> None:
         self.requests, self.start, self.commits = 0, None, dict[int, str]()
@@ -197,13 +197,13 @@ def test_requests_between_two_queries_belong_to_no_batch(monkeypatch: pytest.Mon
         meter.batch(0, 15)
         meter.batch(1, 16)
         assert [requests.of_batch(number).total for number in (0, 1)] == [15, 16]
-        # A pause is stored, upkeep compacts; then the next query reads its checkpoint.
+        # The pause and the upkeep send 40 requests; then the next query reads its checkpoint.
         meter.requests += 40
         requests.next_query()
         meter.requests += 5
         meter.batch(2, 15)
         assert requests.of_batch(2).total == 15
-        # The query resumes with a batch whose offsets are written already: there is no earlier mark of it.
+        # The next query resumes a batch whose offsets are already in the checkpoint, so its start has no count.
         meter.requests += 30
         requests.next_query()
         meter.requests += 14

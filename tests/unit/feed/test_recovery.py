@@ -1,4 +1,4 @@
-"""How a feed starts, as a table: what is found, and what becomes of it."""
+"""How a feed starts: the facts that it finds, and the decision."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ def topic(*offsets: tuple[int, int], topic_id: str = "A") -> TopicDescription:
 
 
 def cut_off(described: TopicDescription, agreed: int) -> TopicDescription:
-    """A topic whose unclean leader has the same records up to there."""
+    """Return the topic after an unclean leader election: its records are the same up to `agreed`."""
     return replace(described, partitions=tuple(replace(part, agreed=agreed) for part in described.partitions))
 
 
@@ -37,7 +37,7 @@ def position(*ends: int, start: int = 0, topic_id: str = "A") -> Position:
 
 
 def checkpoint(batch: int | None, end: int = 0, *, start: int | None = None, **others: Any) -> CheckpointState:
-    """Committed if it has no start."""
+    """Return a checkpoint whose last batch is committed unless `start` is given."""
     if batch is None:
         return CheckpointState(**others)
     begins = None if start is None else {P0: start}
@@ -117,12 +117,12 @@ def test_without_a_checkpoint_the_ledger_alone_says_where_to_resume() -> None:
 def test_a_partition_that_is_new_begins_where_it_begins() -> None:
     grown = {"t": topic((0, 100), (40, 50))}
     assert starting_offsets({P0: 9}, grown) == {"t": {0: 9, 1: -2}}
-    # The first batch of a new checkpoint was planned with it, and not landed.
+    # The new checkpoint planned its first batch with the new partition, and the batch did not land.
     planned = CheckpointState(batch_id=0, start={P0: 9, P1: 40}, end={P0: 12, P1: 50})
     assert decide(facts(planned, position(9), topics=grown)) == Start()
     later = CheckpointState(batch_id=4, start={P0: 9}, end={P0: 12, P1: 50})
     assert decide(facts(later, position(9), topics=grown)) == Start()
-    # It was read, and the table has nothing of it.
+    # The checkpoint committed the new partition, but the table has none of its records.
     landed = CheckpointState(batch_id=4, committed=True, end={P0: 9, P1: 50})
     with pytest.raises(CheckpointMismatch, match="t-1 is committed up to 50"):
         decide(facts(landed, position(9), topics=grown))
@@ -279,7 +279,7 @@ def test_a_checkpoint_is_read() -> None:
 def test_damage_of_a_checkpoint_is_seen(files: Files, damage: str | None) -> None:
     found = checkpoint_state(files).damage
     if damage is None:
-        # One entry of commits is younger than all of offsets: nothing that Spark leaves.
+        # The only entry in commits is newer than all in offsets, which Spark never leaves.
         assert found is not None
     else:
         assert found is not None
@@ -307,7 +307,7 @@ def test_another_pipeline_is_refused_with_what_differs() -> None:
 
 
 def batches(landed: int, *, end: int = 9, query: str = "Q") -> Position:
-    """Where a feed with state stands that has landed so many batches."""
+    """Return the position of a feed with state after `landed` batches."""
     topics = OffsetRanges((OffsetRange("t", 0, 0, end),), {"t": "A"})
     return Position(with_batch(topics, batch_id=landed - 1, query_id=query), snapshot_id=7)
 
@@ -370,7 +370,7 @@ def test_dead_letters_ahead_of_the_table_are_refused_unless_the_feed_was_moved()
         assert refused.value.where == "lake.n.dead"
     moved = replace(position(5), is_move=True)
     assert decide(facts(checkpoint(1, 9), moved, unknown_move=True, **letters)).reset_checkpoint
-    # The letters of a deleted topic are not ahead of the one that has its name now; the loss is refused first.
+    # A deleted topic's letters do not belong to the new topic of that name; the feed is refused for the loss first.
     recreated = {"topics": {"t": topic((0, 100), topic_id="B")}}
     with pytest.raises(RecordsLost):
         decide(facts(checkpoint(1, 5), position(5), **letters, **recreated))

@@ -1,4 +1,4 @@
-"""The batches that a run reports, from Spark's listener or, where that has lost one, from Spark's own list."""
+"""The batches that a run reports, from Spark's listener or from Spark's list of batches if the listener lost one."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ class Report(dict[str, Any]):
 
 
 class Query:
-    """A query that has made so many batches, and ends after some turns of the driver's loop."""
+    """A query that has run `batches` batches and ends after `turns` turns of the driver's loop."""
 
     isActive = False  # noqa: N815
     status: Mapping[str, Any] = {"isTriggerActive": False}
@@ -50,7 +50,7 @@ class Query:
 
 
 class Observer:
-    """An observer whose listener gives these batches, turn by turn."""
+    """An observer whose listener reports these batches turn by turn."""
 
     hears = True
 
@@ -130,7 +130,7 @@ def test_no_batch_begins_while_a_request_waits() -> None:
 
 
 def test_a_query_does_not_end_before_its_last_batch_is_logged() -> None:
-    """Batch 0 is reported, and batch 1 written: ended now, Spark's log would lack batch 1, and it would be repeated."""
+    """Batch 1 is written but not yet in Spark's log; if the query ended now, batch 1 would be repeated."""
     batches = MicroBatches(threading.Event(), interrupts=lambda: True)
     batches.landed.extend(BatchResult(number, rows=1, replayed=False) for number in range(2))
     query = Query(batches=2, turns=9)
@@ -146,7 +146,7 @@ def test_a_query_does_not_end_before_its_last_batch_is_logged() -> None:
 
 
 def test_a_failure_in_the_moment_of_a_stop_is_not_lost() -> None:
-    """The query has ended by it, so that its ``stop`` raises nothing; a pause would start the query again."""
+    """The failure has ended the query, so ``stop`` raises nothing; after a pause, the query would start again."""
     batches = MicroBatches(threading.Event(), interrupts=lambda: True)
     batches.failure = CheckpointMismatch("another driver has the feed")
     with pytest.raises(CheckpointMismatch, match="another driver"):
@@ -168,7 +168,7 @@ def test_a_run_of_many_batches_keeps_sums_and_the_newest_results() -> None:
     found = batches.written
     assert (found.batches, found.rows) == (most - 6, 2 * (most - 6))
     assert found.counts == Counts(records=3 * (most - 6), dead_letters=most - 6)
-    # The first one was in the sink already.
+    # The sink already had the first batch.
     assert found.batch_ids == [range(6, most)]
     assert found.first is not None
     assert found.first.batch_id == 6

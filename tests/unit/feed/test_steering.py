@@ -1,4 +1,4 @@
-"""What operators request of a run is carried out between two batches: a pause and its end, a change, a stop."""
+"""A run carries out operators' requests between two batches: pause, resume, change, stop."""
 
 import threading
 import time
@@ -37,7 +37,7 @@ class Store:
 
 
 class Run:
-    """One run's steering, with what it has said and changed."""
+    """A run's steering with its messages and changes."""
 
     def __init__(self, store: Store | None = None, *, config: PipelineConfig | None = None, **options: Any) -> None:
         self.monitor, self.stop, self.store = FeedMonitor("taxi"), threading.Event(), store or Store()
@@ -78,7 +78,7 @@ def pipeline(*, trigger: str = "10 seconds", **kafka: Any) -> PipelineConfig:
 
 
 def later(*actions: Any, seconds: float = 0.3) -> threading.Thread:
-    """Do these things in another thread, one after the other, each after some time."""
+    """Call these functions one after the other in another thread, `seconds` apart."""
 
     def act() -> None:
         for action in actions:

@@ -1,4 +1,4 @@
-"""A query of a paused feed starts again only where a start of the feed would resume it."""
+"""After a pause, a feed's query starts again only if a start of the feed would resume it."""
 
 import threading
 from contextlib import nullcontext
@@ -25,11 +25,11 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 
 class Started(Exception):
-    """The query was started again."""
+    """Raised instead of starting the query again."""
 
 
 class Run(StreamRun):
-    """A run that was paused, with what a start would decide now."""
+    """A run that was paused; `decided` is the decision that a start would make now."""
 
     def __init__(
         self, decided: Any, *, reached: int | None = 50, outcome: str = "resumed", fence: str | None = "1 own"
@@ -96,7 +96,7 @@ def test_a_driver_that_was_overtaken_while_paused_leaves_the_checkpoint_alone() 
         run_on(Run(decided(at=70), fence="2 other"))
     with pytest.raises(CheckpointMismatch, match="was rolled back while it was paused"):
         run_on(Run(decided(at=20)))
-    # Its next start resumes there: a cluster may start it again.
+    # The next start resumes at these offsets, so a cluster may restart the driver.
     with pytest.raises(FeedMoved, match="moved to other offsets"):
         run_on(Run(decided(at=20), fence=f"2 {REWIND}other"))
 
@@ -110,7 +110,7 @@ IN_USE = CheckpointInUse("another driver works on the same checkpoint")
 
 
 class Ends(Run):
-    """A run whose query ends with this error each time."""
+    """A run whose query always ends with this error."""
 
     def __init__(self, error: LakefeedError, *, fence: str | None, in_batch: bool = False) -> None:
         self.applied: list[str | None] = []
@@ -137,7 +137,7 @@ def test_a_driver_that_an_older_one_disturbs_decides_again_a_few_times(fence: st
     with pytest.raises(CheckpointInUse):
         run_on(run)
     assert run.applied == ["1 own"] * RIVAL_TRIES
-    # Of the last of these errors, no more.
+    # The last of these errors is raised, so only the others are notes.
     assert len(run.notes) == RIVAL_TRIES
 
 
@@ -146,7 +146,7 @@ def test_a_driver_that_an_older_one_disturbs_decides_again_a_few_times(fence: st
     [
         (IN_USE, False, True, True),
         (CheckpointMismatch("batch 0 does not continue where the feed ended"), True, False, True),
-        # It has continued there before: the table was rolled back.
+        # The feed has landed batches in this run, so the table was rolled back.
         (CheckpointMismatch("batch 9 does not continue where the feed ended"), True, True, False),
         (CheckpointMismatch("the feed was moved while it was paused"), False, False, False),
         (FeedMoved("the feed was moved to other offsets"), True, False, False),

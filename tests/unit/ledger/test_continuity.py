@@ -1,4 +1,4 @@
-"""Which commit may follow which, as every ledger that is read in Python asks."""
+"""The commits that may follow a commit, by the rule that all ledgers in Python use."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Moves of a feed's position and what its table covers: as JSON, as arithmetic, and as an auditor sees them."""
+"""Moves of a feed's position, and the offsets that its table covers: as JSON, as arithmetic, and in an audit."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_a_position_is_read_as_the_jvm_module_writes_it() -> None:
     assert position is not None
     assert position.kept == CommittedOffsets({("t", 0): ((2, 9),), ("t", 1): ()}, {"t": "one"})
     assert Position.from_json("rolled-back") is None
-    # A batch may be without records: no records are no sign of a move.
+    # A batch may have no records, so a commit without records need not be a move.
     empty = {"snapshot-id": 7, "ranges": json.loads(at(5).to_json())}
     found = [Position.from_json(json.dumps({**empty, "moved": moved})) for moved in (False, True)]
     assert [each.reset_snapshot_id for each in found if each] == [None, 7]
@@ -117,7 +117,7 @@ def test_another_topic_is_a_fault_unless_a_move_has_left_the_old_one() -> None:
 
 
 def moved(move: PositionReset, ranges: OffsetRanges) -> list[Finding]:
-    """The notes on a move after a batch of four records."""
+    """Return the audit's notes on a move that follows a batch of four records."""
     commits = (batch(0, 0, 4), Commit("f", 0, ranges, snapshot_id=9, move=move))
     return [each for each in findings(Evidence(commits=commits)) if each.kind == move.reason]
 
@@ -150,6 +150,6 @@ def test_rows_of_a_recreated_topic_are_not_distinguished_although_its_commits_ha
     found = findings(Evidence(commits=(left, after), history_complete=False, recorded=after.ranges, row_coverage=rows))
     assert [each.kind for each in found if each.fault] == []
     assert "renamed" in [each.kind for each in found]
-    # A topic that the pipeline does not read any more has no new one of its name.
+    # The pipeline no longer reads this topic, so no new topic has its name.
     dropped = Commit("f", 0, at(4), move=PositionReset("accepted-loss", {}, {"other": "o"}))
     assert renamed_topics((dropped,)) == set()

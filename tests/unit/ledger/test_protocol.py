@@ -1,4 +1,4 @@
-"""All ledgers have one protocol: mypy compares their signatures here, the tests of tests/spark what they do."""
+"""All ledgers have one protocol: mypy compares their signatures here; tests/spark compares their behaviour."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How much of a feed's branch readers see, by the metadata of a real Iceberg table in a folder."""
+"""How much of a feed's branch readers see, from the metadata of a real Iceberg table in a folder."""
 
 from pyiceberg.catalog import Catalog
 

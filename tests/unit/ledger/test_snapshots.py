@@ -1,4 +1,4 @@
-"""The rows that commits account for, compared with the rows of a real Iceberg table in a folder."""
+"""Compare the rows that commits account for with the rows of a real Iceberg table in a folder."""
 
 import json
 from typing import Any
@@ -44,26 +44,26 @@ def test_rows_of_the_commits_are_the_rows_of_the_table(catalog: Catalog) -> None
     table.append(rows(100, 103), snapshot_properties=backfill)
     replay = {REPLAY_OF: "f", REPLAY: "r", "lakefeed.counts": json.dumps({"t": {"0": [2, 0, 0]}})}
     table.append(rows(200, 202), snapshot_properties=replay)
-    # As output mode complete: each batch replaces all rows.
+    # In output mode complete, every batch replaces all rows.
     table.overwrite(rows(0, 4), snapshot_properties=summary(40, 41))
 
     line, whole = ancestors(table)
     assert whole
     held = {each.snapshot_id: table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in line}
     for number in range(len(line)):
-        # As if the snapshots before had expired.
+        # These snapshots are left if the older ones have expired.
         left = line[number:]
         grown = sum(each.grown for each in commits_of(left, "f"))
         grown += sum(each.grown for each in backfills_of(left, "f"))
         grown += sum(each.grown for each in replays_of(left, "f"))
         before = rows_before(left)
         assert before == (held[line[number - 1].snapshot_id] if number else 0)
-        # PyIceberg overwrites in two snapshots, of which both have the summary.
+        # PyIceberg overwrites with two snapshots, and both have the summary.
         assert before + grown == held[line[-1].snapshot_id] == 4
 
 
 def test_an_empty_snapshot_is_no_commit_of_others() -> None:
-    """As Spark makes one where a branch begins in an empty table."""
+    """Spark makes an empty snapshot when it creates a branch in an empty table."""
     empty = {"changed-partition-count": "0", "total-records": "0"}
     appended = {"changed-partition-count": "1", "added-records": "3", "total-records": "3"}
     summaries = Summary(Operation.APPEND, **empty), Summary(Operation.APPEND, **appended), Summary(Operation.DELETE)

@@ -1,4 +1,4 @@
-"""The small decisions of upkeep: what a conflict is, when to look next, what a partition's value is as text."""
+"""Small decisions of upkeep: which error is a conflict, when to look next, how to write a partition's value."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What is due at a table, decided from its figures alone."""
+"""Decide from a table's figures which upkeep is due."""
 
 from dataclasses import replace
 from typing import Any
@@ -56,7 +56,7 @@ def steps(health: Health, **settings: Any) -> list[str]:
 
 
 def line(count: int, *, every: float = 60.0, **holders: int) -> tuple[Ancestor, ...]:
-    """So many snapshots, one a minute, newest first; ``holders`` are feeds and how deep their newest commit is."""
+    """Return one snapshot a minute, newest first; ``holders`` maps a feed to the depth of its newest commit."""
     depths = {depth: feed for feed, depth in holders.items()}
     return tuple(
         Ancestor(snapshot_id=count - depth, at=NOW - depth * every, holds=depths.get(depth)) for depth in range(count)
@@ -85,7 +85,7 @@ def test_partitions_with_enough_small_files_the_coldest_first() -> None:
 def test_manifests_are_rewritten_only_if_they_become_fewer() -> None:
     assert steps(table(manifests=31)) == ["manifests"]
     assert steps(table(manifests=30)) == []
-    # 40 manifests of 8 MB are as few as they can be.
+    # 40 manifests of 8 MB each cannot become fewer.
     assert steps(table(manifests=40, manifest_bytes=40 * 8 * MB)) == []
 
 
@@ -133,7 +133,7 @@ def test_a_number_of_snapshots_stays_in_any_case() -> None:
 
 
 def test_what_writers_add_meanwhile_takes_nothing_from_what_is_held() -> None:
-    """Between the look and the expiry others commit: the bound is a time, and not a number that they use up."""
+    """Other writers commit between the look and the expiry: the limit is a time, so their commits do not use it up."""
     before = line(100, quiet=50)
     found = expiry(before, Expire(older_than="1 second", keep=10), now=NOW)
     later = (*(Ancestor(snapshot_id=1000 + each, at=NOW + 60 - each) for each in range(40)), *before)

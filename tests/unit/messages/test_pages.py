@@ -1,4 +1,4 @@
-"""The page that an error names is about the problem, not about the class of the error."""
+"""The page that an error names fits the problem, not only the class of the error."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ TABLE = "    table: lake.nyc.trips\n"
 AVRO = "  avro:\n    registry: http://127.0.0.1:1\n"
 SINK = f"  iceberg:\n{TABLE}"
 BROKERS = "${KAFKA_BOOTSTRAP_SERVERS}"
-# What a new user gets wrong: a part of the file, what stands there instead, and the page that says what to do.
+# Mistakes of new users: a part of the file, its replacement, and the page that helps.
 MISTAKES = [
     ("source:", "sorce:", "pipeline-files"),
     ("topics:", "topic:", "sources"),

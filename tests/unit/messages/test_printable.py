@@ -1,4 +1,4 @@
-"""Texts of others on a terminal: printable, readable, short."""
+"""Foreign texts on a terminal: printable, readable, short."""
 
 import io
 import json
@@ -16,8 +16,8 @@ from lakefeed.feed.s3_requests import S3Requests
 from lakefeed.messages.printable import counted, printable, printable_json, unescaped, without_values
 from lakefeed.monitor.terminal.progress_view import ProgressView
 
-# Clears the screen, sets the window's title, deletes a character, a C1 introducer, turns the line round, a lone
-# surrogate, a line separator.
+# Clears the screen, sets the window's title, deletes a character, starts a C1 sequence, reverses the line's direction,
+# has a lone surrogate and a line separator.
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\b\x7f\x9b31m\u202e\ud800\u2028 größe 東京"
 
 
@@ -144,7 +144,7 @@ def test_a_cast_on_writing_shows_the_column() -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        # Spark's and Java's own.
+        # messages of Spark and Java
         (
             f'java.lang.NumberFormatException: For input string: "{CANARY}"',
             "java.lang.NumberFormatException: For input string: …",
@@ -166,7 +166,7 @@ def test_a_cast_on_writing_shows_the_column() -> None:
             "java.lang.IllegalArgumentException: Cannot write value as decimal(4,2), too large: -100.00",
             "java.lang.IllegalArgumentException: Cannot write value as decimal(4,2), too large: …",
         ),
-        # Names and types are no values.
+        # Names and types are not values, so they stay.
         (
             "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `amuont` cannot be resolved. SQLSTATE: 42703",
             "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `amuont` cannot be resolved. SQLSTATE: 42703",

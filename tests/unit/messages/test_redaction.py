@@ -1,4 +1,4 @@
-"""Messages lose the secrets that this process knows, and nothing else."""
+"""Messages lose the secrets that this process has read, and nothing else."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The documents of an endpoint, read back: the same feed, and what a stranger writes is no other error."""
+"""Read an endpoint's documents: the same feed results; the answer of another program has an error of its own."""
 
 import json
 import time
@@ -69,7 +69,7 @@ def test_a_trend_takes_the_history_and_then_each_batch_once() -> None:
 
 
 class Answering(FeedServer):
-    """A server that gives this answer to all requests."""
+    """A server that gives the same answer to all requests."""
 
     answer: Any = None
 

@@ -1,4 +1,4 @@
-"""The drivers of this machine, by their files."""
+"""Find the drivers of this machine by their files."""
 
 import json
 import os
@@ -150,7 +150,7 @@ def test_a_process_of_another_container_or_boot_is_not_taken_for_the_drivers(tmp
     assert found is not None
     running = found.model_copy(update={"ended": None})
     assert (running.is_here, running.is_running) == (True, True)
-    # One home, one name, and an id that another process has here.
+    # Another container may share home and host name; another process has its driver's id here.
     assert not running.model_copy(update={"pid_namespace": "pid:[1]"}).is_here
     rebooted = running.model_copy(update={"boot": "another", "pid_namespace": "pid:[1]"})
     assert (rebooted.is_here, rebooted.is_running) == (True, False)

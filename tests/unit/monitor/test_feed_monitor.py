@@ -1,4 +1,4 @@
-"""The progress of a feed, as its threads report it and its views read it."""
+"""A feed's progress as its threads report it and its views read it."""
 
 import json
 import threading
@@ -71,7 +71,7 @@ def test_a_finished_batch_has_the_age_of_what_it_left() -> None:
     with monitor.batch(1, [OffsetRange("t", 0, 100, 150)]):
         clock.now += 20
     done = monitor.finish(finished(1, clock, lag=50), ends={("t", 0): 200})
-    # The first record that is left was seen first when the batch was planned.
+    # The monitor first saw the oldest remaining record when the batch was planned.
     assert done.lag_seconds == done.seconds
     assert monitor.snapshot().lag_seconds == done.seconds
     assert monitor.batches() == (done,)
@@ -170,7 +170,7 @@ def test_a_loop_that_does_not_turn_hangs() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     clock.now += 10 * HANGS_AFTER_SECONDS
-    assert not monitor.snapshot().hangs  # It starts: the loop has not begun.
+    assert not monitor.snapshot().hangs  # It is still starting.
     monitor.tick()
     clock.now += HANGS_AFTER_SECONDS - 1
     assert not monitor.snapshot().hangs
@@ -302,7 +302,7 @@ def test_a_topic_without_records_has_no_lag() -> None:
     monitor.starts_at({("empty", 0): 0, ("t", 0): 7})
     monitor.observe_ends({("empty", 0): 0, ("t", 0): 150})
     assert monitor.snapshot().lag == 50
-    monitor.observe_ends({("t", 0): 150})  # A topic that was deleted.
+    monitor.observe_ends({("t", 0): 150})  # The topic was deleted.
     assert monitor.snapshot().lag == 50
 
 
@@ -316,7 +316,7 @@ def test_a_wall_clock_that_is_set_makes_no_loop_hang_and_no_batch_long() -> None
         progress = monitor.snapshot()
         assert progress.running is not None
         assert (progress.hangs, progress.running.seconds) == (False, 5)
-        # Set back: the loop that hangs is seen all the same.
+        # The wall clock is set back; the monitor still sees that the loop hangs.
         wall.now -= 10_000
         steady.now += 61
         assert monitor.snapshot().hangs

@@ -1,4 +1,4 @@
-"""Whether a feed lives, is ready and commits."""
+"""Health of a feed: whether it is alive, ready and committing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A day of batches in a few megabytes."""
+"""The history of a day's batches takes a few megabytes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

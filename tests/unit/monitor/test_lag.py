@@ -1,4 +1,4 @@
-"""Lag of a partition, and how old its oldest record is."""
+"""Lag of a partition, and the age of its oldest record."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,10 +63,10 @@ def test_the_age_is_the_time_since_the_topic_had_the_record() -> None:
     ends = EndTimes()
     ends.observe(100, at=1000.0)
     ends.observe(200, at=1010.0)
-    assert ends.age(99, now=1020.0) is None  # There before the first look.
+    assert ends.age(99, now=1020.0) is None  # It was there before the first look.
     assert ends.age(199, now=1020.0) == 10.0
-    assert ends.age(149, now=1020.0) == 10.0  # It may have come right before the look that found it.
-    assert ends.age(200, now=1020.0) == 0.0  # Not there yet.
+    assert ends.age(149, now=1020.0) == 10.0  # It may have come just before the look that saw it.
+    assert ends.age(200, now=1020.0) == 0.0  # It is not there yet.
 
 
 def test_a_record_after_a_quiet_time_is_not_taken_for_an_old_one() -> None:
@@ -89,7 +89,7 @@ def test_a_burst_after_nine_idle_minutes_without_a_look_is_not_minutes_old() -> 
         clock[0] += 3.0
         assert monitor.snapshot().lag_seconds == 3.0
         clock[0] += 2.0
-    # It was planned when 1,000 records were there, and read 100 of them.
+    # When the batch was planned, 1,000 records were there; the batch read 100 of them.
     monitor.finish(batch(3, at=clock[0], seconds=5.5), ends={("t", 0): 1200})
     assert monitor.snapshot().lag_seconds == 5.5
 
@@ -108,7 +108,7 @@ STEPS = st.lists(
 def test_an_age_is_never_above_that_of_the_first_record_that_was_not_committed(
     steps: list[tuple[str, int, float]],
 ) -> None:
-    """Produce, idle and consume at random; the age is at most a look too low, and never too high."""
+    """Produce, idle and consume at random: the age is never too high, and too low by at most one look."""
     clock, came = [1_000_000.0], list[float]()
     monitor = FeedMonitor("f", clock=lambda: clock[0])
     key, committed, looks = ("t", 0), 0, [clock[0]]
@@ -125,7 +125,7 @@ def test_an_age_is_never_above_that_of_the_first_record_that_was_not_committed(
         assert part.seconds <= true + 1e-6
         assert monitor.snapshot().lag_seconds == part.seconds
         if part.lag:
-            # The first look since the record came has found it.
+            # The first look after the record came has seen the record.
             found = next(at for at in looks if at >= came[first])
             assert part.seconds >= clock[0] - found - 1e-6
 

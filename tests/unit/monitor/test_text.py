@@ -1,4 +1,4 @@
-"""Documents that are written as one line of JSON, with secrets that look like anything."""
+"""Write documents as one line of JSON without secrets, whatever the secrets look like."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Offset arithmetic: ranges that are written into a snapshot are read back the same."""
+"""Arithmetic of offsets; ranges are read from a snapshot as they were written."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Arithmetic of offset ranges as sets, compared with Python's own sets."""
+"""Compare arithmetic of offset ranges as sets with Python's own sets."""
 
 from collections.abc import Iterable
 
@@ -26,7 +26,7 @@ def offsets(given_ranges: Iterable[OffsetRange]) -> set[Offset]:
 
 
 def is_least(found: list[OffsetRange]) -> bool:
-    """Sorted, none empty, none that touches another."""
+    """Check that the ranges are sorted, that none is empty, and that no two touch."""
     return found == sorted(found) and all(
         each.records
         and not any(
@@ -87,7 +87,7 @@ def test_portions_are_bounded_and_hold_every_offset_once(some: list[OffsetRange]
         assert len({(each.topic, each.partition) for each in portion}) == len(portion)
         count = sum(each.records for each in portion)
         assert 0 < count <= size
-        # No more commits than are needed, where a partition's gaps do not ask for more.
+        # There are no more portions than needed: a portion is full, except where gaps of a partition need another one.
         later = {(each.topic, each.partition) for rest in found[number + 1 :] for each in rest}
         gaps = any(
             each.end not in {other.start for rest in found[number + 1 :] for other in rest}

@@ -1,4 +1,4 @@
-"""What a backfill has to land, compared with sets of offsets."""
+"""Compare the ranges that a backfill lands with sets of offsets."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

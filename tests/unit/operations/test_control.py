@@ -1,4 +1,4 @@
-"""Requests to a driver over HTTP, found by its file or its dashboard; and the pause of a feed that does not run."""
+"""Requests to a driver over HTTP, found by its file or its dashboard; and pauses of a feed that does not run."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def config(**changes: Any) -> PipelineConfig:
 
 
 class Server:
-    """A dashboard that gives these answers, and keeps what it was asked."""
+    """A dashboard that gives these answers and records the requests."""
 
     url = "http://127.0.0.1:1"
 
@@ -154,7 +154,7 @@ def test_the_end_of_a_run_elsewhere_is_its_event_or_that_its_dashboard_has_gone(
         ({"ended": "ended", "ended_at": 2.0}, None),
         ({"ended": "failed", "ended_at": 2.0}, "ended with an error"),
         ({"started": "another process"}, "gone without ending"),
-        # Another driver has the feed now.
+        # Another driver has taken the feed over.
         ({"since": 3.0, "ended": "failed"}, None),
     ],
 )

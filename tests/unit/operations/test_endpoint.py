@@ -1,4 +1,4 @@
-"""The driver's endpoint: on this machine, with the token, and bounded."""
+"""The driver's endpoint listens on this machine only, requires the token, and has limits."""
 
 import contextlib
 import json
@@ -102,7 +102,7 @@ def test_many_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPatch, en
             connection.settimeout(5)
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(10) == b""
-        # One of them has to leave for a request, such as that of a liveness probe.
+        # The server closes one silent connection to accept a request, for example of a liveness probe.
         assert query(endpoint)["feed"] == "hidden-name"
         silent[-1].settimeout(0.1)
         with pytest.raises(TimeoutError):
@@ -208,7 +208,7 @@ def test_the_probe_port_answers_probes_and_scrapes_without_a_login_and_no_other_
     with serve(feed, probe_port=0) as served:
         assert served.probe_port
         with httpx.Client(base_url=f"http://127.0.0.1:{served.probe_port}") as asking:
-            # A kubelet names the pod by its address.
+            # A kubelet sends the pod's address as the host.
             for host in (f"127.0.0.1:{served.probe_port}", "10.1.2.3:8081", "localhost"):
                 for path in ("/health/live", "/health/ready", "/health", "/metrics"):
                     assert asking.get(path, headers={"Host": host}).status_code == 200

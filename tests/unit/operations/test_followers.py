@@ -1,4 +1,4 @@
-"""Followers of a run: a stranger's package is one, a broken one is named, and all end at the same time."""
+"""Followers of a run: third-party packages add them, a broken one is named, and all end at the same time."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_a_follower_sees_its_block_and_the_end_of_the_run(put: Any) -> None:
 
 @pytest.mark.waits
 def test_followers_end_at_the_same_time(put: Any) -> None:
-    """Each of these waits for the other: one after the other they would wait for ever."""
+    """These two followers wait for each other; if they ended one after the other, they would wait forever."""
     module = put("one = stranger_pager:wait\ntwo = stranger_pager:wait")
     with following(run_of(FeedMonitor("taxi"))):
         pass

@@ -32,7 +32,7 @@ def topic(*bounds: tuple[int, int]) -> dict[str, TopicDescription | None]:
 
 
 class Times:
-    """Says that each record came at the second of its offset; remembers what was asked."""
+    """Returns each record's offset as its time in seconds; records the offsets of the call."""
 
     def __init__(self) -> None:
         self.asked: dict[Partition, int] = {}
@@ -113,7 +113,7 @@ def test_without_partitions_a_lag_is_unknown() -> None:
 
 
 def test_the_position_is_read_before_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A feed and a group that commit each record as it comes."""
+    """The feed and the group commit every record as soon as it comes."""
     clock = count(10)
     monkeypatch.setattr(
         live_status, "_ledger", lambda *_: (LedgerFacts(known=FeedOffsets(offsets={KEY: next(clock)})), ())

@@ -1,4 +1,4 @@
-"""Whether a feed runs, by what is known of it."""
+"""Decide from the known facts whether a feed runs."""
 
 import os
 from dataclasses import replace
@@ -24,7 +24,7 @@ NOW = 10_000.0
 
 
 def ledger(*ages: float, fence: str = "1 a", records: int = 100) -> LedgerFacts:
-    """The ledger of a feed whose commits came so long ago, newest first."""
+    """Return the ledger of a feed whose commits have these ages in seconds, newest first."""
     ranges = OffsetRanges((OffsetRange("t", 0, 0, records),))
     commits = tuple(
         Commit(
@@ -41,7 +41,7 @@ def ledger(*ages: float, fence: str = "1 a", records: int = 100) -> LedgerFacts:
 
 
 def by_checkpoint(age: float) -> LedgerFacts:
-    """A feed whose sink has no log of commits, and whose checkpoint has a batch of so long ago."""
+    """Return the facts of a feed without a log of commits; its checkpoint's last batch is `age` seconds old."""
     return LedgerFacts(known=FeedOffsets(offsets={}, batch_id=7, committed_at=NOW - age))
 
 
@@ -124,7 +124,7 @@ def test_a_run_that_is_over_is_over_although_its_last_commit_is_recent(
     end: Literal["ended", "failed"], alive: bool
 ) -> None:
     assert state_of(ledger(55), process=driver(ended=end, alive=alive)) == end
-    # A rewind has a fence of its own, and the one run of --batch has none.
+    # A rewind has its own fence, and a run with --batch has none.
     assert state_of(ledger(55, fence="2 rewind"), process=driver(ended=end, alive=alive)) == end
     assert state_of(ledger(55), process=driver(ended=end, alive=alive, fence=None, begun=False)) == end
     assert state_of(ledger(5, fence="2 b"), process=driver(ended=end, alive=alive)) == "probably running"
@@ -189,10 +189,10 @@ def test_feeds_of_two_environments_have_drivers_of_their_own() -> None:
 
 
 def test_a_feed_that_another_machine_runs_after_a_kill_here_is_not_killed() -> None:
-    assert state_of(ledger(5), process=driver(alive=False)) == "killed"  # Its own commit, a moment ago.
+    assert state_of(ledger(5), process=driver(alive=False)) == "killed"  # The killed driver committed just before.
     assert state_of(ledger(5), process=driver(alive=False, fence=None)) == "killed"
     assert state_of(ledger(5, fence="2 b"), process=driver(alive=False)) == "probably running"
-    # The other driver is idle, or has stopped: the one that was killed here is not the one to look at.
+    # The other driver idles or has stopped; the driver that was killed here does not decide.
     assert state_of(ledger(4000, fence="2 b"), process=driver(alive=False)) == "unknown"
     assert state_of(ledger(4000, fence="2 b"), process=driver(alive=False), lag=5) == "probably stopped"
     early = driver(alive=False, fence=None, begun=False)
@@ -205,9 +205,9 @@ def test_a_feed_that_another_machine_runs_after_a_kill_here_is_not_killed() -> N
     [
         ((5.0,), 0, "probably running"),
         ((5.0,), 500, "probably running"),
-        ((300.0, 600.0, 900.0), 500, "probably running"),  # It commits every five minutes.
+        ((300.0, 600.0, 900.0), 500, "probably running"),  # The feed commits every five minutes.
         ((700.0, 705.0, 710.0), 500, "probably stopped"),
-        ((700.0, 705.0, 710.0), 0, "unknown"),  # Idle or stopped: the ledger cannot say.
+        ((700.0, 705.0, 710.0), 0, "unknown"),  # The ledger does not show whether the feed idles or has stopped.
         ((300.0, 301.0), 500, "unknown"),
         ((700.0,), None, "unknown"),
         ((), 500, "unknown"),
@@ -217,7 +217,7 @@ def test_without_a_driver_the_commits_say_what_is_likely(
     ages: tuple[float, ...], lag: int | None, expected: RunState
 ) -> None:
     assert state_of(ledger(*ages), lag=lag) == expected
-    # The file of a driver on another machine, in a home that is shared, says nothing of this one's processes.
+    # The homes of two machines may be shared: a driver's file from there says nothing about processes here.
     assert state_of(ledger(*ages), process=driver(alive=False, host="there"), lag=lag) == expected
 
 
@@ -231,7 +231,7 @@ def test_the_rate_is_that_of_the_newest_driver() -> None:
 
 def test_a_driver_without_a_fence_that_was_killed_here_and_started_elsewhere_is_not_killed_for_ever() -> None:
     gone = driver(alive=False, fence=None).model_copy(update={"alive_at": NOW - 60})
-    # Its own last commit came before its end, or at most as long after it as its file may be behind.
+    # The killed driver's last commit may be later than its file says, by at most the file's update interval.
     assert state_of(ledger(80), process=gone) == "killed"
     assert state_of(ledger(55), process=gone) == "killed"
     assert state_of(ledger(20), process=gone) == "probably running"

@@ -1,4 +1,4 @@
-"""The pages that come with the package: listed, printed, opened; and what names them."""
+"""The package's pages can be listed, printed and opened, and texts name only existing ones."""
 
 import ast
 import io
@@ -145,7 +145,7 @@ def test_a_wheel_has_the_pages_where_the_package_looks_for_them(tmp_path: Path) 
 
 
 def calls(text: str) -> set[str]:
-    """Return the topics that calls of ``page_command`` name."""
+    """Return the topics that calls of ``page_command`` pass."""
     return {
         str(node.args[0].value)
         for node in ast.walk(ast.parse(text))
@@ -168,7 +168,7 @@ def test_each_page_that_messages_and_files_of_the_package_name_is_there() -> Non
 
 
 def strings(text: str) -> list[str]:
-    """Return the strings of a module that are no docstrings."""
+    """Return the strings of a module without its docstrings."""
     nodes = list(ast.walk(ast.parse(text)))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     return [
@@ -179,7 +179,7 @@ def strings(text: str) -> list[str]:
 
 
 def test_no_message_names_a_file_that_the_wheel_does_not_show() -> None:
-    """A docstring of a setting is a message, too: it goes into the reference and the JSON Schema."""
+    """A setting's docstring is a message, too: the reference and the JSON Schema show it."""
     found = {
         (file.name, text)
         for file in PACKAGE.rglob("*.py")
@@ -199,7 +199,7 @@ def test_a_copied_example_names_commands(tmp_path: Path) -> None:
 
 
 def every_class(base: type[LakefeedError]) -> Iterator[type[LakefeedError]]:
-    """Yield a class of errors and those below it."""
+    """Yield an error class and all its subclasses."""
     yield base
     for below in base.__subclasses__():
         yield from every_class(below)

@@ -1,4 +1,4 @@
-"""The lag of a paused feed, whose broker answers or not."""
+"""The lag of a paused feed while its broker answers or does not."""
 
 import threading
 import time
@@ -46,7 +46,7 @@ def test_only_a_paused_feed_is_looked_at() -> None:
         request = monitor.control.take()
         assert request is not None
         monitor.control.paused(request.pause)
-        # After an answer, one that failed, and another answer.
+        # Three looks: the broker answers, fails, and answers again.
         until(lambda: monitor.snapshot().lag == 15)
 
 

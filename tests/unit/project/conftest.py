@@ -1,4 +1,4 @@
-"""Tests of the pages read the references too, built from the code as it is now."""
+"""Build the references from the present code: tests of the pages read them, too."""
 
 from tools import references
 

@@ -1,4 +1,4 @@
-"""The check of SQL: it finds text that is put together where Spark takes it as it is, and values between quotes."""
+"""The check of SQL finds built-up text where Spark parses it as SQL, and values between quotes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The check of words: it reads the glossary, and finds words in prose and in names."""
+"""The check of words reads the glossary and finds its words in prose and in names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A class name means one thing in all packages."""
+"""No two public classes of our packages share a name, so a class name has one meaning."""
 
 import ast
 from collections import defaultdict

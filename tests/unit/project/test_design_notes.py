@@ -1,4 +1,4 @@
-"""The design notes are few and short, and each says first what it covers."""
+"""The design notes are few and short; each begins with its scope."""
 
 from __future__ import annotations
 

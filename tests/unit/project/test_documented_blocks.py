@@ -1,4 +1,4 @@
-"""Each fenced block of README and docs is run by a test, or says why it is not."""
+"""A test runs each fenced block of README and docs, or the block says why none does."""
 
 from __future__ import annotations
 

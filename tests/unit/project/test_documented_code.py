@@ -1,4 +1,4 @@
-"""What README and docs show of Python and of pipeline files fits the code: names, arguments, settings."""
+"""Python and pipeline files in README and docs fit the code: names, arguments, settings."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ VARIABLES = {
 }
 HASH = "$argon2id$v=19$m=65536,t=3,p=4$SpI29fPNBr5AkxTMZs/+xw$WNXGRSegRe3qSnkEKsZBCBKmbZJJ0K3KQfOB9wVx3tQ"
 VARIABLES |= {"ANNA_HASH": HASH, "VIC_HASH": HASH, "PROMETHEUS_TOKEN": "not-a-secret-of-twenty-letters"}
-# What a fragment stands in. A block that it shows itself takes the place of the one here.
+# The pipeline file around a fragment; blocks of the fragment replace these.
 AROUND: dict[str, Any] = {
     "name": "trips",
     "source": {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": ["trips"]}},
-    "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}},  # Its columns are not known here.
+    "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}},  # The columns are not known.
     "sink": {"iceberg": {"table": "lake.nyc.trips"}},
     "checkpoint": "s3a://lake/checkpoints/trips",
     "catalogs": {"other": {"type": "rest", "uri": "https://catalog.internal/api", "warehouse": "w"}},
@@ -69,7 +69,7 @@ def blocks(language: str) -> list[Any]:
 
 
 def names_of_the_page(page: Path) -> dict[str, Any]:
-    """What the page's blocks import from lakefeed: blocks of one page continue each other."""
+    """Return the names that the page's blocks import from lakefeed; later blocks use those of earlier ones."""
     names: dict[str, Any] = {"lf": importlib.import_module("lakefeed")}
     for block in blocks_of(page):
         for node in ast.walk(ast.parse(block.text)) if block.language == "python" else ():
@@ -87,7 +87,7 @@ def names_of_the_page(page: Path) -> dict[str, Any]:
 
 
 def found(node: ast.expr, names: dict[str, Any]) -> Any:
-    """The object that an expression names; None for what only a run could tell."""
+    """Return the object that an expression names, or None if only a run can find it."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute):
@@ -96,7 +96,7 @@ def found(node: ast.expr, names: dict[str, Any]) -> Any:
             return None
         if not hasattr(owner, node.attr):
             if any(node.attr in getattr(each, "__annotations__", {}) for each in getattr(owner, "__mro__", ())):
-                return None  # A field of a class.
+                return None  # a field of a class
             raise AssertionError(f"line {node.lineno}: {ast.unparse(node)} does not exist")
         return getattr(owner, node.attr)
     if isinstance(node, ast.Call):
@@ -107,7 +107,7 @@ def found(node: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _result(called: Any) -> Any:
-    """The class that a function returns, where it says so; the class itself for a constructor such as from_file."""
+    """Return the class that a function's annotation names; for a constructor such as from_file, its own class."""
     returns = getattr(called, "__annotations__", {}).get("return")
     owner = getattr(called, "__self__", None)
     if returns in ("Self", getattr(owner, "__name__", None)):
@@ -166,15 +166,15 @@ def test_a_wrong_setting_is_noticed(tmp_path: Path) -> None:
 
 
 def beside(module: str) -> str | None:
-    """The module that a page shows to be put beside the pipeline file."""
+    """Return the text of the module that a page puts beside the pipeline file."""
     comment = f"# beside pipeline.yaml: {module}.py"
     return next((text for each in blocks("python") if (text := str(each.values[1])).startswith(comment)), None)
 
 
 def wrong_in_yaml(block: str, file: Path) -> list[str]:
-    """The errors of a pipeline file, or of a file around the fragment that the block is.
+    """Return the errors of a pipeline file; a fragment is completed to a whole file first.
 
-    An indented block is a part of a block deeper down: of the one that has such a key.
+    An indented block is a part of a deeper block; its key shows of which one.
     """
     text = block.replace("table: …", "table: lake.nyc.trips")
     shown = yaml.safe_load(text)
@@ -202,7 +202,7 @@ def wrong_in_yaml(block: str, file: Path) -> list[str]:
 
 
 def test_the_page_shows_the_package_that_the_tests_install() -> None:
-    """Each line that shows the sink is one of the package, but for a comment and for what ``…`` leaves out."""
+    """The page's lines about the sink are lines of the package, except comments; ``…`` stands for omitted text."""
     files = [*ARCHIVE.rglob("*.*"), ROOT / "tests" / "contract" / "test_entry_sinks.py"]
     package = [line.strip() for file in files for line in file.read_text("utf-8").splitlines()]
     shown = [block for block in blocks_of(ROOT / "docs" / "extension-points.md") if block.test == OWN]

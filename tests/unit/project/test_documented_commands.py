@@ -1,4 +1,4 @@
-"""What README, docs and Makefile tell a stranger to type can be typed."""
+"""The commands in README, docs and Makefile exist and have the options that the texts show."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_the_demo_prints_is_enough_for_a_shell_that_knows_nothing(tmp_path:
         printed = demo_command._look_around("lake.nyc.trips", home=home.root, keep=True)
     commands = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
     (verify,) = (each for each in commands if each.startswith("lakefeed verify "))
-    # The servers are not there. The command is found, and the file gets each variable that it needs.
+    # No server runs here: the shell finds the lakefeed command, and the pipeline file gets all its variables.
     checked = "\n".join([*commands[: commands.index(verify)], "command -v lakefeed", "env"])
     ran = subprocess.run(
         ["/bin/bash", "-euc", checked], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
@@ -58,7 +58,7 @@ def test_what_the_demo_prints_is_enough_for_a_shell_that_knows_nothing(tmp_path:
 
 
 def blocks(page: Path) -> list[str]:
-    """The command blocks of a page, a command a line, without comments and answers."""
+    """Return the commands of a page's blocks, without comments and output."""
     found = re.findall(r"```(?:sh|bash|console)\n(.*?)```", page.read_text(), re.S)
     lines = [line for block in found for line in block.replace("\\\n", " ").splitlines()]
     if "```console" in page.read_text():
@@ -78,7 +78,7 @@ def lakefeed_commands() -> list[tuple[str, str]]:
 
 
 def test_each_lakefeed_command_of_readme_and_docs_parses() -> None:
-    """Its options exist and have the values that they take. What they do is tried by each command's own tests."""
+    """Options exist and accept the shown values. The commands' own tests check what they do."""
     commands = lakefeed_commands()
     assert len(commands) > 40
     wrong = []
@@ -96,7 +96,7 @@ def test_each_lakefeed_command_of_readme_and_docs_parses() -> None:
 
 
 def _parse(command: click.Command, words: list[str]) -> None:
-    """Resolve and parse a command line, and run nothing."""
+    """Parse a command line with click, without running the command."""
     context = command.make_context(command.name or "", list(words), resilient_parsing=False)
     if isinstance(command, click.Group):
         rest = [*context._protected_args, *context.args]
@@ -108,7 +108,7 @@ def _parse(command: click.Command, words: list[str]) -> None:
 
 
 def test_each_make_target_that_is_written_down_is_there_and_what_it_runs_exists() -> None:
-    """``make -n`` names the files and modules; the slow suites run them: make test, demo, examples and faults in CI."""
+    """Check the files and modules that ``make -n`` prints; CI runs make test, demo, examples and faults."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.M))
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -120,7 +120,7 @@ def test_each_make_target_that_is_written_down_is_there_and_what_it_runs_exists(
     }
     assert named <= targets, named - targets
     assert set(re.findall(r"^\.PHONY: (.*)", makefile, re.M)[0].split()) == targets
-    # `make test ARGS=…` hands its own variables to each make below it.
+    # `make test ARGS=…` would pass its own variables on to these calls of make.
     bare = {name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES")}
     for target in sorted(targets):
         command = ["make", "-n", target]
@@ -135,7 +135,7 @@ def test_each_make_target_that_is_written_down_is_there_and_what_it_runs_exists(
 
 @pytest.mark.slow
 def test_make_faults_collects() -> None:
-    """The other targets of pytest collect what this test is in."""
+    """The other pytest targets collect this test's folder."""
     command = [
         sys.executable,
         "-m",

@@ -11,11 +11,11 @@ from lakefeed.ledger.snapshot_summary import Reason
 
 ROOT = Path(__file__).parents[3]
 HISTORY = "history-…"
-"""The page's name for the findings of rows in the history of an upsert feed."""
+"""The page's name for the findings about an upsert feed's history table."""
 
 
 def reported() -> set[str]:
-    """Return the kinds that the code passes to ``Finding.of``; the reason of a move is one too."""
+    """Return the kinds that the code passes to ``Finding.of``, and the reasons of moves, which are kinds, too."""
     kinds = set(get_args(Reason))
     for file in (ROOT / "src/lakefeed/operations/verify").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):

@@ -1,4 +1,4 @@
-"""Links between the documents resolve, and the pages and tests that documents and messages name exist."""
+"""Links between documents resolve; pages and tests that documents and messages name exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 def broken_links(page: Path, text: str) -> list[str]:
-    """Return the relative links of a page's text that lead to no file or to no heading."""
+    """Return the relative links whose file or heading does not exist."""
     prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
     broken = []
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):
@@ -76,7 +76,7 @@ def test_the_pages_that_code_and_messages_name_exist() -> None:
 
 
 def test_the_tests_that_documents_name_exist() -> None:
-    """A page that names a test as its proof must not outlive the test."""
+    """A page may name a test as its proof, so the test has to exist."""
     files = [file for folder in ("tests", "packages", "bench") for file in (ROOT / folder).rglob("*.py")]
     modules = {file.name for file in files}
     functions = {name for file in files for name in re.findall(r"^ *def (test_\w+)", file.read_text("utf-8"), re.M)}

@@ -1,4 +1,4 @@
-"""Check that the messages that the documents explain are those that the code raises."""
+"""Check that the code raises the messages that the documents explain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACEHOLDER = "\0"
 
 @cache
 def texts() -> str:
-    """Return the package's strings, without docstrings, with a placeholder for each value of an f-string."""
+    """Return the packages' strings without docstrings; a placeholder replaces each value of an f-string."""
     found = []
     for file in (file for package in PACKAGES for file in package.rglob("*.py")):
         nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
@@ -44,12 +44,12 @@ def messages(page: Path) -> list[str]:
 
 
 def explained() -> list[Any]:
-    """Return each message with its page, as parameters of a test."""
+    """Return the messages with their pages, as parameters of a test."""
     return [pytest.param(message, id=f"{page.name}: {message}") for page in PAGES for message in messages(page)]
 
 
 def unknown_parts(message: str) -> list[str]:
-    """Return the fixed parts of a message that no string of the code has."""
+    """Return the fixed parts of a message that no string in the code contains."""
     parts = re.split(r"…|\bN\b|\bTOPIC-P\b", message)
     return [part for part in (part.strip(" ,:") for part in parts) if part and part not in texts()]
 

@@ -1,4 +1,4 @@
-"""Each example has a comment with the commands that run it, and a result that is held to."""
+"""Each example has a comment with its commands, and an expected result that a test compares."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tools.examples import commands
 from tools.expected import EXAMPLES
 
 ROOT = Path(__file__).parents[3]
-# For the notebooks beside it; one with a test of its own.
+# live.yaml is for the notebooks beside it; the other two have tests of their own.
 WITHOUT_RESULT = {"notebooks/live.yaml", "kinesis/pipeline.yaml", "kubernetes/pipeline.yaml"}
 FILES = sorted(str(each.relative_to(ROOT / "examples")) for each in (ROOT / "examples").glob("*/*.yaml"))
 ADDRESSES = {

@@ -1,4 +1,4 @@
-"""A process of the tests that is killed leaves no server behind; ``test_interrupted_run.py`` kills whole runs."""
+"""A killed test process leaves no server behind; ``test_interrupted_run.py`` kills whole runs."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-# As a worker: what it has started, it can no longer stop.
+# Like a killed pytest worker: it cannot stop the server that it started.
 CHILD = """
 import sys, time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The list of guards speaks of code and tests that are there; ``make mutants`` shows that the tests notice."""
+"""The list of guards names code and tests that exist; ``make mutants`` shows that the tests fail without the guards."""
 
 import pytest
 

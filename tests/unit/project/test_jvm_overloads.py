@@ -1,4 +1,4 @@
-"""py4j looks a method up by its name alone: which of two of one name it finds is the JVM's choice of the day."""
+"""py4j finds a method by its name only; if two methods share a name, it is undefined which one it calls."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A path of a test says what is tested: unit tests mirror the package, and helpers are in ``tests/support``."""
+"""Paths of tests show what they test: unit tests mirror the package, and helpers are in ``tests/support``."""
 
 from pathlib import Path
 
@@ -14,5 +14,5 @@ def test_each_folder_of_unit_tests_is_one_of_the_package() -> None:
 def test_helpers_are_in_support() -> None:
     files = {path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*.py")}
     helpers = {path for path in files if not path.name.startswith("test_") and path.name != "conftest.py"}
-    # A script that writes stored data is beside them.
+    # tests/data has a script that writes stored data.
     assert {path for path in helpers if path.parts[0] not in ("support", "data")} == set()

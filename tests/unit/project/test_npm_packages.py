@@ -1,4 +1,4 @@
-"""Packages of npm's registry: verified at each use, and a clear error without a network."""
+"""Packages from npm's registry are verified at each use; without a network, the error is clear."""
 
 import io
 import json
@@ -26,7 +26,7 @@ def _registry(folder: Path, *, content: bytes) -> bytes:
 
 @pytest.fixture
 def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A lock, a registry, a cache and an output folder of the test's own."""
+    """Make a lock, a registry, a cache and an output folder for the test."""
     packed = _registry(tmp_path / "registry", content=b"charts")
     files = {path: npm_packages.integrity(b"charts") for path in build_page.FILES.values()}
     lock = {"uplot": {"version": "1.0.0", "integrity": npm_packages.integrity(packed), "files": files}}

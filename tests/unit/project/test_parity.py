@@ -13,7 +13,7 @@ SETTING = re.compile(rf"`((?:{FIRST}|name)(?:\.(?:[a-z_0-9]+|<name>))*)`")
 
 
 def here() -> Iterator[str]:
-    """The right-hand cells."""
+    """Yield the cells of the last column, which name lakefeed's settings."""
     for line in (DOCS / "comparison.md").read_text("utf-8").splitlines():
         if line.startswith("| ") and not line.startswith("| there"):
             yield line.rstrip("| ").rpartition(" | ")[2]

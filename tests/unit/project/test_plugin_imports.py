@@ -1,4 +1,4 @@
-"""Our plug-ins import what docs/extension-points.md names. What they import beside it is listed, and no list grows."""
+"""Our plug-ins import only the modules that docs/extension-points.md names; exceptions are listed and may not grow."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ def is_module(name: str) -> bool:
 
 
 def imported(source: str) -> Iterator[str]:
-    """Yield the modules of the core that a file imports, in functions and for types too."""
+    """Yield the core's modules that a file imports, also within functions and for types."""
     for node in ast.walk(ast.parse(source)):
         names = []
         if isinstance(node, ast.Import):
@@ -36,7 +36,7 @@ def imported(source: str) -> Iterator[str]:
 def test_a_plugin_imports_what_is_public(part: str) -> None:
     files = (ROOT / "packages" / part / "src").rglob("*.py")
     found = {name for file in files for name in imported(file.read_text("utf-8"))}
-    # A module that is imported no more leaves the list, and none is added: name it on the page, or do without it.
+    # Remove a module from the list when its import goes. Add none: name the module on the page, or do without it.
     assert sorted(found - PUBLIC) == BESIDE.get(part, [])
 
 

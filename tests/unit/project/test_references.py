@@ -1,4 +1,4 @@
-"""The references that are not committed are built from the code when they are needed."""
+"""References are not committed; they are built from the code when they are missing or outdated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site of the documentation: each page is in its navigation, is near, and is short."""
+"""Pages of the documentation site are in the navigation, within three clicks, and short."""
 
 import os
 import re
@@ -19,7 +19,6 @@ MOST_CLICKS = 3
 
 
 def pages_of(navigation: list[Any]) -> Iterator[str]:
-    """Yield the pages of a navigation."""
     for entry in navigation:
         if isinstance(entry, str):
             yield entry

@@ -1,4 +1,4 @@
-"""The MERGE as text: what it names, and that nothing of a name can end it."""
+"""The text of the MERGE: the names in it, and that no name can end it."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""No code outside the sinks and their settings asks which kind a sink is."""
+"""Only sinks and their settings ask which kind a sink is."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ from lakefeed.sinks.definition import SinkDefinition
 
 PACKAGE = Path(lakefeed.sinks.__file__).parents[1]
 ROOMS = ("sinks", "config")
-"""They may name kinds: a sink's code, and the settings with their rules."""
+"""The folders whose code may name kinds of sinks: the sinks, and the settings."""
 
 
 def subclasses(of: type) -> Iterator[type]:
@@ -32,17 +32,17 @@ def concrete_names() -> set[str]:
     for module in pkgutil.walk_packages(lakefeed.sinks.__path__, "lakefeed.sinks."):
         importlib.import_module(module.name)
     bases = (BaseSink, SinkDefinition, SinkConfig)
-    # Another test's module of the same process may have sinks of its own.
+    # Other tests in this process may define sinks.
     kinds = {
         each for base in bases for each in subclasses(base) if each.__module__.startswith(("lakefeed.", "lakefeed_"))
     }
-    # Places for the rows of one read, and what plans a start, are no sinks of a pipeline file.
+    # The sinks of a single read and of a start's plan are not sinks of a pipeline file.
     others = ("lakefeed.sinks.export", "lakefeed.operations.plan.plan")
     return {each.__name__ for each in kinds if each.__module__ not in others} - {"SinkConfig", "SinkChoice"}
 
 
 def asked(tree: ast.AST, names: set[str], kinds: Collection[str] = SinkChoice.kinds()) -> Iterator[str]:
-    """The places of a module where a kind is named or asked for."""
+    """Yield the places where a module names a kind or asks for one."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             owner = ast.unparse(node.value).removesuffix(".chosen").rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""A table is taken over from another tool that was stopped at any moment: each record is in it once afterwards."""
+"""A feed takes a table over from a tool that was stopped at any moment; every record lands once."""
 
 import json
 import random
@@ -29,7 +29,7 @@ COLUMNS = "topic,partition,offset"
 
 
 def stopped_job(feed: Feed, writer: Writer, *, seed: int, records: int = 3000) -> PlainJob:
-    """A job that was killed at a random moment, on a topic of which it has written a part."""
+    """Return a Spark job that was killed at a random moment, after it wrote a part of the topic."""
     dice = random.Random(seed)
     job = PlainJob(feed.topic, feed.table, str(feed.folder / "plain-checkpoint"), writer, records=60)
     feed.create_topic(partitions=3)
@@ -67,7 +67,7 @@ def test_a_job_of_spark_that_was_killed_at_a_random_moment(lake: SparkSession, f
 
 
 class InProcess:
-    """A plain consumer of the feed's topic into its table, step by step."""
+    """A plain Kafka consumer that writes the feed's topic into the feed's table, step by step."""
 
     def __init__(self, feed: Feed, lake: SparkSession) -> None:
         self.feed, self.group = feed, f"{feed.name}-etl"
@@ -146,7 +146,7 @@ def test_a_consumer_that_was_killed_at_a_random_moment(lake: SparkSession, feed:
 
 
 def when_without_members(feed: Feed, group: str) -> None:
-    """Return when the broker has noticed that the killed consumer is gone."""
+    """Return when the broker has removed the killed consumer from its group."""
     source = KafkaSource(bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
     until = time.monotonic() + 90
     while groups_with_members(source, [group]):
@@ -155,7 +155,7 @@ def when_without_members(feed: Feed, group: str) -> None:
 
 
 def landed_feed(lake: SparkSession, feed: Feed) -> Pipeline:
-    """A feed of two partitions that has landed 100 records, and stopped."""
+    """Return a feed of two partitions that landed 100 records and stopped."""
     feed.create_topic(partitions=2)
     send(feed, range(60), partition=0)
     send(feed, range(60, 100), partition=1)
@@ -210,18 +210,18 @@ def test_a_job_of_spark_resumes_where_a_feed_has_ended(lake: SparkSession, feed:
         done = lakefeed(*command, "--yes", "--output", "json", environment=feed.environment)
         assert done.returncode == 0, done.stderr
         assert [part["offset"] for part in json.loads(done.stdout)["partitions"]] == [60, 40]
-    # Into a table of its own, whose columns are the job's.
+    # The job writes to another table, which has the job's columns.
     job = PlainJob(feed.topic, f"lake.{feed.name}.next", place, "stream", once=True)
     log = feed.folder / "plain.log"
     with job.running(feed.environment, log) as process:
         assert process.wait(300) == 0, log.read_text()[-4000:]
     found = sorted(row["id"] for row in feed.rows(job.table))
     assert sorted([*ids(feed), *found]) == list(range(150))
-    # The job's checkpoint is not overwritten.
+    # The export does not overwrite the job's checkpoint.
     again = lakefeed(*command, "--yes", environment=feed.environment)
     assert again.returncode == 2
     assert "another checkpoint" in again.stderr
-    # And back again.
+    # Another feed takes the job's table over.
     back = feed.pipeline(name=f"{feed.name}b", decode=DECODE, sink={"iceberg": {"table": job.table}}, checkpoint="")
     send(feed, range(150, 170))
     take_over(back, lake, f"spark-checkpoint:{place}")
@@ -243,7 +243,7 @@ def test_a_takeover_is_planned_confirmed_and_done_once(lake: SparkSession, feed:
     planned = lakefeed(*command, "--stopped", "--dry-run", environment=feed.environment)
     assert planned.returncode == 0, planned.stderr
     assert "the rows' own offsets agree with this position" in planned.stdout
-    assert lakefeed(*command, "--stopped", environment=feed.environment).returncode != 0  # No one confirms it.
+    assert lakefeed(*command, "--stopped", environment=feed.environment).returncode != 0  # No one confirms it here.
     pipeline = feed.pipeline(decode=DECODE)
     assert pipeline.status().position is None
     for _ in range(2):
@@ -253,7 +253,7 @@ def test_a_takeover_is_planned_confirmed_and_done_once(lake: SparkSession, feed:
         assert (document["done"], document["partitions"][0]["offset"]) == (True, 30)
     assert pipeline.run(spark=lake, once=True).rows == 10
     assert_each_once(feed, pipeline, 40)
-    # What the other tool has landed is not landed again.
+    # A backfill does not land the other tool's records again.
     assert pipeline.backfill(spark=lake, dry_run=True).planned.offsets == 0
     with pytest.raises(
         ConfigError, match=r"took the table over at 30 in .*-0, and would land the other tool's records"
@@ -279,7 +279,7 @@ def test_a_table_that_another_tool_has_changed_since_the_plan_is_not_adopted(lak
     assert pipeline.status().position is None
     with pytest.raises(CheckpointMismatch, match="1 rows are at or beyond 20, up to offset 20"):
         plan(pipeline, f"group:{reader.group}", offset_columns="part,at")
-    # A row is missing below the position.
+    # Now a row below the position is missing.
     lake.sql(f"DELETE FROM {feed.table} WHERE at IN (7, 20)")
     with pytest.raises(CheckpointMismatch, match=r"1 of 20 records in \[0, 20\) have no row"):
         plan(pipeline, f"group:{reader.group}", offset_columns="part,at")

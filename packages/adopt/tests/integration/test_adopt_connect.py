@@ -1,4 +1,4 @@
-"""A table is taken over from Iceberg's sink for Kafka Connect, which was killed at any moment; and handed back."""
+"""A feed takes a table over from Iceberg's Kafka Connect sink, killed at any moment, and hands it back."""
 
 import json
 import random
@@ -37,7 +37,7 @@ SETTLES = ("has members", "stopped within a transaction", "an open transaction h
 
 
 def new_sink(lake: SparkSession, feed: Feed, *, keeps_offsets: bool = False, **options: Any) -> IcebergSink:
-    """A sink of the feed's topic into its table, which are created with the control topic."""
+    """Create the topic, the control topic and the table, and return a sink from this topic into this table."""
     feed.create_topic(partitions=3)
     Topics(feed.stack.bootstrap_servers).create(f"{feed.name}.control", partitions=2)
     columns = "id BIGINT, topic STRING, part INT, at BIGINT" if keeps_offsets else "id BIGINT"
@@ -50,7 +50,7 @@ def new_sink(lake: SparkSession, feed: Feed, *, keeps_offsets: bool = False, **o
 
 @contextmanager
 def sending(feed: Feed) -> Iterator[list[int]]:
-    """Send records until the block ends, some hundred a second; the list has how many at its end."""
+    """Send some hundred records a second until the block ends; the list's only entry counts them."""
     sent, stop = [0], threading.Event()
 
     def run() -> None:
@@ -70,7 +70,7 @@ def sending(feed: Feed) -> Iterator[list[int]]:
 
 @contextmanager
 def commits_held(sink: IcebergSink) -> Iterator[None]:
-    """No one commits to a table of the catalog until the block ends; reading is possible."""
+    """Block commits to all tables of the catalog until the block ends; reads still work."""
     connection = sqlite3.connect(sink.stack.catalog_file, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -80,7 +80,7 @@ def commits_held(sink: IcebergSink) -> Iterator[None]:
 
 
 def wait_for_announcements(sink: IcebergSink, count: int) -> None:
-    """Return when the tasks have announced so many times what they have written, or have begun to."""
+    """Return after `count` messages ``DataComplete`` of tasks in the control topic, also in open transactions."""
     settings = {
         "bootstrap.servers": sink.stack.bootstrap_servers,
         "group.id": f"{sink.name}-watch",
@@ -115,7 +115,7 @@ def wait_for_rows(feed: Feed, count: int) -> None:
 
 
 def wait_for_group(sink: IcebergSink, records: int) -> None:
-    """Return when the tasks have announced all of so many records."""
+    """Return when the sink's group has committed this number of records."""
     until = time.monotonic() + 120
     source = KafkaSource(bootstrap_servers=sink.stack.bootstrap_servers, topics=[sink.topic])
     while sum(group_offsets(source, sink.group).values()) < records:
@@ -124,7 +124,7 @@ def wait_for_group(sink: IcebergSink, records: int) -> None:
 
 
 def when_settled(pipeline: Pipeline, origin: str, **options: Any) -> AdoptionPlan:
-    """Plan the takeover as soon as the broker has noticed that the killed tasks are gone."""
+    """Return the plan as soon as the broker has removed the killed tasks from their group."""
     until = time.monotonic() + 90
     while True:
         try:
@@ -136,7 +136,7 @@ def when_settled(pipeline: Pipeline, origin: str, **options: Any) -> AdoptionPla
 
 
 def kill_at_random(sink: IcebergSink, feed: Feed, dice: random.Random) -> int:
-    """Let the sink write until it is killed at a random moment, after its first commit; returns the records sent."""
+    """Kill the sink at a random moment after its first commit; return the number of records sent."""
     with sending(feed) as sent, sink.running() as worker:
         wait_for_commit(feed)
         for _ in range(dice.randint(0, 1)):
@@ -149,7 +149,7 @@ def kill_at_random(sink: IcebergSink, feed: Feed, dice: random.Random) -> int:
 
 
 def lost_by_sink(agreed: AdoptionPlan) -> tuple[OffsetRange, ...]:
-    """Return the records that the sink has lost, as the plan's notes name them."""
+    """Return the ranges of records that the sink lost, from the plan's notes."""
     found = [match for note in agreed.notes if (match := LOST.match(note))]
     return tuple(
         OffsetRange(topic, int(partition), 0 if begin == "its first record" else int(begin), int(end))
@@ -170,7 +170,7 @@ def take_over_from_sink(lake: SparkSession, feed: Feed, seed: int) -> None:
     summary = pipeline.run(spark=lake, once=True)
     lost = lost_by_sink(agreed)
     print(f"seed {seed}: {landed} of {sent} records by the sink, {summary.rows} by the feed, {lost}; {agreed.notes}")
-    # What the sink itself has lost is not there to take over: the plan says which records, and what lands them.
+    # The sink may lose records itself. The plan names them, and a backfill of these ranges lands them.
     if lost:
         assert pipeline.backfill(BackfillRequest(ranges=lost), spark=lake).rows == sum(each.records for each in lost)
     assert_each_once(feed, pipeline, sent)
@@ -228,7 +228,7 @@ def test_records_that_the_sink_has_lost_are_named(lake: SparkSession, feed: Feed
     assert any("the sink has lost the records from its first record to 100" in note for note in agreed.notes)
     send(feed, range(150, 170))
     assert pipeline.run(spark=lake, once=True).rows == 20
-    # Without a range, a backfill would land what the sink has landed again.
+    # A backfill without a range lands nothing: it would repeat records that the sink has landed.
     assert pipeline.backfill(spark=lake).rows == 0
     assert lost_by_sink(agreed) == (OffsetRange(feed.topic, 0, 0, 100),)
     missing = BackfillRequest(ranges=lost_by_sink(agreed))
@@ -266,7 +266,7 @@ def test_a_sink_hands_a_table_over_and_gets_it_back(lake: SparkSession, feed: Fe
     assert_each_once(feed, pipeline, 160)
     with pytest.raises(ResourceMissing, match=r"there is .*\.control\.connect-"):
         plan(feed.pipeline(name=f"{feed.name}b", decode=DECODE, checkpoint=""), "iceberg-connect:other")
-    # And back: the sink continues in the same table.
+    # After an export, the sink continues in the same table.
     target = ExportTarget.parse(f"group:{sink.group}")
     execute_export(pipeline.feed, plan_export(pipeline.feed, target, is_stopped=True))
     send(feed, range(160, 220))

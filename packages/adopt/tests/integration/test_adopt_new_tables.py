@@ -1,4 +1,4 @@
-"""A new table begins where a tool ends whose rows are elsewhere: Hudi Streamer's commits, files of sinks for S3."""
+"""A new table begins where another tool stopped: at Hudi Streamer's commits, or at the files of an S3 sink."""
 
 import json
 import random
@@ -65,7 +65,7 @@ def test_hudi_streamer_that_was_stopped_at_any_commit(lake: SparkSession, feed: 
         files.write(f"{instant}.commit.requested", "")
         files.write(f"{instant}.inflight", json.dumps({"extraMetadata": {}}))
         if number and dice.random() < 0.3:
-            continue  # It was stopped within this one.
+            continue  # Hudi Streamer was stopped within this commit.
         ends = {partition: dice.randint(ends[partition], most) for partition, most in held.items()}
         offsets = ",".join(f"{partition}:{end}" for partition, end in ends.items())
         extra = {"streamer.checkpoint.key.v2": f"{feed.topic},{offsets}"}
@@ -79,7 +79,7 @@ def test_hudi_streamer_that_was_stopped_at_any_commit(lake: SparkSession, feed: 
 
 
 class FileSink:
-    """Writes records of a topic into files, as a sink does, and is stopped after some of them."""
+    """Writes records of a topic into files as an S3 sink does."""
 
     def __init__(self, feed: Feed, name: str) -> None:
         self.feed, self.pattern = feed, NAMES[name]
@@ -87,7 +87,7 @@ class FileSink:
         self.written: list[int] = []
 
     def write(self, partition: int, records: list[tuple[int, int]]) -> None:
-        """Write a file of records, each with its offset and its number."""
+        """Write a file of records; each record is an offset and a number."""
         lines = [json.dumps({"id": number}) for _, number in records]
         text = "\n".join(lines) + ("\n" if "+" in self.pattern else "")
         self.files.write(self.pattern.format(topic=self.feed.topic, partition=partition, at=records[0][0]), text)
@@ -95,7 +95,7 @@ class FileSink:
 
 
 def send_in_transactions(feed: Feed, count: int, dice: random.Random) -> list[tuple[int, int]]:
-    """Send so many records to partition 0, in transactions of any size; returns the offset and number of each."""
+    """Send `count` records to partition 0 in transactions of random sizes; return their offsets and numbers."""
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
     producer.init_transactions(30)
     placed: list[tuple[int, int]] = []
@@ -109,7 +109,7 @@ def send_in_transactions(feed: Feed, count: int, dice: random.Random) -> list[tu
 
 
 def begins_behind_the_files(lake: SparkSession, feed: Feed, name: str, dice: random.Random) -> None:
-    """Stop the sink after a random file of each partition, and land the rest in a new table."""
+    """Stop the sink after a random file of each partition; land the rest of the topic in a new table."""
     feed.create_topic(partitions=3)
     placed = {0: send_in_transactions(feed, 200, dice)}
     for partition, numbers in ((1, range(200, 300)), (2, range(300, 330))):
@@ -161,7 +161,7 @@ def test_files_that_do_not_say_where_they_end_are_refused(feed: Feed) -> None:
     sink.write(0, [(at, at) for at in range(40, 60)])
     with pytest.raises(RecordsLost, match="has fewer from 40 on"):
         plan(pipeline, origin, new_table=True)
-    # Records of a transaction that was aborted: did the sink read them?
+    # The file does not say whether the sink has read the records of an aborted transaction.
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
     producer.init_transactions(30)
     producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""Events of Iceberg's sink for Kafka Connect: Avro with its schema, whose names are those of Java's classes."""
+"""Decode events of Iceberg's Kafka Connect sink: Avro with its schema, whose types have names of Java classes."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from lakefeed_adopt.connect_events import decode_event
 
 UUID = {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"}
 COMMIT = uuid.UUID(int=7)
-# As Java writes it: a type without a namespace is named as it is, inside of one that has a namespace.
+# As Java writes it: a type without a namespace keeps its plain name within a record that has one.
 SCHEMA = {
     "type": "record",
     "name": "Event",
@@ -43,7 +43,7 @@ def event(schema: Any, body: bytes) -> bytes:
 
 def test_an_event_is_read_by_the_schema_before_it() -> None:
     body = io.BytesIO()
-    fastavro.schemaless_writer(body, fastavro.parse_schema("long"), 2**62)  # Beyond any date.
+    fastavro.schemaless_writer(body, fastavro.parse_schema("long"), 2**62)  # A timestamp that is too large for a date.
     raw = COMMIT.bytes + body.getvalue() + COMMIT.bytes + b"\x00"
     found = decode_event(event(SCHEMA, raw), "here")
     assert found["id"] == found["payload"]["commit_id"] == COMMIT.bytes

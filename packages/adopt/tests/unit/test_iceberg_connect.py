@@ -1,4 +1,4 @@
-"""Where a table of Iceberg's sink for Kafka Connect ends, by what was announced and what has become of it."""
+"""Where a table of Iceberg's Kafka Connect sink ends: by the announced files and by whether they were committed."""
 
 import pytest
 
@@ -12,7 +12,7 @@ IN: Fate = "in the table"
 
 
 def announced(fate: Fate, **ends: int) -> tuple[Announcement, Fate]:
-    """A transaction of one file, unless its fate is nothing; ``p0=5`` for partition 0 read up to 5."""
+    """Return a transaction of one file (of none for "nothing"); ``p0=5`` means that it read partition 0 up to 5."""
     files = [] if fate == "nothing" else [AnnouncedFile("s3://x", 10, 0, 0)]
     return Announcement(files=files, ends={("t", int(name[1:])): at for name, at in ends.items()}), fate
 
@@ -26,9 +26,9 @@ def positions(
 def test_the_group_says_it_where_all_files_are_in_the_table() -> None:
     fates = announced(IN, p0=5), announced("nothing", p0=9), announced(IN, p1=4)
     assert positions(*fates, reached={P0: 9, P1: 4}) == {P0: 9, P1: 4}
-    # Groups expire, and the control topic still knows.
+    # A group expires; then the control topic still has the positions.
     assert positions(*fates, reached={}) == {P0: 9, P1: 4}
-    # A user has moved the group.
+    # A user has set the group back.
     assert positions(*fates, reached={P0: 2, P1: 4}) == {P0: 2, P1: 4}
 
 
@@ -39,7 +39,7 @@ def test_files_that_wait_to_be_committed_do_not_count() -> None:
         announced("nothing", p0=9),
         announced("pending", p0=12),
     )
-    # Partition 1 is not in the table at all.
+    # No file of partition 1 is in the table.
     assert positions(*fates, reached={P0: 12, P1: 4}) == {P0: 5}
     assert list(describe_fates(fates)) == [
         "2 files with 20 rows were written and never committed; they are not in the table"

@@ -1,4 +1,4 @@
-"""How another tool's position, and the place for a feed's, are named."""
+"""Parse the names of another tool's position and of the place that an export writes to."""
 
 import pytest
 
@@ -56,6 +56,6 @@ def test_verify_counts_from_the_takeover_and_says_so() -> None:
     found = {finding.kind: finding for finding in findings(evidence)}
     assert found["adopted"].what == "snapshot 8: the table was taken over from group: counted from there, t-0 at 70"
     assert not any(finding.fault for finding in found.values())
-    # Without the takeover, rows from before the first commit are a fault.
+    # Without a takeover, rows before the feed's first commit are a fault.
     others = Evidence(commits=(batch,), row_coverage={("t", 0): RowCoverage(before=70)})
     assert [finding.kind for finding in row_findings(others)] == ["outside"]

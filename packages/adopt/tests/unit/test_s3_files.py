@@ -1,4 +1,4 @@
-"""The records of a file of a sink for S3, counted; a file whose records cannot be counted is refused."""
+"""Count the records of an S3 sink's file; refuse a file whose records cannot be counted."""
 
 import gzip
 import io
@@ -34,7 +34,7 @@ def zstd(content: bytes) -> bytes:
 
 
 LINES = "".join(json.dumps({"id": number}) + "\n" for number in range(20)).encode()
-CSV = b"\n".join([b"YWJj,Zm9v", b"MTIz,", b""])  # Aiven's separates records; the last one is empty.
+CSV = b"\n".join([b"YWJj,Zm9v", b"MTIz,", b""])  # Aiven's sink ends its last line with a separator.
 
 
 def count(folder: Path, name: str, content: bytes) -> int:

@@ -1,4 +1,4 @@
-"""What the logs of a checkpoint say: a position, an open batch, or why the job cannot be taken over."""
+"""The logs of a Spark checkpoint give a position, an open batch, or a reason why the job cannot be taken over."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def offsets(*at: int, topic: str = "t") -> str:
 
 
 def write(folder: Path, **more: str) -> StoredCheckpoint:
-    """A job that has done batch 0 up to 5 and 7, and is in batch 1; ``more`` replaces files, an empty text removes."""
+    """Write a checkpoint: batch 0 ended at 5 and 7, 1 is open. ``more`` replaces files, empty text removes them."""
     files = {
         "metadata": '{"id":"q"}',
         "sources/0/0": f"\0v1\n{offsets(0, 0)}",

@@ -1,4 +1,4 @@
-"""Lines of CSV, read by the format's class of Java."""
+"""Decode lines of CSV with the format's Java class."""
 
 import csv
 import io

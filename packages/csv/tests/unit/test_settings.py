@@ -1,4 +1,4 @@
-"""The block ``decode.csv``."""
+"""Settings of the block ``decode.csv``."""
 
 from typing import Any
 

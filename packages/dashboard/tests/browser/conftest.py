@@ -1,4 +1,4 @@
-"""A browser for each file of tests: Playwright's event loop is not shared with other tests of the process."""
+"""Start a browser per test file: Playwright's event loop must not be shared with other tests of the process."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,5 @@ from tests.support.browser import headless_browser
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Run a real headless browser."""
     with headless_browser() as running:
         yield running

@@ -1,4 +1,4 @@
-"""The dashboard's page in a real browser, over real progress models that the tests fill; no JVM."""
+"""The dashboard's page in a real browser, without a JVM: the tests fill real progress models."""
 
 import json
 import re
@@ -23,13 +23,12 @@ RATES = "section:has(h2:text-is('Input and processing rate'))"
 
 @pytest.fixture
 def taxi() -> ShownFeed:
-    """A feed with 170 batches."""
     return shown_feed()
 
 
 @contextmanager
 def at(*feeds: ShownFeed) -> Iterator[str]:
-    """Serve feeds on loopback, where no login is required; return the address."""
+    """Serve the feeds on loopback, which requires no login; yield the address."""
     with serve(ShownFeeds(list(feeds)), Dashboard(port=0)) as served:
         yield served.rstrip("/")
 
@@ -41,7 +40,7 @@ def url(taxi: ShownFeed) -> Iterator[str]:
 
 
 def is_shown(page: Page) -> None:
-    """Wait until the view has its content."""
+    """Wait until the view shows its data."""
     expect(page.locator("#link-text")).to_have_text("live")
     expect(page.locator("h1")).to_be_visible()
     expect(page.get_by_text("Loading …")).to_have_count(0)
@@ -84,7 +83,7 @@ def test_the_list_follows_the_feeds(browser: Browser, url: str, taxi: ShownFeed)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_no_view_has_a_violation(browser: Browser, url: str, *, size: tuple[int, int], dark: bool) -> None:
-    """By axe; and nothing is wider than a phone."""
+    """Check with axe, and check that no view scrolls sideways."""
     with tab(browser, url, size=size, dark=dark) as opened:
         for view in VIEWS:
             page = opened.open(view)
@@ -137,11 +136,11 @@ def test_hostile_texts_are_shown_as_text(browser: Browser, url: str) -> None:
                 assert "<script>document.title" in text, part
             assert page.locator("main img, main script").count() == 0
             assert "taken over" not in page.title()
-            # Marks of direction and control characters are written out.
+            # The page escapes control characters and marks of text direction.
             assert not re.search("[\u202a-\u202e\u0000\u001b]", text)
             assert len(text) < 20_000
             if part == "/panels":
-                # A place without coordinates is not at 0° N, 0° E.
+                # The map leaves out a place without coordinates; it does not draw it at 0° N, 0° E.
                 expect(page.locator("svg.map circle")).to_have_count(len(PLACES))
         opened.open("/#/feed/taxi/dead-letters")
         expect(page.get_by_text("(1.05 MB in all)")).to_be_visible()
@@ -184,7 +183,7 @@ def test_fifty_feeds_are_answered_within_200_milliseconds(browser: Browser) -> N
             rendered = float(page.locator("table.feeds").get_attribute("data-render-ms") or 1e9)
             assert rendered < 200
             expect(page.locator("#summary")).to_contain_text("50 feeds")
-            # What needs a look comes first.
+            # The feeds that need attention are at the top.
             expect(page.locator("tr.feed-row").first).to_contain_text("hangs")
             expect(page.get_by_text("Paused by anna: the table is repaired")).to_be_visible()
     print(f"50 feeds: {seconds}, rendered in {rendered:.1f} ms")
@@ -213,10 +212,10 @@ def test_a_lost_connection_is_shown_until_it_is_back(browser: Browser, taxi: Sho
         with serve(feeds, Dashboard(port=port)):
             expect(page.locator("#banner")).to_be_hidden(timeout=30_000)
             expect(page.locator("#announcer")).to_have_text("The connection is back.")
-            # What has happened meanwhile is shown.
+            # The page shows batches that ended while it was disconnected.
             rows = page.get_by_role("group", name="Newest batches").locator("tbody tr")
             expect(rows.first).to_contain_text("170")
-        # The browser's console shows each connection that is refused.
+        # The browser's console logs an error for each refused connection.
         page.close()
         opened.errors[:] = [error for error in opened.errors if "net::ERR" not in error]
 
@@ -224,7 +223,7 @@ def test_a_lost_connection_is_shown_until_it_is_back(browser: Browser, taxi: Sho
 def test_a_question_that_a_busy_server_refuses_is_asked_again(
     browser: Browser, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where many pages are opened at once."""
+    """A server refuses a question when many pages are opened at once."""
     with tab(browser, url) as opened:
         monkeypatch.setattr("lakefeed_dashboard.workers.MOST_WAITING", 0)
         page = opened.open("/#/feed/taxi")
@@ -237,7 +236,7 @@ def test_a_question_that_a_busy_server_refuses_is_asked_again(
 
 
 def test_without_the_chart_library_the_figures_are_shown(browser: Browser, url: str) -> None:
-    """As in a browser whose language is none, with which uPlot does not start."""
+    """For example, uPlot does not start in a browser without a language."""
     with tab(browser, url) as opened:
         opened.page.route("**/uPlot.iife.min.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
         page = opened.open("/#/feed/taxi")

@@ -1,4 +1,4 @@
-"""Buttons, dialogs, roles and the login of the dashboard's page, in a real browser; no JVM."""
+"""Buttons, dialogs, roles and login of the dashboard's page in a real browser, without a JVM."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ API = ("feeds", "session", "stream", *(f"feeds/taxi/{what}" for what in ("progre
 
 
 def with_users() -> Dashboard:
-    """A dashboard with a viewer, an operator and a token."""
+    """Return the settings of a dashboard with a viewer, an operator and a token."""
     hasher = PasswordHasher(memory_cost=8192, time_cost=1, parallelism=1)
     users = [
         {"name": role, "password_hash": hasher.hash(f"password-of-{role}"), "role": role}
@@ -36,14 +36,14 @@ def taxi() -> ShownFeed:
 
 @pytest.fixture
 def open_url(taxi: ShownFeed) -> Iterator[str]:
-    """A dashboard on loopback, where no login is required."""
+    """Serve a dashboard on loopback, which requires no login."""
     with serve(ShownFeeds([taxi]), Dashboard(port=0)) as served:
         yield served
 
 
 @pytest.fixture
 def closed_url(taxi: ShownFeed) -> Iterator[str]:
-    """A dashboard that requires a login."""
+    """Serve a dashboard that requires a login."""
     with serve(ShownFeeds([taxi]), with_users()) as served:
         yield served
 
@@ -96,7 +96,7 @@ def test_a_change_is_sent_and_a_wrong_one_is_explained(browser: Browser, open_ur
         dialog.get_by_label("Records per batch").fill("5000")
         dialog.get_by_role("button", name="Change").click()
         expect(dialog.get_by_role("alert")).to_contain_text("trigger = 10 seconds")
-        # The browser's console shows each answer 4xx.
+        # The browser's console logs an error for each 4xx response.
         opened.errors[:] = [error for error in opened.errors if "409" not in error]
     request = taxi.monitor.control.take()
     assert request is not None
@@ -143,7 +143,7 @@ def test_a_viewer_has_no_buttons_and_cannot_stop_a_feed(browser: Browser, closed
         opened.open("/#/feed/taxi/dead-letters")
         expect(page.get_by_role("heading", name="the field id is missing")).to_be_visible()
         assert page.get_by_role("button", name="Replay").is_hidden()
-        # A request made by hand, with the viewer's own session and its token against forged requests.
+        # A script sends the request with the viewer's session and CSRF token.
         status = page.evaluate(
             """async () => {
                 const session = await (await fetch('/api/session')).json();
@@ -178,7 +178,7 @@ def test_an_operator_logs_in_and_stops_a_feed(browser: Browser, closed_url: str,
 
 
 def test_after_a_restart_the_page_leads_to_the_login(browser: Browser, taxi: ShownFeed) -> None:
-    """The new server does not know the session, and its refusal of a stream has no words."""
+    """The new server does not know the session; it refuses the event stream without a message."""
     feeds, users = ShownFeeds([taxi]), with_users()
     with serve(feeds, users) as served:
         url = served
@@ -189,7 +189,7 @@ def test_after_a_restart_the_page_leads_to_the_login(browser: Browser, taxi: Sho
         expect(page.locator("#link-text")).to_have_text("connection lost")
         with serve(feeds, users):
             expect(page.get_by_label("Password")).to_be_visible(timeout=30_000)
-        opened.errors.clear()  # Of each connection that was refused.
+        opened.errors.clear()  # The console logs an error for each refused connection.
 
 
 def test_without_a_login_there_is_nothing_not_even_names(browser: Browser, closed_url: str) -> None:

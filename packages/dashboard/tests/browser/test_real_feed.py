@@ -24,7 +24,7 @@ def records(count: int, *, first: int) -> list[bytes]:
 
 @pytest.fixture
 def url(feed: Feed, tmp_path: Path) -> Iterator[tuple[str, Running]]:
-    """The address of a running feed's dashboard, which requires a login."""
+    """Run a feed whose dashboard requires a login; yield the address."""
     feed.create_topic(partitions=2)
     hasher = PasswordHasher(memory_cost=8192, time_cost=1, parallelism=1)
     hashes = {f"HASH_OF_{role.upper()}": hasher.hash(f"password-of-{role}") for role in ROLES}
@@ -57,7 +57,7 @@ def log_in(opened: Tab, user: str, feed: Feed) -> Page:
 
 
 def answer(page: Page, name: str, button: str, reason: str = "") -> None:
-    """Press a button of the feed, and confirm it."""
+    """Press a button of the feed and confirm the dialog."""
     page.get_by_role("button", name=name, exact=True).click()
     dialog = page.get_by_role("dialog")
     if reason:
@@ -77,7 +77,7 @@ def test_a_feed_is_watched_and_steered_in_a_browser(browser: Browser, feed: Feed
         badge, chart = page.locator("h1 + .badge"), page.locator(RATES)
         expect(badge, running.said()).not_to_have_text("starting", timeout=240_000)
 
-        # Charts move while records arrive.
+        # Charts change while records arrive.
         feed.send([*records(300, first=0), HOSTILE])
         expect(total).to_have_text("301")
         expect(chart).to_have_attribute("data-points", re.compile("[1-9]"))
@@ -88,7 +88,7 @@ def test_a_feed_is_watched_and_steered_in_a_browser(browser: Browser, feed: Feed
         expect(chart).not_to_have_attribute("data-points", points)
         assert chart.locator("canvas").evaluate("canvas => canvas.toDataURL()") != picture
 
-        # Each part shows what is really there.
+        # Each part shows the feed's real data.
         part = f"{address}/#/feed/{feed.name}"
         for name, text in {
             "dead-letters": "<script>document.title",
@@ -104,7 +104,7 @@ def test_a_feed_is_watched_and_steered_in_a_browser(browser: Browser, feed: Feed
             assert operator.violations() == [], name
         page.goto(part)
 
-        # A pause holds records back, and is shown to all.
+        # A pause stops records from landing, and all users see it.
         answer(page, "Pause", "Pause", "the table is repaired")
         expect(badge).to_have_text("paused")
         expect(other.locator(".note.warn")).to_contain_text("the table is repaired")
@@ -114,7 +114,7 @@ def test_a_feed_is_watched_and_steered_in_a_browser(browser: Browser, feed: Feed
         answer(page, "Resume", "Resume")
         expect(total).to_have_text("601")
 
-        # A viewer has no buttons, and is refused by hand.
+        # A viewer has no buttons, and the server refuses a request that the viewer's page sends by script.
         assert other.locator("[data-action]").count() == 0
         status = other.evaluate(
             """async (feed) => {
@@ -134,7 +134,7 @@ def test_a_feed_is_watched_and_steered_in_a_browser(browser: Browser, feed: Feed
         answer(page, "Stop", "Stop the feed", "maintenance")
         assert running.process.wait(90) == 0
         for opened in (operator, viewer):
-            # The page tries to connect again, and the console shows each attempt.
+            # The page tries to reconnect, and the console logs each attempt.
             opened.page.close()
             opened.errors[:] = [error for error in opened.errors if "net::ERR" not in error and "403" not in error]
     assert len(feed.rows()) == 600

@@ -1,4 +1,4 @@
-"""``lakefeed run --dashboard`` as a user starts it: a real feed seen and steered over HTTP, and its secrets kept."""
+"""A user runs ``lakefeed run --dashboard``, reads and steers the real feed over HTTP, and no secret leaks."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def test_an_operator_pauses_resumes_and_stops_a_running_feed_and_a_viewer_does_n
     try:
         running.wait_until_it_says("the dashboard is at http://127.0.0.1:")
         url = re.findall(r"the dashboard is at (\S+)", running.said())[0]
-        # It answers while Spark starts.
+        # The dashboard answers while Spark still starts.
         assert httpx.get(f"{url}/api/feeds", trust_env=False).status_code == 401
         with httpx.Client(base_url=url, headers=bearer(OPERATOR_TOKEN), trust_env=False, timeout=30) as operator:
 

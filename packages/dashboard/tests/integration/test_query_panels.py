@@ -1,4 +1,4 @@
-"""Query panels and details of a feed that runs on real servers: they follow the records, and cost it nothing."""
+"""Query panels and details of a feed on real servers follow the records and add no S3 requests to batches."""
 
 import json
 import threading
@@ -45,7 +45,7 @@ def pipeline_of(feed: Feed, **blocks: Any) -> Pipeline:
 
 @contextmanager
 def running(feed: Feed, spark: SparkSession, *panels: QueryPanel) -> Iterator[tuple[FeedMonitor, FeedDetails]]:
-    """Runs a feed in a thread until the block ends, with its details."""
+    """Run a feed in a thread until the block ends; yield its monitor and its details."""
     dashboard = {"panels": [panel.model_dump() for panel in panels], "tariff": "aws-us-east-1", "port": 0}
     pipeline, monitor, stop = pipeline_of(feed, dashboard=dashboard), FeedMonitor(feed.name), threading.Event()
     thread = threading.Thread(target=lambda: pipeline.run(spark=spark, stop=stop, monitor=monitor))
@@ -65,7 +65,7 @@ def shown(details: FeedDetails, name: str) -> dict[str, Any]:
 
 
 def batches_of(feed: Feed, monitor: FeedMonitor, count: int, *, look: Callable[[], object]) -> list[int]:
-    """Sends so many batches one after the other, looking meanwhile; returns the requests to S3 of each."""
+    """Send `count` batches one after the other and call `look` meanwhile; return each batch's S3 requests."""
     before = monitor.snapshot().totals.batches
     for number in range(count):
         feed.send(hits("10001", 10))

@@ -1,4 +1,4 @@
-"""Who may see and do what: tokens, sessions, other sites' pages, other users of the machine."""
+"""Access to the dashboard: tokens, sessions, requests from other sites, other users of the machine."""
 
 import hmac
 import socket
@@ -64,7 +64,7 @@ def opened() -> Iterator[str]:
 def test_without_a_login_there_is_nothing_not_even_a_name(closed: str, path: str, given: str | None) -> None:
     headers = {"Authorization": given} if given else {}
     answer = httpx.get(closed + path, headers=headers, trust_env=False)
-    assert answer.status_code in (401, 429)  # The wrong tokens of these tests are many.
+    assert answer.status_code in (401, 429)  # These tests send many wrong tokens.
     assert set(answer.json()) <= {"error", "hint"}
     assert "hidden-name" not in answer.text
     assert "lakefeed" not in answer.text
@@ -228,7 +228,7 @@ def test_tokens_are_compared_in_constant_time(closed: str, monkeypatch: pytest.M
 
     monkeypatch.setattr("lakefeed_dashboard.access.hmac.compare_digest", compare)
     httpx.get(f"{closed}/api/feeds", headers=bearer(VIEWER_TOKEN), trust_env=False)
-    assert len(compared) == 2  # The first one fits, and the second is compared too.
+    assert len(compared) == 2  # The first matches; the second is compared too.
     assert all(len(digest) == 32 for digest in compared)
 
 

@@ -1,4 +1,4 @@
-"""``lakefeed dashboard``: its own process, and the hash of a password."""
+"""``lakefeed dashboard`` runs as a process of its own; its subcommand hashes a password."""
 
 import os
 import re

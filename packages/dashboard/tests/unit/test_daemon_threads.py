@@ -1,4 +1,4 @@
-"""The threads of the dashboard: they call at once up to their number, and hold up no end."""
+"""The dashboard's threads run calls in parallel up to their number, and never delay the end of the process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A driver's memory after a day at one batch a second: history, events, counters, and pages that do not read."""
+"""A driver's memory after a day of one batch a second: history, events, counters, and pages that never read."""
 
 import asyncio
 import gc
@@ -19,12 +19,12 @@ from lakefeed_dashboard.workers import Workers
 
 DAY = 24 * 3600
 SATURATED = 1200
-"""So many batches fill all that is kept whole: events, the newest batches, reasons. The others are rows of numbers."""
+"""The number of batches that fill every bounded list (events, newest batches, reasons); later ones add numbers only."""
 LONG = "x" * 300
 
 
 def batch(number: int, *, at: float) -> FinishedBatch:
-    """A batch with all that there can be: reasons, notes and classes of its own."""
+    """Return a batch in which every field has a value, with its own reasons, notes and classes."""
     return FinishedBatch(
         batch_id=number,
         finished_at=at,
@@ -67,7 +67,7 @@ def test_a_day_with_pages_that_do_not_read_stays_under_50_megabytes(monkeypatch:
     finally:
         tracemalloc.stop()
     assert used < 50_000_000
-    # Also while it was read.
+    # The peak covers the time in which pages and /metrics read the monitor, too.
     assert most < 100_000_000
     assert len(monitor.events.after()) == MOST_EVENTS
     assert DAY <= len(monitor.history) <= DAY + 1024
@@ -78,7 +78,7 @@ def test_a_day_with_pages_that_do_not_read_stays_under_50_megabytes(monkeypatch:
 
 
 async def _pages(monitor: FeedMonitor, clock: list[float]) -> None:
-    """Fifty pages that never read, while batches end."""
+    """Keep fifty pages open that never read while batches end."""
     workers = Workers()
     hub = Hub(OwnFeed(monitor), workers)
     clients = [hub.open("taxi") for _ in range(50)]

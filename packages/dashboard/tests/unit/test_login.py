@@ -1,4 +1,4 @@
-"""Login: sessions, cookies, limits on guesses, and what an attacker learns from an answer."""
+"""Login: sessions, cookies, limits on guesses, and what an attacker can learn from a response."""
 
 import threading
 import time
@@ -43,11 +43,11 @@ def test_a_session_begins_with_the_login_and_is_gone_after_the_logout() -> None:
         csrf = log_in(client)
         assert client.get("/api/feeds").json()["feeds"][0]["feed"] == "hidden-name"
         cookies = dict(client.cookies)
-        assert client.post("/logout").status_code == 403  # Without the header it may be another page's.
+        assert client.post("/logout").status_code == 403  # Without the header, another site may ask.
         assert client.post("/logout", headers=csrf).status_code == 200
         assert client.get("/api/feeds").status_code == 401
         client.cookies.update(cookies)
-        assert client.get("/api/feeds").status_code == 401  # A copy of the cookie opens nothing either.
+        assert client.get("/api/feeds").status_code == 401  # A copy of the cookie is not valid either.
     messages = [event.message for event in monitor.events.after() if event.kind == "action"]
     assert messages == ["anna has logged in from 127.0.0.1", "anna has logged out from 127.0.0.1"]
 
@@ -101,7 +101,7 @@ def test_an_unknown_user_and_a_wrong_password_get_the_same_answer(monkeypatch: p
         assert {client.post("/login", json=body).status_code for body in odd} == {401}
     messages = "".join(event.message for event in monitor.events.after())
     assert "refused a login for anna from 127.0.0.1" in messages
-    assert "no-user-of-this-name" not in messages  # It may be a password.
+    assert "no-user-of-this-name" not in messages  # A user may have typed a password as the name.
 
 
 def test_an_unknown_user_takes_as_long_as_a_known_one() -> None:
@@ -112,7 +112,7 @@ def test_an_unknown_user_takes_as_long_as_a_known_one() -> None:
         assert not passwords._verify(user, "wrong")
         return time.perf_counter() - began
 
-    # In turn: other work on the machine slows both. The fastest is the one that was not interrupted.
+    # The two users alternate, so that other work slows both. The fastest attempt was not interrupted.
     pairs = [(seconds("anna"), seconds("eve")) for _ in range(15)]
     known, unknown = (min(times) for times in zip(*pairs, strict=True))
     assert 0.4 < known / unknown < 2.5
@@ -120,7 +120,7 @@ def test_an_unknown_user_takes_as_long_as_a_known_one() -> None:
 
 
 def test_guesses_are_limited_and_the_user_still_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An attacker with many addresses exhausts the attempts of a user; a browser that the user has used is let in."""
+    """An attacker with many addresses uses up a user's attempts; the user's own browser is still let in."""
     monkeypatch.setattr("lakefeed_dashboard.access.Access.address_of", lambda self, request: request.headers["x-from"])
     with dashboard(monitor_of(), with_login()) as served, browser(served) as own, browser(served) as attacker:
         own.headers["x-from"] = "192.0.2.1"

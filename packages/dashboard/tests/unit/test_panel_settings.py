@@ -1,4 +1,4 @@
-"""Query panels and tariffs of a pipeline file."""
+"""Settings of query panels and tariffs in a pipeline file."""
 
 from typing import Any
 

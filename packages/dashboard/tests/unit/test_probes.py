@@ -1,4 +1,4 @@
-"""/metrics and /health over a real socket: who may read them, and what Kubernetes' probes get."""
+"""Access to /metrics and /health over a real socket, and the responses to Kubernetes' probes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ PATHS = ("/health/live", "/health/ready", "/health", "/metrics")
 
 @contextmanager
 def client(monitor: FeedMonitor) -> Iterator[httpx.Client]:
-    """A client of a driver's dashboard that requires a login."""
+    """Yield a client of a driver's dashboard that requires a login."""
     tokens = [{"name": "prometheus", "role": "viewer", "token": TOKEN}]
     settings = validated(Dashboard, "test", port=0, tokens=tokens)
     feed = OwnFeed(monitor, settings=MetricSettings(no_commit_seconds=600.0))

@@ -1,4 +1,4 @@
-"""A dashboard over many drivers: quick though some hang, and acting in the name of its user."""
+"""A dashboard over many drivers stays quick while some hang, and acts in the name of its user."""
 
 import json
 import socket
@@ -36,7 +36,7 @@ HANGING = 5
 
 @contextmanager
 def hanging() -> Iterator[str]:
-    """Accept connections, and answer nothing."""
+    """Yield the address of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
         yield f"http://127.0.0.1:{silent.getsockname()[1]}"
 
@@ -80,12 +80,12 @@ def test_a_page_over_fifty_feeds_of_which_five_hang_answers_within_200_ms() -> N
         else:
             pytest.fail(f"{len(rows)} feeds, of which {hung} hang")
         assert {row["feed"] for row in first} <= {row["feed"] for row in rows}
-        # The median: 50 servers share this process with the one that asks them.
+        # The median, because the 50 servers share this process with the client.
         assert statistics.median(seconds) < 0.2, seconds
         for path in ("progress", "history", "events", "panels"):
             began = time.monotonic()
             assert client.get(f"/api/feeds/hangs_0/{path}").status_code == 503
-            assert time.monotonic() - began < 2.0  # Well below the time that is waited for a feed.
+            assert time.monotonic() - began < 2.0  # The time-out for a feed is far longer.
         assert client.get("/api/feeds/feed_07/progress").json()["feed"] == "feed_07"
         assert len(client.get("/api/feeds/feed_07/history?most=1").json()["points"]) == 1
         is_well = client.get("/health")
@@ -169,7 +169,7 @@ def test_a_feed_that_ends_is_shown_as_not_reachable() -> None:
 
 @pytest.mark.parametrize("command", ["status", "top"])
 def test_a_driver_that_a_dashboard_cannot_reach_does_not_run(command: str, tmp_path: Path) -> None:
-    """Its answer is an error with a status, and no feed in its first state."""
+    """The driver's answer is an error with a status; it must not be taken for a feed that has just begun."""
     token = tmp_path / "token"
     token.write_text(VIEWER_TOKEN)
     row = {**dict.fromkeys(("lag", "rate")), "feed": "taxi", "state": "unknown", "hangs": False, "reachable": False}

@@ -1,4 +1,4 @@
-"""The bounds of the dashboard's server: how many connections, and how long one may take to send a request."""
+"""Limits of the dashboard's server: the number of connections, and the time in which a client has to send a request."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ def test_many_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPatch, se
             connection.settimeout(5)
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(10) == b""
-        # One of them has to leave for a request, such as that of a liveness probe.
+        # The server closes one silent connection to accept a request, for example of a liveness probe.
         assert httpx.get(f"{served}/health/live", trust_env=False).status_code == 200
     finally:
         for connection in silent:

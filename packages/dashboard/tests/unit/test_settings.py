@@ -1,4 +1,4 @@
-"""The dashboard block: what is refused before anything listens."""
+"""Mistakes in the dashboard block are refused before the server listens."""
 
 from typing import Any
 

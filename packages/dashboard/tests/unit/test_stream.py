@@ -1,4 +1,4 @@
-"""Server-sent events: one look a second for all pages, what was missed, and pages that are too slow."""
+"""Server-sent events: one look a second for all pages, resumed streams, and pages that read too slowly."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ PAGES = 100
 
 @contextmanager
 def page(url: str, query: str = "", **headers: str) -> Iterator[Iterator[tuple[str, Any, str | None]]]:
-    """Open a stream; yields its messages: kind, document, id."""
+    """Open a stream; yield its messages as kind, document, id."""
     with (
         httpx.Client(trust_env=False, timeout=5) as client,
         client.stream("GET", f"{url}/api/stream{query}", headers=headers) as answer,
@@ -67,7 +67,7 @@ def test_a_page_gets_the_list_the_feed_and_what_is_new() -> None:
     with dashboard(monitor, without_login()) as served, page(served, "?feed=hidden-name") as found:
         assert next(found)[1]["feeds"][0]["feed"] == "hidden-name"
         assert until(found, "progress")[0]["feed"] == "hidden-name"
-        time.sleep(1.2)  # The page's first look is over.
+        time.sleep(1.2)  # By now the page's first look is over.
         finish(monitor, 4)
         monitor.note("a <b>note</b>\n\ndata: forged")
         kinds: dict[str, Any] = {}
@@ -89,7 +89,7 @@ def test_a_broken_connection_resumes_after_the_last_event() -> None:
         last = first[1][1] or ""
         with page(served, "?feed=hidden-name", **{"Last-Event-ID": last}) as found:
             assert [until(found, "event")[0]["number"] for _ in range(2)] == [5, 6]
-        # The number is another run's: all events of this one are new.
+        # The number is of another run, so all events of this run are new.
         for other in ("1-4", "x", "-", "9" * 400):
             with page(served, "?feed=hidden-name", **{"Last-Event-ID": other}) as found:
                 assert until(found, "event")[0]["number"] == 1
@@ -110,18 +110,18 @@ def test_a_hundred_pages_cost_one_look_a_second(monkeypatch: pytest.MonkeyPatch)
         for _ in range(PAGES):
             connection = stack.enter_context(socket.create_connection(address(served), timeout=60))
             connection.sendall(b"GET /api/stream?feed=hidden-name HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            # Of more pages than the server looks up at once, a late machine would refuse some.
+            # Open one page at a time: on a slow machine, the server would refuse some of many requests at once.
             read_until(connection, b"event: feeds")
             pages.append(connection)
         monkeypatch.setattr(OwnFeed, "row", row)
         while len(looks) < 3:
             time.sleep(0.1)
-        # However late the machine is: one look for all pages, and a second to the next.
+        # Even on a slow machine, there is one look for all pages, and at least a second between two looks.
         assert all(after - before > 0.9 * stream.EVERY_SECONDS for before, after in pairwise(looks))
         finish(monitor, 4)
         for connection in pages:
             read_until(connection, b"event: batch")
-        # Others are still answered.
+        # The server still answers other requests.
         assert httpx.get(f"{served}/api/feeds", trust_env=False, timeout=60).status_code == 200
 
 
@@ -161,7 +161,7 @@ def test_a_page_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
             time.sleep(2.5)
             lazy.settimeout(5)
             with contextlib.suppress(ConnectionResetError):
-                while lazy.recv(1 << 20):  # A TimeoutError if it is still open.
+                while lazy.recv(1 << 20):  # If the connection is still open, recv raises a TimeoutError.
                     pass
         monkeypatch.setattr(stream, "message", original)
         assert httpx.get(f"{served}/api/feeds", trust_env=False).status_code == 200
@@ -181,9 +181,9 @@ def test_a_slow_pages_queue_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPa
 
     async def read() -> None:
         client = stream.Client(None)
-        client.send([b"more than ten bytes"])  # One is always sent.
+        client.send([b"more than ten bytes"])  # A client takes the first message however long it is.
         assert await client.next() == b"more than ten bytes"
-        for _ in range(5):  # What was read counts no more.
+        for _ in range(5):  # Messages that were read no longer count against the limit.
             client.send([b"12345", b"12345"])
             assert [await client.next(), await client.next()] == [b"12345"] * 2
         assert not client.is_dropped

@@ -1,4 +1,4 @@
-"""HTTPS with a certificate of a test's own CA."""
+"""HTTPS with a certificate that the test signs itself."""
 
 import datetime
 import socket
@@ -30,7 +30,7 @@ from packages.dashboard.tests.dashboards import (
 
 
 def certificate(folder: Path, name: str = "server") -> dict[str, str]:
-    """Write a certificate of its own for 127.0.0.1, and its key."""
+    """Write a self-signed certificate for 127.0.0.1 and its key; return the settings that name both files."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)

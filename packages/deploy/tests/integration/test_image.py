@@ -1,7 +1,7 @@
-"""The Dockerfile that ``lakefeed deploy image`` writes: each of its steps is executed, and what comes out runs feeds.
+"""Run each step of the Dockerfile that ``lakefeed deploy image`` writes, and run feeds in the resulting image.
 
-No container engine is needed: the steps run in root file systems of Debian's own making, as root on Linux. The network
-is used as a build uses it: Debian's packages, Python's, and jars.
+No container engine is needed: the steps run as root on Linux, in root file systems of Debian that the test makes. The
+steps use the network as a build does: for Debian packages, Python packages and jars.
 """
 
 import json
@@ -32,10 +32,10 @@ MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
 BASE = f"debian:{RELEASE}-slim@sha256:{'0' * 64}"
 APP = "local:///opt/lakefeed/app.py"
 HERE = "127.0.0.1"
-# The tools that Spark's scripts, lakefeed and Hadoop start, and Python.
+# Besides Python, the image has only the tools that Spark's scripts, lakefeed and Hadoop start.
 TOOLS = {"bash", "sh", "dash", "env", "rm", "chmod", "tini"}
 
-# Spark's default options for Java 17, each with the prefix java.base.
+# Spark's default options for Java 17, without their common prefix java.base.
 OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
     *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def network() -> tuple[dict[str, str], dict[str, Path]]:
-    """Variables and files by which this machine reaches registries: a build on it would be given the same."""
+    """Return the variables and files by which this machine reaches registries; a build would be given the same."""
     names = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL", "LAKEFEED_MAVEN_REPOSITORY")
     site = {name: os.environ[name] for name in (*names, *map(str.lower, names)) if name in os.environ}
     files = {path: Path(path) for path in ("/etc/resolv.conf", "/etc/hosts")}
@@ -58,7 +58,7 @@ def network() -> tuple[dict[str, str], dict[str, Path]]:
 
 @pytest.fixture(scope="module")
 def debian() -> Image:
-    """A Debian as small as its image for containers, kept in the cache."""
+    """Make a root file system as small as Debian's slim image, or take it from the cache."""
     assert os.geteuid() == 0, "only root can change its root file system: run this test as root"
     kept = cache_directory() / "debian" / RELEASE
     if not kept.exists():
@@ -78,7 +78,7 @@ def debian() -> Image:
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the command writes."""
+    """Return the folder that the command writes."""
     folder = tmp_path_factory.mktemp("context")
     done = lakefeed("deploy", "image", "--to", folder, "--base-image", BASE, "--spark-image", "cluster/spark:4.1")
     assert done.returncode == 0, done.stderr
@@ -87,7 +87,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def image(debian: Image, context: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
-    """The image that the Dockerfile's steps make."""
+    """Build the image by the steps of the Dockerfile."""
     site, files = network()
     folder = tmp_path_factory.mktemp("image")
     yield build(context / "Dockerfile", images={BASE: debian}, folder=folder, site=site, mounts=files)
@@ -96,7 +96,7 @@ def image(debian: Image, context: Path, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> dict[str, Path]:
-    """What a pod has beside its read-only root: an empty folder at /tmp, and the name service's files."""
+    """Return what a pod mounts beside its read-only root: an empty /tmp, and the files of the name service."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     os.chown(folder, 185, 185)
@@ -124,16 +124,16 @@ def test_it_has_what_it_needs_and_no_tools(image: Image, context: Path, scratch:
     assert tried.stdout.startswith("185 185 False"), tried
     assert "Read-only file system" in tried.stderr
 
-    # The bill inside is exact: what the package managers know, and each jar.
+    # The bill of materials in the image is exact: all packages of the package managers, and all jars.
     text = (image.root / "opt/lakefeed/sbom.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     kinds = Counter(part["purl"].partition("/")[0] for part in json.loads(text)["components"])
     jars = list((image.root / "opt/spark/jars").glob("*.jar"))
-    assert kinds["pkg:maven"] == len(jars) - 1  # Without lakefeed's own.
+    assert kinds["pkg:maven"] == len(jars) - 1  # lakefeed's own jar is not listed.
     distributions = {path.name for path in (image.root / "opt/lakefeed/venv/lib").glob("*/site-packages/*.dist-info")}
     assert kinds["pkg:pypi"] == len(distributions)
     assert kinds["pkg:deb"] > 80
-    # The one beside the Dockerfile names the same versions, before anything is built.
+    # The bill beside the Dockerfile is written before the build and names the same versions.
     planned = {part["purl"] for part in json.loads((context / "sbom.cdx.json").read_text())["components"]}
     built = {part["purl"] for part in json.loads(text)["components"]}
     normal = {purl.replace("_", "-").replace(".", "-").lower() for purl in built}
@@ -160,12 +160,12 @@ def feed_file(feed: Feed, rows: int, **blocks: object) -> Path:
 def in_pod(
     stack: Endpoints, feed: Feed, scratch: dict[str, Path], file: Path, settings: dict[str, str]
 ) -> dict[str, Path]:
-    """The mounts of a driver's pod: scratch, the pipeline, and the properties that the operator has written."""
+    """Return the mounts of a driver's pod: scratch, the pipeline file, and the properties that the operator writes."""
     conf = feed.folder / "conf"
     conf.mkdir(exist_ok=True)
     lines = [f"{key}={value}" for key, value in settings.items()]
     (conf / "spark.properties").write_text("\n".join(lines))
-    # The embedded catalog is a file of SQLite; a cluster has one on a server.
+    # The embedded catalog is a SQLite file, which user 185 has to write; a cluster has its catalog on a server.
     folder = stack.catalog_file.parent
     for each in (folder, *folder.glob(f"{stack.catalog_file.name}*")):
         each.chmod(0o777)
@@ -202,7 +202,7 @@ def test_a_driver_gets_sigterm_and_resumes(
 def test_an_executor_of_the_image_does_the_work(
     stack: Endpoints, image: Image, feed: Feed, scratch: dict[str, Path]
 ) -> None:
-    """The executor is started as Spark's Kubernetes scheduler starts it, for a driver whose scheduler takes any."""
+    """Start the executor as Spark's Kubernetes scheduler does; the scheduler of this driver accepts any executor."""
     file = feed_file(feed, 2_000)
     port, master_port = free_port(), free_port()
     master = f"spark://{HERE}:{master_port}"
@@ -224,7 +224,7 @@ def test_an_executor_of_the_image_does_the_work(
         "SPARK_EXECUTOR_POD_IP": HERE,
         "SPARK_EXECUTOR_POD_NAME": "test-exec-1",
         "SPARK_RESOURCE_PROFILE_ID": "0",
-        # Spark's scheduler gives the options of the JVM like this, a variable for each.
+        # Spark's scheduler passes each JVM option in a variable of its own.
         **{f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(options)},
     }
     running: list[Container] = []
@@ -238,7 +238,7 @@ def test_an_executor_of_the_image_does_the_work(
         executor = Container(command, feed.folder / "executor.log")
         running.append(executor)
         assert driver.process.wait(300) == 0, driver.said() + executor.said()
-        executor.process.wait(60)  # It ends with its driver.
+        executor.process.wait(60)  # The executor ends with its driver.
     finally:
         for each in running:
             each.process.kill()
@@ -250,7 +250,7 @@ def test_an_executor_of_the_image_does_the_work(
 def test_over_a_clusters_own_spark(
     stack: Endpoints, debian: Image, context: Path, feed: Feed, scratch: dict[str, Path], tmp_path: Path
 ) -> None:
-    """A cluster's image as Spark's own is laid out: Spark in /opt/spark with its Python part, nothing of lakefeed."""
+    """A cluster's image has the layout of Spark's own: Spark and its Python part in /opt/spark, nothing of lakefeed."""
     site, files = network()
     cluster = tmp_path / "cluster"
     cluster.mkdir()

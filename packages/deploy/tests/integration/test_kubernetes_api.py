@@ -1,7 +1,7 @@
-"""A real API server of Kubernetes admits the manifests, and the pods that Spark makes of them.
+"""A real Kubernetes API server admits the manifests, and the pods that Spark makes of them.
 
-The page's own commands make the namespace and the role. ``LAKEFEED_CRDS`` names a folder with the definitions of both
-Spark operators and of Strimzi. There is no kubelet: no pod runs.
+The commands of the page make the namespace and the role. ``LAKEFEED_CRDS`` names a folder with the CRDs of both
+Spark operators and of Strimzi. There is no kubelet, so no pod runs.
 """
 
 import copy
@@ -33,14 +33,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def block(language: str, containing: str) -> str:
-    """Return the page's block of a language that has this text."""
+    """Return the only block of the page in this language that contains this text."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", PAGE, re.DOTALL | re.MULTILINE)
     (text,) = (textwrap.dedent(body) for _, body in found if containing in body)
     return text
 
 
 def shell(api: KubernetesApi, script: str, *, user: str) -> str:
-    """Run commands of the page as a user, with the lakefeed of these tests."""
+    """Run a script of the page as a user, with the lakefeed command of these tests."""
     environment = api.environment(user)
     programs = str(Path(os.environ.get("VIRTUAL_ENV", ROOT / ".venv")) / "bin")
     environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
@@ -60,7 +60,7 @@ def shell(api: KubernetesApi, script: str, *, user: str) -> str:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesApi]:
-    """The server with the definitions, the namespaces and the deployer's role, as the page makes them."""
+    """Start an API server; add the CRDs, the namespaces and the deployer's role with the commands of the page."""
     folder = os.environ.get("LAKEFEED_CRDS")
     what = "set LAKEFEED_CRDS to a folder with the CRDs: both operators' SparkApplication, Strimzi's topics and users"
     assert folder is not None, what
@@ -94,19 +94,19 @@ def test_the_manifests_of_the_examples_are_admitted_for_one_who_has_the_role_of_
 ) -> None:
     text = DOCUMENTS[name]()
     kinds = [item["kind"] for item in documents(text)]
-    # A dry run first would refuse the binding of a role that is not there yet.
+    # A dry run cannot come first: it would refuse to bind a role that does not exist yet.
     for options in ((), ("--dry-run=server",), ()):
         done = apply(api, text, *options)
         assert done.returncode == 0, done.stderr
         assert len(done.stdout.splitlines()) == len(kinds)
-    # Applied once more: each object is what the manifest says, and the API server has added nothing that differs.
+    # Nothing changes at the second time, so the API server has added nothing that differs from the manifest.
     (application,) = (line for line in done.stdout.splitlines() if line.startswith("sparkapplication"))
     assert application.endswith("unchanged"), done.stdout
     api.do("delete", *kinds_and_names(text), "--namespace=spark-jobs", user=DEPLOYER)
 
 
 def kinds_and_names(text: str) -> list[str]:
-    """The application of a manifest, as kubectl names it."""
+    """Return the application of a manifest as kubectl names it."""
     (found,) = (item for item in documents(text) if item["kind"] == "SparkApplication")
     return [f"sparkapplications.{found['apiVersion'].partition('/')[0]}", found["metadata"]["name"]]
 
@@ -120,7 +120,7 @@ def without_profile(item: Object) -> None:
 
 
 def test_the_server_refuses_what_is_wrong(api: KubernetesApi) -> None:
-    """Else the test above would show nothing."""
+    """This shows that the test above can fail."""
     for name in MANIFESTS:
         for item in documents(DOCUMENTS[name]()):
             if "spec" not in item:
@@ -146,7 +146,7 @@ def application_of(name: str) -> Object:
 
 
 def test_the_commands_of_the_page(api: KubernetesApi, tmp_path: Path) -> None:
-    """``pipeline.yaml`` is the example, as on the page."""
+    """As on the page, ``pipeline.yaml`` is the example."""
     example = (ROOT / "examples" / "kubernetes" / "pipeline.yaml").read_text("utf-8")
     (tmp_path / "pipeline.yaml").write_text(example)
     here = f"cd {tmp_path}\n"
@@ -161,7 +161,7 @@ def test_the_commands_of_the_page(api: KubernetesApi, tmp_path: Path) -> None:
 
 
 def spark_files(folder: Path, application: Object, api: KubernetesApi) -> list[str]:
-    """Return the options by which an operator hands an application to Spark: templates, settings, sizes."""
+    """Return the options with which an operator calls spark-submit: pod templates, settings, sizes."""
     spec = application["spec"]
     conf: dict[str, str] = dict(spec["sparkConf"])
     for role in ("driver", "executor"):
@@ -178,7 +178,7 @@ def spark_files(folder: Path, application: Object, api: KubernetesApi) -> list[s
 
 
 def test_the_pods_that_spark_makes_of_a_manifest_are_admitted(api: KubernetesApi, tmp_path: Path) -> None:
-    """By spark-submit in cluster mode, which both operators run with rights of their own."""
+    """spark-submit makes the pods in cluster mode; both operators run it with rights of their own."""
     text = DOCUMENTS["kubernetes/taxi-apache.yaml"]()
     assert apply(api, text).returncode == 0
     application = application_of("kubernetes/taxi-apache.yaml")
@@ -203,7 +203,7 @@ def test_the_pods_that_spark_makes_of_a_manifest_are_admitted(api: KubernetesApi
     assert driver["spec"]["securityContext"]["runAsNonRoot"] is True
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
-    # What Spark mounts by itself is there too, at the places that are writable.
+    # Spark adds mounts of its own beside those of the writable folders.
     places = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {"/tmp", "/var/lib/spark", "/etc/lakefeed", "/opt/spark/conf"} <= places
     values = {each["name"]: each for each in container["env"]}
@@ -212,7 +212,7 @@ def test_the_pods_that_spark_makes_of_a_manifest_are_admitted(api: KubernetesApi
 
 
 def test_a_driver_with_the_manifests_rights_gets_executors(api: KubernetesApi, tmp_path: Path) -> None:
-    """By ``lakefeed run --master k8s://…``: Spark's scheduler asks for the pods, as a driver's does."""
+    """Use ``lakefeed run --master k8s://…``: Spark's scheduler requests the pods as a driver in the cluster does."""
     application = application_of("kubernetes/taxi-apache.yaml")
     spark_files(tmp_path, application, api)
     conf: dict[str, Any] = dict(application["spec"]["sparkConf"])
@@ -245,7 +245,7 @@ def test_a_driver_with_the_manifests_rights_gets_executors(api: KubernetesApi, t
 
 
 def as_account(api: KubernetesApi) -> dict[str, str]:
-    """Return a configuration that logs in as the manifest's service account, by a token of the API server."""
+    """Return a kubeconfig that logs in with a token of the manifest's service account."""
     token = api.do("create", "token", "taxi", "--namespace=spark-jobs").strip()
     environment = api.environment(DEPLOYER)
     config = api.folder / "account"

@@ -1,4 +1,4 @@
-"""``lakefeed deploy submit`` sends nothing to a cluster if the driver would be refused there."""
+"""``lakefeed deploy submit`` sends nothing to a cluster where the driver would be refused."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,12 @@ import pytest
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
-# Nothing listens there: what gets so far fails in seconds, and leaves a jar in the stage.
+# Nothing listens there: a submission that passes the checks stages a jar and fails in seconds.
 MASTER = "spark://127.0.0.1:1"
 
 
 def submit(feed: Feed, file: Path, *options: str) -> tuple[int, str, list[Path]]:
-    """Returns status, messages and what is in the stage."""
+    """Return the exit status, the messages and the files in the stage."""
     stage = feed.folder / "stage"
     stage.mkdir(exist_ok=True)
     mode = ("--master", MASTER, "--deploy-mode", "cluster", "--supervise", "--stage", stage)

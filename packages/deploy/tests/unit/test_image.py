@@ -1,4 +1,4 @@
-"""The files of ``lakefeed deploy image``: what is pinned, what the bill says, and mistakes."""
+"""The files of ``lakefeed deploy image``: pinned versions, the bill of materials, and mistakes."""
 
 import json
 import zipfile
@@ -90,7 +90,7 @@ def test_a_package_url_is_as_its_specification_says(kind: str, name: str, versio
 
 @pytest.mark.waits
 def test_a_locked_jar_replaces_the_one_of_spark_that_has_its_classes() -> None:
-    """In one folder Java does not say which of two jars comes first."""
+    """The order in which Java reads two jars of one folder is undefined."""
 
     def classes(jar: Path) -> set[str]:
         names = zipfile.ZipFile(jar).namelist()
@@ -102,7 +102,7 @@ def test_a_locked_jar_replaces_the_one_of_spark_that_has_its_classes() -> None:
         (own.name.rpartition("-")[0], theirs.name.rpartition("-")[0])
         for own, names in locked.items()
         for theirs, others in bundled.items()
-        if len(names & others) > 1  # An empty class with a comment is in several of Spark's own jars.
+        if len(names & others) > 1  # Several of Spark's own jars share one empty class.
     }
     assert shared == {("lz4-java", "lz4-java"), ("iceberg-spark-runtime-4.1_2.13", "jts-core")}
     names = {part.name.rpartition("/")[2] for part in jars_of(jars.read_lock().of((*GROUPS, "jdbc")))}

@@ -1,4 +1,4 @@
-"""A feed is sized by arithmetic that can be followed by hand, up to 10,000 partitions and 1,000 topics."""
+"""The sizing is arithmetic that a reader can repeat by hand, up to 10,000 partitions and 1,000 topics."""
 
 import json
 import time
@@ -80,15 +80,15 @@ def test_any_rate_is_read_as_written(number: int, count: int, unit: str) -> None
 
 def test_the_seeds_load_by_hand() -> None:
     found = sized(112_000_000 / 600)
-    # 186,667 records/s by 250,000 rows/CPU s at 70 %: 1.07 cores.
+    # 186,667 records/s / 250,000 rows per CPU second / 70 % = 1.07 cores.
     assert found["cores"] == 2
     assert found["executors"] == 1
-    # 28 MB/s by 10 MB/s a partition are 3, rounded up to a multiple of the 2 slots.
+    # 28 MB/s / 10 MB/s per partition are 3 partitions, rounded up to a multiple of the 2 slots.
     assert found["partitions"] == 4
     assert found["trigger"] == 60
     assert found["records a batch"] == 11_200_000
     assert found["files an hour"] == 4 * 60
-    # Files, 3 of metadata, 1 delete and 2 of the checkpoint, 60 times.
+    # 60 batches an hour, each with 4 data files, 3 metadata files, 1 delete and 2 entries of the checkpoint.
     assert found["S3 requests an hour"] == (4 + 4 + 2) * 60
     assert found["cores of kafka"] == pytest.approx(0.04)
     assert found.warnings == ()
@@ -99,7 +99,7 @@ def test_a_million_a_second() -> None:
     assert found["cores"] == 6
     assert found["executors"] == 2
     assert found["partitions"] == 16
-    # 8 slots do 2,000,000 records/s: as much is left as comes in.
+    # 8 slots read 2,000,000 records/s, twice the input, so an hour's backlog takes an hour.
     assert found["an hour's backlog"] == 3600
     assert found["from Kafka"] == 150.0
     assert found["to the store"] == 20.0
@@ -110,7 +110,7 @@ def test_ten_thousand_partitions_are_warned_of_by_their_metadata() -> None:
     found = sized(1_000_000.0, partitions=10_000)
     assert found["partitions"] == 10_000
     assert 100_000 < found["ledger"] < 1_000_000
-    # A week of snapshots, each with all ranges, in one file that each commit writes.
+    # Each commit writes a metadata file with a week of snapshots, and each snapshot has all offset ranges.
     assert found["metadata file"] == pytest.approx(7 * 24 * 60 * (found["ledger"] + 1000))
     assert any("metadata file" in warning for warning in found.warnings)
     assert any("files are small" in warning for warning in found.warnings)
@@ -128,11 +128,11 @@ def test_a_thousand_topics_with_tables_of_their_own() -> None:
     }
     found = sized(1_000_000.0, topics=1000, **many)
     assert found["partitions"] == 1000
-    # 250 commits one after the other, 4 tables at once, take 75 s: no round fits into the file's minute.
+    # 4 tables commit at once, 250 times in turn: this takes 75 s, longer than the file's trigger of a minute.
     assert found["trigger"] > 75
     assert any(warning.startswith("trigger:") for warning in found.warnings)
     assert found["S3 requests an hour"] == pytest.approx((1000 + 4 * 1000) * 3600 / found["trigger"], abs=1)
-    # Each table has the ranges of one partition.
+    # Each table stores the ranges of one partition.
     assert found["ledger"] < 500
 
 

@@ -1,4 +1,4 @@
-"""A search server and drivers that die in mid-batch: every record is one document when the next run is over."""
+"""Search servers and drivers are killed in mid-batch; after the next run, every record is one document."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ BATCH = 300
 
 @pytest.fixture(scope="module")
 def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A driver in this process."""
+    """Run a Spark session for drivers in this process."""
     with spark_on(stack, name="search-faults", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -39,7 +39,7 @@ def send(feed: Feed, count: int, *, start: int = 0) -> None:
 
 
 def small_requests(feed: Feed, opened: Gate) -> Pipeline:
-    """Batches of 300 records, in requests of 20 documents."""
+    """Return a pipeline with batches of 300 records and requests of 20 documents."""
     source = {
         "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
         "topics": [feed.topic],
@@ -59,7 +59,7 @@ def versions(search: SearchServer, feed: Feed) -> dict[str, int]:
 
 
 def at_bulk(number: int, act: Any) -> Any:
-    """For a gate: does something once, when so many bulk requests have come."""
+    """Return a hook for a gate that calls `act` once, at bulk request number `number`."""
     lock, come = threading.Lock(), [0]
 
     def before(method: str, path: str, body: bytes) -> Answer | None:
@@ -165,7 +165,7 @@ def test_a_driver_that_wakes_up_when_another_has_taken_over(
     with driver("tests.support.faults.driver_child", environment=environment, log=tmp_path / "driver.log") as sleeps:
 
         def sleep() -> None:
-            # Its request is on its way until the other one is done.
+            # The driver's request stays open until the other driver has ended.
             for each in (sleeps.process.pid, *children(sleeps.process.pid)):
                 os.kill(each, signal.SIGSTOP)
             asleep.set()

@@ -1,4 +1,4 @@
-"""A topic into a search server: from end to end, and what is found before a run."""
+"""A feed from a topic into a search server, end to end, and mistakes that are found before a run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -56,11 +56,11 @@ def test_a_feed_resumes_where_the_index_is(feed: Feed, search: SearchServer, ope
     for refused in (pipeline.verify, lambda: pipeline.plan_rewind("earliest")):
         with pytest.raises(ConfigError):
             refused()
-    # What is secret is nowhere that Spark shows.
+    # No secret is in any setting that Spark shows.
     problem = [value for _, value in lake.sparkContext.getConf().getAll()]
     problem += [str(row) for row in lake.sql("SET -v").collect()]
     assert not any(opened.password in each or opened.login in each for each in problem)
-    # Another client removes the index: the checkpoint takes for landed what is not there.
+    # Another client removes the index; the checkpoint still says that its batches have landed.
     search.ask("DELETE", f"/{feed.name}")
     feed.send(feed.avro(trips(1)))
     with pytest.raises(CheckpointMismatch):

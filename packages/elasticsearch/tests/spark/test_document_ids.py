@@ -1,4 +1,4 @@
-"""Ids of documents: one for each key, whatever its values have in them."""
+"""Every key has a document id of its own, whatever characters its values contain."""
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed_elasticsearch.documents import LONGEST_ID, id_of
 
-# What the encoding is made of, and anything else.
+# The characters that the encoding uses, or any others.
 TEXT = st.text(alphabet="\\/NE#a", max_size=4) | st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200
 )
@@ -15,7 +15,7 @@ Key = tuple[str | None, str | None, int | None]
 
 
 def read(part: str) -> str | None:
-    """A value out of its part of an id."""
+    """Return the value that a part of an id encodes."""
     if part in ("\\N", "\\E"):
         return None if part == "\\N" else ""
     text, at = "", 0
@@ -26,7 +26,7 @@ def read(part: str) -> str | None:
 
 
 def parts(message: str) -> list[str]:
-    """An id's parts, at slashes that stand for themselves."""
+    """Return the parts of an id; they are separated by slashes that no backslash escapes."""
     found, at = [""], 0
     while at < len(message):
         step = 2 if message[at] == "\\" else 1

@@ -1,4 +1,4 @@
-"""A feed into a search server, as its sink does it: a server behind a gate that fails as a test requires."""
+"""The sink lands batches in a real search server, through a gate that fails as a test requires."""
 
 import json
 import uuid
@@ -37,7 +37,7 @@ def test_batches_land_once_and_the_ledger_says_what_of(shop: SearchFeed) -> None
     assert position.ranges == shop.commit(20, start=30).ranges
     [last] = index.commits()
     assert (last.batch_id, last.rows, last.fence) == (1, 20, shop.fence)
-    # 8 of the first batch, 6 of the second: two tasks each, of 7 documents at most.
+    # The first batch takes 8 requests, the second 6: two tasks send at most 7 documents a request.
     assert shop.gate.bulks() >= 5 + 4
 
 
@@ -99,7 +99,7 @@ def test_what_an_older_driver_still_writes_does_not_come_over_what_is_newer(shop
     fence = shop.fence
 
     def overtaken(method: str, path: str, body: bytes) -> Answer | None:
-        # The older driver's request is on its way when the newer one lands the same batch, and another.
+        # While this request of the older driver is open, the newer driver lands the same batch and another one.
         if "/_bulk" in path:
             shop.gate.before = lambda method, path, body: None
             newer = shop.started()
@@ -193,13 +193,13 @@ def test_no_type_of_field_lets_a_refusal_show_the_document(shop: SearchFeed) -> 
     for kind in kinds:
         shop.index = f"{name}_{kind}"
         shop.server.ask("PUT", f"/{shop.index}", {"mappings": {"properties": {"v": {"type": kind}}}})
-        # Longer than a term may be.
+        # A keyword's value that is too long for a term.
         value = f"repeat('{secret}', 6000)" if kind == "keyword" else f"'{secret}'"
         rows = shop.rows(1).selectExpr("id", f"{value} AS v", "kafka_topic", "kafka_partition", "kafka_offset")
         with pytest.raises(ConfigError, match=r"document topic/0/0: \w+") as raised:
             shop.land(shop.started(), rows)
         message = str(raised.value)
-        # Some reasons have the text's bytes as numbers.
+        # Some error reasons quote the text as a list of byte values.
         assert secret not in message, (kind, message)
         assert ", ".join(str(each) for each in secret.encode()) not in message, (kind, message)
 
@@ -375,7 +375,7 @@ def test_an_index_that_is_removed_is_not_begun_again_in_silence(shop: SearchFeed
     with pytest.raises(CheckpointMismatch, match="was removed"):
         index.apply_schema(shop.rows(0).schema)
     assert index.position() is None
-    # A new driver starts over, as the start decides: above the versions of before.
+    # A new driver starts over, and its document versions are above those of the removed index.
     shop.land(shop.started(), shop.rows(10), batch=0, start=0)
     assert len(shop.documents()) == 10
 

@@ -1,4 +1,4 @@
-"""What search servers say loses the values of records that it quotes."""
+"""lakefeed removes the values of records from messages of search servers."""
 
 from lakefeed_elasticsearch.server import Answer, refusal
 

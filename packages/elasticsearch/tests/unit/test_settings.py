@@ -1,4 +1,4 @@
-"""What may stand in ``sink.elasticsearch``."""
+"""Settings of ``sink.elasticsearch``."""
 
 from typing import Any
 

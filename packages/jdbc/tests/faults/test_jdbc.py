@@ -1,4 +1,4 @@
-"""Databases and drivers that die in mid-batch: no part of a batch is ever seen, and every record lands once."""
+"""Databases and drivers are killed in mid-batch; no reader sees a part of a batch, and every record lands once."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture(scope="module")
 def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A driver in this process."""
+    """Run a Spark session for drivers in this process."""
     with spark_on(stack, name="jdbc-faults", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -64,7 +64,7 @@ def small_batches(feed: Feed, server: Server, *, size: int = BATCH) -> Pipeline:
 
 @contextmanager
 def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[list[Any]]:
-    """The feed runs beside the test; its summary, or what it died of, when the block has ended."""
+    """Run the feed in a thread; after the block, the list has its summary or its error."""
     ended: list[Any] = []
 
     def run() -> None:
@@ -89,12 +89,12 @@ def test_a_database_that_is_killed_in_mid_batch(feed: Feed, server: Server, here
     process = server.process
     assert process is not None
     with watched(server) as seen, running(pipeline, here) as ended:
-        # While the tasks write, or just behind.
+        # Now the tasks write, or have just written.
         wait_for(lambda: staging_tables(server))
         process.kill()
         process.start_again()
         with sleeping_ledger(server, 3):
-            # All rows are in the table, and the commit is not.
+            # All rows are in the table, but the transaction has not committed.
             wait_for(lambda: is_committing(server))
             process.kill()
             process.start_again()
@@ -116,7 +116,7 @@ def test_a_database_that_is_away_holds_up_no_other_sink(feed: Feed, server: Serv
     feed.create_topic(partitions=2)
     send(feed, 100)
     pipeline().run(spark=here, once=True)
-    # Named beside a feed that has run before, it begins with the next batch.
+    # A sink that is added to a feed that has already run begins with the feed's next batch.
     both = pipeline(copy={**sink_of(server), "on_failure": "pause"})
     send(feed, 50, start=100)
     both.run(spark=here, once=True)
@@ -144,7 +144,7 @@ def test_a_database_that_is_away_holds_up_no_other_sink(feed: Feed, server: Serv
 
 @contextmanager
 def another_driver(feed: Feed, server: Server, folder: Path) -> Iterator[Driver]:
-    """A driver in a process of its own, which may be killed."""
+    """Start a driver in another process, so that the test can kill it."""
     environment = {**environment_of(feed, server), **SHORT_LIVED}
     with driver("tests.support.faults.driver_child", environment=environment, log=folder / "driver.log") as running:
         yield running
@@ -152,7 +152,7 @@ def another_driver(feed: Feed, server: Server, folder: Path) -> Iterator[Driver]
 
 @contextmanager
 def transaction(server: Server, statement: str) -> Iterator[None]:
-    """A statement of another client in a transaction that stays open."""
+    """Run another client's statement in a transaction that stays open until the block ends."""
     connected: Any
     if isinstance(server, PostgreSQL):
         import psycopg
@@ -185,7 +185,7 @@ def test_a_driver_that_is_killed_before_and_after_the_transaction(
     with another_driver(feed, server, tmp_path) as dies:
         dies.prepare(tmp_path / f"{feed.name}.yaml")
         if when == "before":
-            # Not before the fence is taken, which needs the same row.
+            # The driver has to take the fence first, because the fence is in the row that this transaction locks.
             fence = server.execute("SELECT fence FROM lakefeed_feeds")
             dies.tell("0")
             wait_for(lambda: server.execute("SELECT fence FROM lakefeed_feeds") != fence)
@@ -198,13 +198,13 @@ def test_a_driver_that_is_killed_before_and_after_the_transaction(
             dies.tell("0")
             [stage] = wait_for(lambda: staging_tables(server))
             with transaction(server, f"SELECT * FROM {stage} LIMIT 1"):
-                # It has committed, and cannot remove its table.
+                # The driver has committed but cannot drop its staging table.
                 wait_for(lambda: len(ids(server)) == 100 + BATCH)
                 wait_for(lambda: is_dropping(server))
                 dies.process.kill()
                 dies.process.wait(30)
-                # A server that has the statement does not notice the end of its client at once (MySQL looks each second
-                # while it waits for a lock), and drops the table if it gets the lock first.
+                # A server that runs DROP TABLE does not see at once that its client is gone: MySQL looks every second
+                # while it waits for a lock. If the server gets the lock first, it drops the table.
                 wait_for(lambda: not is_dropping(server))
     assert staging_tables(server)
     send(feed, 10, start=100 + BATCH)
@@ -234,7 +234,7 @@ def test_a_driver_that_wakes_up_when_another_has_taken_over(
             for each in jvms:
                 os.kill(each, signal.SIGSTOP)
         if isinstance(server, PostgreSQL):
-            # Its lock is granted while it sleeps: the server cuts it off after a while, here at once.
+            # The sleeping driver gets the lock. The server would cut it off after a while; the test does so now.
             server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'")
         else:
             for (number,) in server.execute(
@@ -255,7 +255,7 @@ def staged(server: Server) -> int:
 
 
 def is_dropping(server: Server) -> bool:
-    """Check that the server has a driver's DROP TABLE at work."""
+    """Check that the server runs a driver's DROP TABLE."""
     if isinstance(server, PostgreSQL):
         asked = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DROP TABLE%'"
     else:

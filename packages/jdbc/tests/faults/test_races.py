@@ -1,4 +1,4 @@
-"""Two drivers into one table of a database at the same moment, again and again: one of them lands each record once."""
+"""Two drivers write into one table at the same time, many times; every record lands once."""
 
 import random
 from collections import Counter

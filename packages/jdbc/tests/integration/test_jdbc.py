@@ -1,4 +1,4 @@
-"""A topic into PostgreSQL and MariaDB: from end to end, its traps, and what is found before a run."""
+"""A feed from a topic into PostgreSQL and MariaDB, end to end, and mistakes that are found before a run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,11 +52,11 @@ def test_a_feed_resumes_where_the_database_is_and_is_proven(feed: Feed, server: 
     assert {(each.table, each.lag) for each in pipeline.status().partitions if each.lag} == set()
     with pytest.raises(ConfigError, match="cannot be rewound"):
         pipeline.plan_rewind("earliest")
-    # What is secret is nowhere that Spark shows.
+    # No secret is in any setting that Spark shows.
     problem = [value for _, value in lake.sparkContext.getConf().getAll()]
     problem += [str(row) for row in lake.sql("SET -v").collect()]
     assert not any(server.password in each for each in problem)
-    # Another client deletes a row, and restores the database to before the last batch.
+    # Another client deletes a row, then restores the database to its state before the last batch.
     server.execute(f"DELETE FROM {TABLE} WHERE id = 7")
     assert [each.kind for each in pipeline.verify(deep=True).faults] == ["missing"]
     server.execute("DELETE FROM lakefeed_commits WHERE number = 2", f"DELETE FROM {TABLE} WHERE id >= 300")

@@ -1,8 +1,8 @@
-"""Which tests of a database ``make test-full`` runs."""
+"""Choose the tests of databases that ``make test-full`` runs."""
 
 import pytest
 
-# Of feeds into PostgreSQL; MariaDB, which has more traps, shows everything.
+# The tests that run on PostgreSQL, too. MariaDB has more traps, so it runs them all.
 TELLING_OF_POSTGRESQL = {
     "test_batches_land_once_and_the_ledger_says_what_of",
     "test_only_the_driver_that_took_the_fence_last_can_commit",
@@ -13,7 +13,7 @@ TELLING_OF_POSTGRESQL = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave most tests of PostgreSQL to ``make test-all``."""
+    """Mark the other tests of PostgreSQL as slow: only ``make test-all`` runs them."""
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             into = item.callspec.params.get("shop", "mariadb")

@@ -1,4 +1,4 @@
-"""Batches landed in real PostgreSQL and MariaDB servers: rows, ledger, upserts, layouts."""
+"""Land batches in real PostgreSQL and MariaDB servers: rows, ledger, upserts, layouts."""
 
 import datetime
 import json
@@ -50,7 +50,7 @@ def test_batches_land_once_and_the_ledger_says_what_of(shop: JdbcFeed) -> None:
         (0, 10, 1),
     ]
     assert table.has(shop.commit(3, batch=2, start=15))
-    # Nothing is left of the attempts.
+    # No staging table is left.
     assert shop.tables() == {"rows_of_shop", "lakefeed_feeds", "lakefeed_commits"}
 
 
@@ -108,7 +108,7 @@ def test_rows_that_are_refused_leave_nothing(shop: JdbcFeed) -> None:
 
 
 def test_a_refused_value_is_in_no_error(shop: JdbcFeed) -> None:
-    """Neither in what the user sees nor in what Spark logs of its causes."""
+    """Neither the user's error nor Spark's log of its causes has the value."""
     shop.server.execute(f"CREATE TABLE {shop.quoted('rows_of_shop')} (id BIGINT, v VARCHAR(30), CHECK (id < 0))")
     table = shop.started()
     rows = shop.rows(3).selectExpr("id", "'canary-4711' AS v")
@@ -155,7 +155,7 @@ def test_the_newest_change_of_each_key_wins_and_deletes_delete(upserts: JdbcFeed
     table = upserts.started()
     assert upserts.land(table, upserts.changes([(1, "a", "x", 0, 0), (2, "b", "y", 0, 1), (1, "c", "z", 0, 2)])) == 2
     assert upserts.select("id, city, v, kafka_offset") == [(1, "c", "z", 2), (2, "b", "y", 1)]
-    # One that goes, one that comes and goes, one that is changed, and a delete of nothing.
+    # A key that is deleted, one that is inserted and deleted, one that is updated, and a delete without a row.
     changes = [(1, None, None, 0, 10), (3, "d", "n", 0, 11), (3, None, None, 0, 12), (2, "e", "w", 0, 13)]
     assert upserts.land(table, upserts.changes([*changes, (9, None, None, 0, 14)])) == 2
     assert upserts.select("id, city, v, kafka_offset") == [(2, "e", "w", 13)]
@@ -339,7 +339,7 @@ def test_groups_replace_their_rows_and_complete_results_all(shop: JdbcFeed, spar
 def test_a_mysql_login_that_needs_the_servers_key_is_refused_with_the_two_ways_out(
     spark: SparkSession, mysql: MySQL
 ) -> None:
-    """Of a new user: the server remembers those who have logged in."""
+    """The user has to be new: the server caches users who have logged in."""
     server = mysql.new_database()
     server.execute("CREATE USER 'fresh'@'%' IDENTIFIED BY 'secret-4711'")
     feed = JdbcFeed(spark, server, {"user": "fresh", "password": "secret-4711"})

@@ -1,4 +1,4 @@
-"""What databases say loses the values of records that it quotes."""
+"""lakefeed removes the values of records from messages of databases."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What may stand in ``sink.jdbc``."""
+"""Settings of ``sink.jdbc``."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""TLS that a JDBC URL asks for reaches Python's drivers too, or they do not connect."""
+"""Python's drivers use TLS as the JDBC URL requires, or do not connect."""
 
 import socket
 import ssl
@@ -16,7 +16,7 @@ from lakefeed_jdbc.definition import problems
 from lakefeed_jdbc.session import PythonDatabase
 from lakefeed_jdbc.settings import Address, JdbcSinkConfig
 
-# What MariaDB Connector/J 3.5 makes of a URL's parameters (Configuration.parse).
+# The TLS mode that MariaDB Connector/J 3.5 reads from a URL's parameters (Configuration.parse).
 MARIADB = {
     "": "disable",
     "sslMode=trust": "trust",
@@ -92,7 +92,7 @@ def test_tls_that_the_feed_would_not_use_is_refused(url: str, message: str) -> N
 
 @pytest.fixture
 def plain_server() -> Iterator[tuple[int, list[bytes]]]:
-    """A MariaDB server without TLS that takes down what it is sent."""
+    """Run a MariaDB server without TLS that records what clients send."""
     body = b"\x0a10.11.0\0" + struct.pack("<I", 1) + b"12345678\0" + struct.pack("<H", 0xF7FF & ~0x0800) + b"\x21\x02\0"
     body += struct.pack("<H", 0x000F | 0x0008) + b"\x15" + bytes(10) + b"123456789012\0" + b"mysql_native_password\0"
     heard: list[bytes] = []
@@ -104,7 +104,7 @@ def plain_server() -> Iterator[tuple[int, list[bytes]]]:
                     connection, _ = server.accept()
                 except OSError:
                     return
-                # A client that only checks the port has left already.
+                # A client that only checks the port has disconnected by now.
                 with connection, suppress(OSError):
                     connection.sendall(struct.pack("<I", len(body))[:3] + b"\0" + body)
                     connection.settimeout(5)

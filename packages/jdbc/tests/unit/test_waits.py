@@ -1,4 +1,4 @@
-"""A database that accepts a connection and says nothing is not waited for without end."""
+"""A wait for a database that accepts a connection and never answers is bounded."""
 
 import time
 

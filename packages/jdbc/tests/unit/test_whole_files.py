@@ -1,4 +1,4 @@
-"""What the core makes of a pipeline file with this sink: places, logins, checkpoints, mistakes."""
+"""Whole pipeline files with this sink: places, logins, checkpoints, mistakes."""
 
 from typing import Any
 

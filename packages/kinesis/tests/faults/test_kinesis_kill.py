@@ -1,4 +1,4 @@
-"""A driver that reads Kinesis and is killed in mid-batch: each record is there once, before and after a split."""
+"""A driver that reads Kinesis is killed in mid-batch; every record lands once, before and after a shard splits."""
 
 import pytest
 

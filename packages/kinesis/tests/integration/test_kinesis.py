@@ -1,4 +1,4 @@
-"""A stream of Kinesis lands as topics do: each record once, whatever becomes of shards, driver and checkpoint."""
+"""Records of a Kinesis stream land once, whatever happens to shards, driver and checkpoint."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ def server() -> Iterator[Kinesis]:
 
 
 class StreamFeed(Feed):
-    """A feed of a stream of its own."""
+    """A feed with its own stream."""
 
     kinesis: Kinesis
 

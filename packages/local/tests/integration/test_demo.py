@@ -1,4 +1,4 @@
-"""The demo: its report is checked against what is really in the table, and a difference does not go unseen."""
+"""The demo compares its report with the table, and reports every difference."""
 
 import json
 from pathlib import Path

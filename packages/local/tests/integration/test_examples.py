@@ -1,4 +1,4 @@
-"""The examples of ``examples/`` do on real servers what they say: as ``make examples`` runs them."""
+"""Run the examples of ``examples/`` on real servers as ``make examples`` does; they print what they say."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from packages.jdbc.tests.databases import server_of
 from tools.examples import Runner, surroundings
 from tools.expected import EXAMPLES, Example
 
-# lakefeed local demo runs it, and its topic and table are the demo's and the documents'.
+# Not tested here: ``lakefeed local demo`` runs this file, whose topic and table the demo and the documents use.
 ELSEWHERE = ("taxi/pipeline.yaml",)
 
 

@@ -1,4 +1,4 @@
-"""Every example from an empty folder, by the commands that it prints, in an environment that has the wheel alone."""
+"""Run the printed commands of every example in an empty folder; only the wheel is installed."""
 
 import json
 import shlex

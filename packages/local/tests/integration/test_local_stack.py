@@ -1,4 +1,4 @@
-"""The embedded stack with its real servers and the clients that people use."""
+"""The embedded stack: its real servers, used by the clients that people use."""
 
 import json
 import os
@@ -35,7 +35,7 @@ INCOMPATIBLE = '{"type": "record", "name": "Ride", "fields": [{"name": "fare", "
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack that these tests may stop and break; each leaves it up."""
+    """Run a stack that these tests may stop and break; each test leaves it running."""
     stack = Stack(tmp_path_factory.mktemp("own"))
     try:
         stack.up()
@@ -203,7 +203,7 @@ def test_all_parts_killed(own: Stack) -> None:
 
 @pytest.mark.slow
 def test_a_stopped_process_is_replaced(own: Stack) -> None:
-    """Alive, but not answering: as a JVM that ran out of memory."""
+    """The process lives but does not answer, like a JVM that is out of memory."""
     own.up()
     frozen = pid_of(own, "s3proxy")
     os.kill(frozen, signal.SIGSTOP)
@@ -249,7 +249,7 @@ def test_wrong_credentials_are_refused(own: Stack) -> None:
 
 
 def listening(pid: int) -> set[str]:
-    """The addresses on which a process listens, from the kernel's tables."""
+    """Return the addresses on which a process listens, read from the kernel's tables."""
     inodes = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         target = str(link.readlink())
@@ -261,7 +261,7 @@ def listening(pid: int) -> set[str]:
             fields = line.split()
             if fields[3] == "0A" and fields[9] in inodes:
                 packed = bytes.fromhex(fields[1].split(":")[0])
-                # Words of four bytes, each in the machine's order.
+                # The kernel prints words of four bytes in the machine's byte order.
                 words = [packed[at : at + 4][::-1] for at in range(0, len(packed), 4)]
                 found.add(socket.inet_ntop(family, b"".join(words)))
     return found
@@ -341,7 +341,7 @@ def test_a_part_that_dies_takes_the_others_with_it(tmp_path: Path) -> None:
 
 
 def test_two_commands_at_once(tmp_path: Path) -> None:
-    """Two shells; one starts the stack, the other finds it up."""
+    """Both shells succeed: one starts the stack, the other waits and finds it running."""
     command = [sys.executable, "-m", "lakefeed.cli.main", "local", "up", "--home", str(tmp_path / "home")]
     stack = Stack(tmp_path / "home")
     try:
@@ -375,7 +375,7 @@ def test_interrupted_up_leaves_nothing_running(tmp_path: Path) -> None:
 
 
 def test_shared_stack(stack: Endpoints) -> None:
-    """The fixture that other tests use."""
+    """Check the fixture that other tests share."""
     create_topic(stack, "conftest")
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         create_topic(stack, "conftest")

@@ -1,4 +1,4 @@
-"""Rows in a real topic, read back by clients that are not ours."""
+"""Produce rows to a real topic and read them with other clients."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def topic(stack: Endpoints) -> str:
 
 
 def read(stack: Endpoints, topic: str) -> list[Message]:
-    """All records of a topic, by Confluent's client."""
+    """Return all records of a topic, read by Confluent's client."""
     ends = Topics(stack.bootstrap_servers).end_offsets(topic)
     consumer = Consumer({"bootstrap.servers": stack.bootstrap_servers, "group.id": uuid.uuid4().hex})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
@@ -118,7 +118,7 @@ def test_files_in_the_store(lake: SparkSession, stack: Endpoints, topic: str, fo
     folder = f"s3a://{stack.bucket}/{topic}.{format}"
     rows.write.format(format).save(folder)
     again = read_rows(lake, folder, schema=taxi_schema())
-    if format == "json":  # The schema is what is read: the key is none of its fields.
+    if format == "json":  # JSON is read with the schema, which has no field for the key.
         again = again.withColumn(KEY, again["total_amount"].cast("string"))
     records = to_records(again, topic=topic, format="json", schema=taxi_schema(), key=KEY)
     produce(records, topic, bootstrap_servers=stack.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""The quickstart from an empty folder, a second time, and what its output and its pages tell the user to do next."""
+"""Run the quickstart in an empty folder, run it again, and follow the next steps that its output and pages name."""
 
 import json
 import re
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "query-a-table.md"
 
 @pytest.fixture(scope="module")
 def home(stack: Endpoints) -> dict[str, str]:
-    """The stack that runs already, as a user's own: nothing but its folder is named."""
+    """Return the environment of a user whose stack already runs: only its folder is set."""
     return {"LAKEFEED_HOME": str(stack.catalog_file.parents[1])}
 
 

@@ -1,4 +1,4 @@
-"""Looking into topics of a real broker: records of every kind in one topic, conditions, places, a profile, Ctrl-C."""
+"""``lakefeed topics`` on a real broker: all kinds of records in one topic, conditions, places, a profile, Ctrl-C."""
 
 import json
 import signal
@@ -38,7 +38,7 @@ LONG = Decimal("12345678901234567890.123456789012345678")
 
 @pytest.fixture
 def mixed(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
-    """60 trips in 3 partitions, then one record of each other kind in partition 0."""
+    """Send 60 trips to 3 partitions, then one record of every other kind to partition 0."""
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     feed.create_topic(partitions=3)
@@ -106,7 +106,7 @@ def test_a_pipelines_records_are_read_as_its_file_says(mixed: Feed) -> None:
     shown = lakefeed("topics", "sample", pipeline, "--where", "error IS NOT NULL", "--output", "json")
     assert shown.returncode == 0, shown.stderr
     errors = [json.loads(line)["error"] for line in shown.stdout.splitlines()]
-    assert len(errors) == 6  # Only the trips and the null value are what the feed can read.
+    assert len(errors) == 6  # The feed can read only the trips and the null value.
     assert any("not in Confluent wire format" in error for error in errors)
 
 
@@ -135,7 +135,7 @@ def test_offsets_without_a_record_are_not_counted_as_records(feed: Feed, monkeyp
     assert ids(limit=4, partition=0) == [1, 2, 3, 4]
     assert ids(limit=100) == [1000, 1000, 0, 1, 2, 3, 4]
     assert ids(limit=4, partition=0, start="earliest") == [0, 1, 2, 3]
-    assert ids(limit=1, partition=0, offset=4) == [3]  # The first offset of the transaction that was aborted.
+    assert ids(limit=1, partition=0, offset=4) == [3]  # Offset 4 is the first one of the aborted transaction.
     assert ids(limit=9, where="id < 2") == [0, 1]
     assert ids(limit=2, where="id < 1000", scan=5) == [3, 4]
     assert topic.profile(records=6).sampled == 6
@@ -187,4 +187,4 @@ def test_tail_shows_what_comes_and_ends_at_ctrl_c(mixed: Feed, tmp_path: Path) -
     assert "\x1b" not in said
     assert "Traceback" not in said
     groups = Topics(mixed.stack.bootstrap_servers)
-    assert groups.describe(mixed.topic).offsets == 70  # Nothing was written to it but by this test.
+    assert groups.describe(mixed.topic).offsets == 70  # The commands wrote nothing to it.

@@ -1,4 +1,4 @@
-"""Topics of a real broker, and what is said when something is wrong."""
+"""Topics of a real broker, and the errors when something is wrong."""
 
 import json
 import time

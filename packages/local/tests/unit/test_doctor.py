@@ -1,4 +1,4 @@
-"""The examination of a machine, with real folders, a real server and a real java that is too old."""
+"""``lakefeed doctor`` examines real folders, a real server and a real java that is too old."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ from lakefeed_local.doctor import Diagnosis, examine
 
 
 class Store(BaseHTTPRequestHandler):
-    """Says a time in its answers, and nothing else."""
+    """A store whose answers have only a date."""
 
     date = "Mon, 23 Nov 2026 07:00:00 GMT"
 
@@ -22,7 +22,7 @@ class Store(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_PUT(self) -> None:
-        """Overwrite whatever is there, as stores without conditional writes do."""
+        """Overwrite any object, as stores without conditional writes do."""
         self.send_response_only(200)
         self.send_header("Content-Length", "0")
         self.end_headers()

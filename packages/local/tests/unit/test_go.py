@@ -1,4 +1,4 @@
-"""Building with Go, with a small script in its place."""
+"""Build with Go; a small script stands in for it."""
 
 from pathlib import Path
 

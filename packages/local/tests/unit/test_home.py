@@ -1,4 +1,4 @@
-"""The stack's directory: what is kept in it, who may read it, and what erasing spares."""
+"""The stack's directory: its content, its permissions, and what `down --erase` keeps."""
 
 import threading
 from pathlib import Path

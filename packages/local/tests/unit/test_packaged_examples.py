@@ -1,4 +1,4 @@
-"""The examples of the package: complete copies, whose commands name files that are there."""
+"""The examples of the package are complete copies, and their commands name files that exist."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Detached processes: started, found again, stopped, and never mistaken for another."""
+"""Detached processes are started, found and stopped, and another process is never mistaken for one."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_a_pid_that_was_given_again_is_not_ours(tmp_path: Path) -> None:
     process = find_detached(tmp_path / "pid")
     assert process is not None
     assert not process.alive()
-    process.stop(grace_seconds=1)  # Would end this test run if it were mistaken.
+    process.stop(grace_seconds=1)  # If stop() took the pid for ours, it would end this test run.
 
 
 @pytest.mark.parametrize("text", ["", "123", "{}", '{"pid": "x", "began": "1"}', "[1]"])
@@ -76,7 +76,7 @@ def test_unreadable_pid_files_name_no_process(tmp_path: Path, text: str) -> None
 
 
 def test_program_missing(tmp_path: Path) -> None:
-    with suppress(WorldError):  # Which of the two happens depends on who is quicker.
+    with suppress(WorldError):  # The error or the exit may come first.
         process = start_detached(
             ["/nothing/here"], log=tmp_path / "log", pid_file=tmp_path / "pid", cwd=tmp_path, environment={}
         )
@@ -85,11 +85,11 @@ def test_program_missing(tmp_path: Path) -> None:
 
 
 def test_a_process_that_cannot_be_noted_is_ended(tmp_path: Path) -> None:
-    """As on a full disk: no command would find it again to stop it."""
+    """As on a full disk: without the pid file, no command could find the process to stop it."""
     (tmp_path / "pid").mkdir()
     with pytest.raises(OSError, match=r"Is a directory.*/pid'"):
         start(tmp_path, f"echo $$ >{tmp_path}/own; exec sleep 60")
     own = tmp_path / "own"
-    # The shell may have been killed before it wrote its number.
+    # If the shell was killed early, it has not written its pid.
     number = own.read_text().strip() if own.exists() else ""
     assert not number or process_start(int(number)) is None

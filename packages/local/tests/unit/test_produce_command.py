@@ -1,4 +1,4 @@
-"""Options that contradict each other are refused before anything starts."""
+"""Options that contradict each other are refused before the command starts anything."""
 
 import pytest
 from click.testing import CliRunner

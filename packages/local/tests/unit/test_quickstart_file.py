@@ -1,4 +1,4 @@
-"""The quickstart beside a table that has records of a topic that is gone."""
+"""The quickstart, when its table has records of a topic that no longer exists."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from lakefeed_local.quickstart import Quickstart
 
 
 def test_a_refused_start_names_the_ways_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As after ``lakefeed local down --erase``; the user is not in the folder of the pipeline file."""
+    """As after ``lakefeed local down --erase``. The user is in another folder than the pipeline file."""
     lost = RecordsLost("the topic was recreated", where="lake.quickstart.trips", hint="lakefeed run --accept-loss")
     work = Quickstart(
         tmp_path / "my first", {"KAFKA_BOOTSTRAP_SERVERS": "localhost:1", "SCHEMA_REGISTRY_URL": "http://localhost:1"}

@@ -1,4 +1,4 @@
-"""What the stack says before anything is started; ports; endpoints."""
+"""The stack before it starts: messages, ports, endpoints."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Messages of real runs, a real Alertmanager, and the traces that runs leave."""
+"""Messages of real runs, also to a real Alertmanager, and the traces of these runs."""
 
 import json
 import threading
@@ -51,7 +51,7 @@ def test_a_real_alertmanager_shows_an_alert_and_its_end(tmp_path: Path) -> None:
 
 
 def test_a_start_that_fails_is_reported_and_leaves_a_trace(tmp_path: Path) -> None:
-    """No broker: there is no run yet that anything could follow."""
+    """Without a broker, the start fails before there is a run to follow."""
     path = tmp_path / "p.yaml"
     environment = {
         "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
@@ -67,7 +67,7 @@ def test_a_start_that_fails_is_reported_and_leaves_a_trace(tmp_path: Path) -> No
             done = lakefeed("run", path, environment=environment)
             assert done.returncode in (1, 2), done.stderr
             assert environment["HOOK"] not in done.stdout + done.stderr
-        [body] = hook.bodies  # The second one is held back by the cool-down.
+        [body] = hook.bodies  # The cool-down suppresses the second message.
         assert "*taxi: failed*" in body["text"]
         assert hook.paths == ["/canary-6c2e91d4"]
         tested = lakefeed("notify", "test", path, environment=environment)
@@ -86,7 +86,7 @@ def test_a_start_that_fails_is_reported_and_leaves_a_trace(tmp_path: Path) -> No
 def test_a_run_says_what_happens_and_leaves_its_trace(
     lake: SparkSession, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two writers' schemas, and records that cannot be read."""
+    """Two writers' schemas, and records that cannot be decoded."""
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path / "home"))
     feed.create_topic(partitions=1)
     wider: dict[str, Any] = {

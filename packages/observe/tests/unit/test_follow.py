@@ -1,4 +1,4 @@
-"""The followers of this package report a start that fails, and a run that another follower refuses."""
+"""The followers of this package report a failed start, and a run that another follower refuses."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Fixtures of the pytest plug-in, and of cases that tests write."""
+"""Import the fixtures of the pytest plug-in, and those for cases that tests write."""
 
 from lakefeed_testing.fixtures import lakefeed_registry as lakefeed_registry
 from lakefeed_testing.fixtures import lakefeed_table as lakefeed_table

@@ -1,4 +1,4 @@
-"""The cases of the examples, the fixtures of a test suite, and what docs/test-a-pipeline.md shows."""
+"""Run the cases of the examples and of docs/test-a-pipeline.md, and use the fixtures in a test suite."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_the_test_that_the_page_shows_passes(
     lakefeed_registry: TestRegistry,
     lakefeed_table: LandRecords,
 ) -> None:
-    """Of docs/test-a-pipeline.md, with the pipeline file that stands on its top."""
+    """Run the test of docs/test-a-pipeline.md with the pipeline file at the top of the page."""
     blocks = blocks_of(ROOT / "docs" / "test-a-pipeline.md")
     names: dict[str, Any] = {}
     for block in blocks:
@@ -64,7 +64,7 @@ def test_the_test_that_the_page_shows_passes(
 
 
 def test_the_cases_that_the_page_shows_pass(run: Run) -> None:
-    """Of docs/test-a-pipeline.md; a fragment is completed with the file that stands on its top."""
+    """Run the cases of docs/test-a-pipeline.md; a fragment is completed with the file at the top of the page."""
     shown = [
         yaml.safe_load(block.text)
         for block in blocks_of(ROOT / "docs" / "test-a-pipeline.md")

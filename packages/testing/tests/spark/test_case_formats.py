@@ -1,4 +1,4 @@
-"""Cases in each format, and values that do not fit their schema."""
+"""Cases in every format, and values that do not fit their schema."""
 
 from pathlib import Path
 

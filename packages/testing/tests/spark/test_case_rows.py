@@ -1,4 +1,4 @@
-"""Cases of records, keys, topics and shards through the feed's own code, without brokers, registry and store."""
+"""Run cases of records, keys, topics and shards by the feed's own code, without brokers, registry and store."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Cases of watermarks, and of joins with tables and between topics."""
+"""Run cases of watermarks, and of joins with tables and between topics."""
 
 from pathlib import Path
 

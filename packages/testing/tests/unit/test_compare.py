@@ -1,4 +1,4 @@
-"""What a feed has made of a case's records, compared with what the case expects."""
+"""Compare the rows that a feed made of a case's records with the expected rows."""
 
 import base64
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""Which values of a case a decimal type holds without rounding."""
+"""The values of a case that a decimal type holds without rounding."""
 
 from decimal import Decimal, localcontext
 

@@ -1,4 +1,4 @@
-"""Cases are read with the pipeline that they are for; a mistake in them has a file and a line."""
+"""Load cases with their pipeline; a mistake is reported with its file and line."""
 
 from pathlib import Path
 

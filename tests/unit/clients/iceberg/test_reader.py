@@ -1,4 +1,4 @@
-"""Tables opened without Spark: what is said where the catalog has the table and its files are gone."""
+"""Open tables without Spark; the error when the catalog has the table, but its files are gone."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from lakefeed.operations.preflight.connect import _table_problems
 
 @pytest.fixture
 def moved(tmp_path: Path) -> Connections:
-    """Return the catalog of a folder that was moved after its table had been made."""
+    """Return the catalog of a folder that was moved after its table was created."""
     before, now = tmp_path / "lake", tmp_path / "moved lake"
     before.mkdir()
     made = SqlCatalog("lake", uri=f"sqlite:///{before}/catalog.db", warehouse=f"file://{before}")
@@ -30,7 +30,7 @@ def moved(tmp_path: Path) -> Connections:
 def test_a_table_whose_folder_was_moved_says_so(moved: Connections) -> None:
     with pytest.raises(WorldError, match="names a metadata file of the table that is not there") as raised:
         open_table("lake.web.hits", connections=moved)
-    # Callers take this class for a table that is yet to be created.
+    # For callers, ResourceMissing means a table that they still have to create.
     assert not isinstance(raised.value, ResourceMissing)
     assert "lake.web.hits" in (raised.value.where or "")
     assert "absolute paths" in (raised.value.hint or "")

@@ -1,4 +1,4 @@
-"""Turns at a table: never a writer and maintenance at once, and a writer that waits goes first."""
+"""Turns at a table: a writer and maintenance never run together, and a waiting writer goes before maintenance."""
 
 import threading
 from contextlib import AbstractContextManager
@@ -63,7 +63,7 @@ def test_two_writers_do_not_wait_for_each_other() -> None:
 
 
 def outcome(*failures: str) -> tuple[str, int]:
-    """Return the result of a statement that fails so often and then succeeds, and how often it requested a pause."""
+    """Return the result of a statement that first fails with `failures`, and how often it requested a pause."""
     left, asked = list(failures), list[None]()
 
     def statement() -> str:

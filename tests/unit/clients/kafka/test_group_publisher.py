@@ -1,4 +1,4 @@
-"""A monitoring group that refuses for a while, or hangs, without a broker."""
+"""Publish to a monitoring group that refuses for a while or hangs; without a broker."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ LOADING = "t-0: Broker: Coordinator load in progress"
 
 
 class Group(MonitoringGroup):
-    """Refuses as often as it should, and keeps the positions that it takes."""
+    """Refuses `refusals` times, then records the positions."""
 
     name = "taxi-lag"
 

@@ -1,4 +1,4 @@
-"""Java client settings in librdkafka's words."""
+"""Translate settings of Kafka's Java client to librdkafka's."""
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException

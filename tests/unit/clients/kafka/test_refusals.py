@@ -1,4 +1,4 @@
-"""What is said of a broker that cannot be used: its certificate, ours, or the login."""
+"""Errors for a broker that refuses: its certificate, the client's certificate, or the login."""
 
 import contextlib
 import socket
@@ -28,7 +28,7 @@ def _nothing_declared() -> Iterator[None]:
 
 @contextmanager
 def listening(context: ssl.SSLContext) -> Iterator[str]:
-    """Accept connections, and end each after its handshake."""
+    """Accept connections and close them after the TLS handshake; yield the address."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def accept() -> None:

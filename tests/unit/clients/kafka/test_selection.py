@@ -1,4 +1,4 @@
-"""What a user writes to say which records are meant."""
+"""Parse ranges, moments and durations with which users choose records."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone

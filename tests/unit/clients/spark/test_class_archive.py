@@ -1,4 +1,4 @@
-"""Which class-data archive a JVM reads or writes, and that no other process meets one that is half written."""
+"""The class-data archive that a JVM reads or writes; no other process sees a partly written one."""
 
 import atexit
 import os
@@ -12,7 +12,7 @@ from lakefeed.clients.spark.class_archive import CLASS_PATH, OPTIONS, VARIABLE, 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache, a Java and a Spark with one jar each."""
+    """Make a cache, and a Java and a Spark with one jar each."""
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(VARIABLE, raising=False)
     for file in ("java/bin/java", "java/lib/modules", "spark/jars/core.jar", "own.jar"):
@@ -28,7 +28,7 @@ def archive(machine: Path) -> ClassArchive | None:
 
 
 def written(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where an archive for the jars of this moment belongs."""
+    """Return the path of the archive for the current jars."""
     monkeypatch.setenv(VARIABLE, "write")
     found = archive(machine)
     monkeypatch.delenv(VARIABLE)

@@ -1,4 +1,4 @@
-"""The settings of a cluster's master."""
+"""Settings of a cluster's master."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def test_yarn_without_a_configuration_is_refused(tmp_path: Path, monkeypatch: py
     with pytest.raises(ConfigError, match="nothing says where YARN is") as refused:
         require_hadoop_configuration("yarn")
     assert "set HADOOP_CONF_DIR to the folder" in str(refused.value)
-    # Hadoop would take 0.0.0.0 for the address.
+    # Without yarn-site.xml, Hadoop would use the address 0.0.0.0.
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     with pytest.raises(ConfigError, match=r"HADOOP_CONF_DIR names a folder without yarn-site.xml"):
         require_hadoop_configuration("yarn")
@@ -60,7 +60,7 @@ def test_yarn_without_a_configuration_is_refused(tmp_path: Path, monkeypatch: py
 
 
 class Configuration(dict[str, str]):
-    """Hadoop's, as it is asked from Python."""
+    """A stand-in for Hadoop's configuration with the methods that Python calls."""
 
     def getBoolean(self, key: str, default: bool) -> bool:  # noqa: N802 (Java's)
         return self.get(key, str(default)).lower() == "true"

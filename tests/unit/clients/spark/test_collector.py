@@ -1,4 +1,4 @@
-"""The JVM of a local run has one garbage collector: lakefeed's, or the one that its user has chosen."""
+"""The JVM of a local run has one garbage collector: lakefeed's, or the one that the user chose."""
 
 import pytest
 

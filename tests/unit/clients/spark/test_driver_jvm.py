@@ -1,4 +1,4 @@
-"""The start of the driver's JVM: what it says when it does not come up, and who may read its log."""
+"""Start the driver's JVM: the error when it does not start, and the permissions of its log."""
 
 import stat
 from pathlib import Path
@@ -11,7 +11,7 @@ from lakefeed.errors import WorldError
 
 @pytest.fixture
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Spark whose JVM ends at once."""
+    """Make a Spark whose JVM ends at once."""
     from pyspark import SparkContext
 
     monkeypatch.setattr(SparkContext, "_gateway", None)
@@ -33,7 +33,7 @@ def test_a_jvm_that_ends_at_once_is_an_error_with_its_last_words(spark_home: Pat
 
 
 def test_a_log_is_for_its_owner_alone(spark_home: Path) -> None:
-    """Also one that an earlier version has left for everybody."""
+    """This holds for a log, too, that an earlier version left readable by all users."""
     log = spark_home / "feed.log"
     log.write_text("from before\n")
     log.chmod(0o644)

@@ -1,4 +1,4 @@
-"""Errors of Spark that are known become lakefeed's, with what to do."""
+"""Translate known errors of Spark to lakefeed's, with a hint."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_s3_store_that_refuses_is_no_file_that_cannot_be_written() -> None:
 
 
 class Thrown:
-    """An exception of Java, as Py4J shows it."""
+    """An exception of Java as Py4J passes it on."""
 
     def __init__(self, name: str, message: str, cause: Thrown | None = None) -> None:
         self._name, self._message, self._cause = name, message, cause
@@ -96,7 +96,7 @@ class Thrown:
 
 
 def failed_task(name: str, message: str) -> RuntimeError:
-    """The error of a job whose task has thrown this: Spark's own message has all of it."""
+    """Return the error of a job whose task threw this exception; Spark's message quotes the exception."""
     text = f"org.apache.spark.SparkException: Job aborted due to stage failure: {name}: {message}"
     error = RuntimeError(f"An error occurred while calling o1.append.\n: {text}\n\tat a.B.c(B.java:2)")
     error.java_exception = Thrown("org.apache.spark.SparkException", text, Thrown(name, message))  # type: ignore[attr-defined]
@@ -104,7 +104,7 @@ def failed_task(name: str, message: str) -> RuntimeError:
 
 
 class Answer(Thrown):
-    """An exception of the store's client."""
+    """An exception of the S3 client."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__("software.amazon.awssdk.services.s3.model.S3Exception", message)
@@ -138,7 +138,7 @@ def test_the_status_that_the_stores_client_has_counts_and_no_text(status: int, k
     ],
 )
 def test_the_text_of_a_record_accuses_no_server(value: str) -> None:
-    """Else a feed waits for that server, for minutes, and says so."""
+    """Otherwise a feed would wait minutes for this server and report it."""
     message = f'[CAST_INVALID_INPUT] The value \'{value}\' of the type "STRING" cannot be cast to "INT".'
     of_record = translate(failed_task("org.apache.spark.SparkNumberFormatException", message))
     assert (type(of_record), of_record.what, of_record.passes) == (JobFailed, "Spark stopped the job", False)

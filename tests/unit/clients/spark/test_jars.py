@@ -1,4 +1,4 @@
-"""Jars from a real HTTP server on this machine, whole or in all the ways they can arrive wrongly."""
+"""Download jars from a real local HTTP server that answers rightly or wrongly in every way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTENT = {FIRST: b"first jar" * 1000, SECOND: b"second archive" * 2000}
 
 
 class Repository(ThreadingHTTPServer):
-    """Serves the two files; what it does wrong is set by the test."""
+    """Serves the two files; the test sets what it does wrong."""
 
     daemon_threads = True
 

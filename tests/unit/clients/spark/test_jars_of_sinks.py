@@ -1,4 +1,4 @@
-"""Jars that the packages of sinks bring: on the class path of each session, and named where one is missing."""
+"""Jars of the sinks' packages are on the class path of every session; a missing jar is named."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Finding Java, with small scripts that answer as a ``java`` would."""
+"""Find Java; small scripts answer as ``java`` does."""
 
 from pathlib import Path
 

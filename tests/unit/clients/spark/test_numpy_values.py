@@ -1,4 +1,4 @@
-"""PySpark's values of NumPy are recognised as before, and without its test modules."""
+"""PySpark still recognises NumPy's values after lakefeed skips its test modules."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def test_values_are_recognised_as_pyspark_does(value: object) -> None:
 
     from lakefeed.clients.spark import numpy_values
 
-    # A copy of PySpark's own checks, which another test's session may have replaced.
+    # PySpark's own checks, repeated here: a session of another test may have replaced them in PySpark.
     is_scalar, is_array = isinstance(value, np.generic), isinstance(value, np.ndarray) and value.ndim == 1
     numpy_values.skip_test_modules()
     scalar, array = types.NumpyScalarConverter(), types.NumpyArrayConverter()

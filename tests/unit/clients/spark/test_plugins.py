@@ -1,4 +1,4 @@
-"""The plugins of a session."""
+"""The Spark plugins of a session."""
 
 from lakefeed.clients.spark.session import settings, with_own
 

@@ -1,4 +1,4 @@
-"""The files and packages that a pipeline's functions import."""
+"""The files and packages that a pipeline's functions import are sent to executors."""
 
 import zipfile
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_the_archive_has_the_package_and_what_it_requires(tmp_path: Path) -> Non
         names = set(archive.namelist())
     assert {"main.py", "rich/console.py", "pygments/lexer.py"} <= names
     assert not [name for name in names if name.startswith(("pyspark/", "yaml/")) or "__pycache__" in name]
-    assert executor_settings(tmp_path, ["main"]) == settings  # Out of the cache.
+    assert executor_settings(tmp_path, ["main"]) == settings  # The second call returns the cached archive.
 
 
 def test_nothing_is_sent_for_modules_that_are_installed() -> None:

@@ -1,4 +1,4 @@
-"""Errors that are reported in a sentence are not logged besides, whatever other threads do."""
+"""An error that is reported in a sentence is not logged as well; the blocks of other threads change nothing."""
 
 import logging
 import threading
@@ -9,8 +9,6 @@ from lakefeed.clients.spark.errors import quietly
 
 
 class Seen(logging.Handler):
-    """Keeps the messages of a log."""
-
     def __init__(self) -> None:
         super().__init__()
         self.messages: list[str] = []

@@ -1,4 +1,4 @@
-"""A signal during the start of a command: there is nothing to finish, and it ends as after a batch."""
+"""A signal while a command starts: the command has nothing to finish and ends as after a batch."""
 
 import os
 import signal
@@ -23,13 +23,13 @@ checkpoint: "s3a://lake/c"
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of a server that takes connections and never answers."""
+    """Run a server that accepts connections and never answers; yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def ended_by(number: signal.Signals, *command: str) -> tuple[int, str]:
-    """Status and output of a command that gets a signal after the first thing that it says."""
+    """Return the status and output of a command that gets a signal after its first output."""
     process = subprocess.Popen(
         [*COMMAND, *command],
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A session that finds no class of lakefeed's says why, and not with a stack trace."""
+"""A session whose jar lacks lakefeed's classes reports the cause without a stack trace."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a check beside the start of a session does to the start."""
+"""A check that runs while a session starts, and its effect on the start."""
 
 import threading
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def test_a_start_ends_with_what_its_check_finds() -> None:
     with pytest.raises(ResourceMissing), StartChecks(fail) as checks:
         checks.begin()
     with pytest.raises(ResourceMissing), StartChecks(fail):
-        """A session that runs already has nothing to wait for."""
+        """A session that already runs does not wait for the check."""
 
 
 def test_the_check_wins_over_an_error_of_the_start() -> None:
@@ -46,7 +46,7 @@ def test_an_interrupted_start_does_not_wait_for_its_check() -> None:
 
 
 def end_by(error: BaseException, *, check: Callable[[], None]) -> None:
-    """A start that fails, beside its check."""
+    """End a start with this error while its check runs."""
     with StartChecks(check) as checks:
         checks.begin()
         raise error

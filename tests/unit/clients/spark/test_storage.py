@@ -1,4 +1,4 @@
-"""Spark's own folder on this machine."""
+"""Spark's local folder."""
 
 from pathlib import Path
 
@@ -18,6 +18,6 @@ def test_one_of_sparks_folders_has_to_take_files(tmp_path: Path, monkeypatch: py
     with pytest.raises(FileDenied, match="cannot be written: Not a directory") as refused:
         require_own_folder({"spark.local.dir": str(below)})
     assert refused.value.where == str(below)
-    # The variable comes first, as for Spark.
+    # SPARK_LOCAL_DIRS overrides the setting, as in Spark.
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(good))
     require_own_folder({"spark.local.dir": str(below)})

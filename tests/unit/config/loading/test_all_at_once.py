@@ -1,4 +1,4 @@
-"""One run of ``check`` reports every mistake, also those that another one used to hide."""
+"""One run of ``check`` reports all mistakes, also those that another mistake used to hide."""
 
 import os
 import time
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.pipeline_text import GOOD, REGISTRY, TOPICS, Reader
 
-# What is replaced in GOOD by what -> the place and words of each mistake.
+# Replacements in GOOD -> the place and words of all resulting mistakes.
 HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
     "a block's rule behind an unknown key": (
         [(TOPICS, f"{TOPICS}    topics_pattern: a.*\n    foo: 1\n")],

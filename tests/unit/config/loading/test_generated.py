@@ -1,4 +1,4 @@
-"""Generated pipeline files: right ones pass, and of wrong ones each mistake is reported in one run, with its line."""
+"""Generated pipeline files: valid ones pass; one run reports all mistakes of an invalid one, with their lines."""
 
 import random
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_many_generated_files(tmp_path: Path) -> None:
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-# What no generator of values makes: the text itself is odd.
+# Odd texts that a generator of values cannot produce.
 TEXTS = {
     "empty": "",
     "a comment": "# nothing\n",

@@ -18,9 +18,9 @@ def test_a_good_file_has_no_problems(reading: Reader) -> None:
     assert config.decode.kind == "avro"
 
 
-# (what is replaced in GOOD, by what) -> (line, column, key, what, a part of the hint)
+# (text of GOOD, its replacement) -> (line, column, key, error, a part of the hint)
 MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
-    # misspelt and misplaced
+    # misspelt or misplaced options
     (TOPICS, "    tpoics: [trips]\n", 5, 5, "source.kafka.tpoics", "unknown option 'tpoics'", "did you mean 'topics'?"),
     ("name: taxi", "name: taxi\ntopic: x", 2, 1, "topic", "unknown option 'topic'", "source.kafka.topics"),
     (TOPICS, f"{TOPICS}    start_at: 1\n", 6, 5, "source.kafka.start_at", "unknown option 'start_at'", "'start'?"),
@@ -38,7 +38,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ("name: taxi", "name: taxi\nspark.x: 1", 2, 1, "spark.x", "unknown option", "the block spark"),
     ("name: taxi", "name: taxi\nqqq: 1", 2, 1, "qqq", "unknown option 'qqq'", "known here: name, source"),
     ("name: taxi", "name: taxi\n<<: {a: 1}", 2, 1, "<<", "unknown option", "merge keys"),
-    # missing
+    # missing options
     ("name: taxi\n", "", 1, 1, "name", "'name' is missing", "name: taxi"),
     (TOPICS, "", 3, 3, "source.kafka", "either topics or topics_pattern", None),
     (
@@ -51,7 +51,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
         "lake.",
     ),
     ("  iceberg:\n    table: lake.nyc.trips\n", "", 9, 6, "sink", "'sink' expects a block with iceberg", None),
-    # wrong type
+    # wrong types
     (
         TOPICS,
         f"{TOPICS}    max_records_per_batch: many\n",
@@ -83,7 +83,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     (TOPICS, "    topics: []\n", 5, 13, "source.kafka.topics", "expects at least 1 entry; found an empty list", None),
     (TOPICS, f"{TOPICS}    start: latst\n", 6, 5, "source.kafka.start", "is no place to begin", "'latest'?"),
     ("name: taxi", "name: [a]", 1, 7, "name", "'name' expects text; found a list", None),
-    # what the models know
+    # rules of the models
     ("name: taxi", "name: my-taxi", 1, 7, "name", "letters, digits and underscores", None),
     (TOPICS, "    topics: ['a,b']\n", 5, 14, "source.kafka.topics.0", "'a,b' can be no topic's name", "as a list"),
     (TOPICS, "    topics_pattern: '('\n", 5, 21, "source.kafka.topics_pattern", "not a regular expression", None),
@@ -336,7 +336,7 @@ def test_the_guides_examples_have_no_mistakes(reading: Reader) -> None:
 
 
 class TestFormats:
-    """What may stand in ``decode`` for each format, and what is said where it is wrong."""
+    """Settings of ``decode`` for each format, and the errors for wrong ones."""
 
     AVRO = f"  avro:\n{REGISTRY}"
 

@@ -113,7 +113,7 @@ class TestSecrets:
     def test_no_message_repeats_it(self, reading: Reader, block: str) -> None:
         _, found = reading(f"{GOOD}{block}\n")
         assert found
-        # The one place where no secret is expected, so that it cannot be recognized as one.
+        # Here the loader expects a block and not a secret, so it cannot recognize one.
         if block != "s3: hunter2hunter2":
             assert self.SECRET not in "\n".join(map(str, found))
 

@@ -1,4 +1,4 @@
-"""Nodes and documents."""
+"""Nodes and documents of a pipeline file."""
 
 import json
 from pathlib import Path
@@ -107,7 +107,7 @@ def test_wrong_overrides_do_not_hide_mistakes_of_the_file(reading: Reader) -> No
 def test_any_value_arrives_as_it_was_meant(
     tmp_path_factory: pytest.TempPathFactory, bound: int, topics: list[str], subject: str
 ) -> None:
-    """JSON is YAML: what json.dumps writes is read back, with $$ for a dollar sign."""
+    """JSON is valid YAML: the loader reads what json.dumps writes, with $$ for a dollar sign."""
     path = Path(tmp_path_factory.getbasetemp()) / "property.yaml"
     path.write_text(GOOD)
     overrides = [
@@ -197,7 +197,7 @@ def test_escaped_text_comes_back(text: str) -> None:
 
 @given(before=plain, after=plain, name=names, value=st.text(max_size=40))
 def test_a_value_is_put_in_as_it_is(before: str, after: str, name: str, value: str) -> None:
-    """A value is never looked at again: ``${B}`` inside it stays."""
+    """A substituted value is not expanded again: ``${B}`` in it stays."""
     outcome = interpolate(f"{before}${{{name}}}{after}", environment={name: value})
     assert outcome.text == before + value + after
     assert outcome.variables == [name]

@@ -1,4 +1,4 @@
-"""The offsets that a table of many takes next, and when it is due."""
+"""The offsets of a table's next batch in a feed of many tables, and when the batch is due."""
 
 import time
 from datetime import timedelta
@@ -68,7 +68,7 @@ def test_a_position_beyond_the_end_is_not_read_backwards() -> None:
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """A clock that the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000.0
@@ -139,14 +139,14 @@ MINE, EARLIER = f"2 {DRIVER}ab", f"3 {'0' * len(DRIVER)}cd"
     [
         (EARLIER, 0, 0, True),
         (f"3 {'f' * len(DRIVER)}cd", 0, 0, False),
-        # The same process: which of the two began first is not known.
+        # Both jobs have one process, so their fences do not show which job began first.
         (f"3 {DRIVER}cd", 0, 0, False),
-        # It was started beside this one, as by an operator: the clock of its machine is behind.
+        # The other job started later, as by an operator; its fence looks earlier because its clock is behind.
         (EARLIER, 1, 0, False),
         (EARLIER, 0, 3, False),
         (None, 0, 0, False),
     ],
-    # The names of drivers are of this process, and each worker of the tests is one.
+    # Fixed ids: driver names differ between the processes of pytest's workers.
     ids=["earlier", "later", "same process", "has landed", "three minutes ago", "no fence"],
 )
 def test_of_two_jobs_that_began_together_the_later_one_takes_its_tables_back(

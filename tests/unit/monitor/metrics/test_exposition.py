@@ -1,4 +1,4 @@
-"""The text of /metrics: what it says is the model, whatever a topic or a reason is called."""
+"""The text of /metrics shows the model's values, whatever names topics and reasons have."""
 
 import re
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ def batch(number: int, **figures: Any) -> FinishedBatch:
 
 
 def monitor_of(feed: str = "taxi", *, topic: str = "trips", partitions: int = 2) -> FeedMonitor:
-    """A feed that has committed a batch, and has 400 offsets of each partition left."""
+    """Return the monitor of a feed that has committed a batch; 400 offsets of each partition are left."""
     clock = Clock()
     monitor = FeedMonitor(feed, clock=clock)
     spans = [OffsetRange(topic, number, 0, 100) for number in range(partitions)]

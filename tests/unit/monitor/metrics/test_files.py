@@ -1,4 +1,4 @@
-"""The dashboard and the rules that are shipped name metrics and labels that exist."""
+"""The shipped Grafana dashboard and alerting rules use existing metrics and labels."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Words for a feed's progress."""
+"""A feed's progress in words."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A run as it is shown: lines without a terminal, structured lines, and the panel in one."""
+"""A run as users see it: lines without a terminal, structured lines, and the panel in a terminal."""
 
 import contextlib
 import io
@@ -224,7 +224,7 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monitor.finish(batch(dead_letters=1, reasons=(Reason("not JSON", 1),)))
     with RunView(monitor, console=console) as view:
         view._live.refresh()
-    # Of what SGR sets only bold may stay, no colour.
+    # Of the SGR codes, bold may remain, but no colour.
     colours = [code for match in re.findall(r"\x1b\[([\d;]*)m", out.getvalue()) for code in match.split(";")]
     assert not [code for code in colours if code.startswith(("3", "4", "9", "10"))]
 

@@ -1,4 +1,4 @@
-"""Which offsets come first, and how many batches there are."""
+"""The offsets that a planned run reads first, and its number of batches."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,7 +104,7 @@ def test_nothing_to_land_is_no_batch() -> None:
 
 
 def test_a_small_batch_is_read_by_few_tasks() -> None:
-    """As many as ``coalesce_small`` leaves when the batch runs."""
+    """The plan has the tasks that ``coalesce_small`` leaves when the batch runs."""
     described = {"t": topic(4, 4, 4)}
     begin = Begin(batch_id=0, positions=keyed(0, 0, 0))
     small = batches(begin, described, limit=100_000, spread=spread_by_spark(100_000))

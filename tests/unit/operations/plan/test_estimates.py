@@ -1,4 +1,4 @@
-"""What figures are made of, and when there are none."""
+"""The basis of a plan's figures, and the cases without figures."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_past_batches_tell_unless_the_files_will_be_others() -> None:
     assert figures(each.files) == (3, 8)
     assert figures(each.requests) == (3 + 6, 8 + 3 * 6)
     assert figures(each.stored) == (40 * 8, 100 * 8)
-    # From one driver's batch to the next; another driver may have begun days later.
+    # Measured between two batches of one driver; the next driver may have started days later.
     assert figures(each.seconds) == (4.0, 10.0)
     repartitioned = found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}}, known, repartitioned=True)
     assert figures(repartitioned.files) == (None, None)

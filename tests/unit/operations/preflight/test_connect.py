@@ -1,4 +1,4 @@
-"""Preflight without servers: catalogs as files, a REST catalog played by a small HTTP server, no server at all."""
+"""Preflight without servers: catalogs as files, a REST catalog played by an HTTP server, or nothing at all."""
 
 import json
 import sqlite3
@@ -62,7 +62,7 @@ def test_database_server_that_is_away() -> None:
 
 
 class RestCatalog(BaseHTTPRequestHandler):
-    """Answers as the first part of the path says."""
+    """The first part of the path selects the response."""
 
     def do_GET(self) -> None:
         kind = self.path.split("/")[1]
@@ -143,7 +143,7 @@ def test_everything_away_is_reported_at_once() -> None:
 
 
 def test_a_java_key_store_is_no_reason_to_stop() -> None:
-    """Spark's client reads it; librdkafka, which asks here, does not."""
+    """Spark's Java client can read it; librdkafka, with which the preflight connects, cannot."""
     options = {"kafka.ssl.truststore.location": "/etc/trust.jks"}
     (problem,) = _topics(KafkaSource(bootstrap_servers="127.0.0.1:1", topics=["trips"], options=options))
     assert problem.severity == "warning"
@@ -205,7 +205,7 @@ def test_a_subject_of_another_kind_is_left_to_the_subjects_check(registry: Regis
 
 
 def test_columns_of_an_avro_schema_that_iceberg_refuses(tmp_path: Path, registry: RegistryInAThread) -> None:
-    """A registry's newest version may be one that no record has: the table keeps an older one."""
+    """Records may not use the registry's newest version yet, and the table may keep an older one; so a warning."""
     fields = [{"name": "id", "type": "long"}, {"name": "_pos", "type": "int"}]
     schema = {"type": "record", "name": "A", "fields": fields}
     register(registry, schema)

@@ -68,7 +68,7 @@ BREAKS = (
 
 @pytest.mark.parametrize("breaks", BREAKS)
 def test_no_name_from_outside_can_add_to_the_file(tmp_path: Path, breaks: str) -> None:
-    """A registry may hold anything: names of subjects, fields and types, and keys of JSON records."""
+    """A registry and topics may contain any subjects, field names, type names and JSON keys."""
     odd = f"a{breaks}evil: 1{breaks}b"
     columns = (
         Column(name=odd, type=odd, time="instant"),
@@ -154,7 +154,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_written_into_not_replaced(tmp_path: Path) -> None:
-    """As root, a rename would replace /dev/null."""
+    """If root renamed a file over /dev/null, it would replace the device."""
     pipe, read = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_text("utf-8")), daemon=True)

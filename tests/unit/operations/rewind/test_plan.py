@@ -1,4 +1,4 @@
-"""What a rewind would do, how dead letters follow it, and what verify still expects of what was rewound."""
+"""A rewind's plan, its effect on dead letters, and what verify expects after it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a feed's commits can say of themselves: right ones pass, and each way to be wrong is found where it is."""
+"""Audit a feed's own commits: right ones pass, and every kind of fault is found at its place."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ def described(ends: Sequence[int], *, starts: Sequence[int] = (), topic_id: str 
 
 
 def feed(batches: Sequence[Sequence[Step]], *, partitions: int) -> tuple[Commit, ...]:
-    """Commits whose batches have, for each partition, so many (good, dead, skipped) records."""
+    """Return commits; a step is the number of (good, dead, skipped) records of a partition in a batch."""
     position = [0] * partitions
     commits = []
     for number, steps in enumerate(batches):
@@ -59,7 +59,7 @@ def feed(batches: Sequence[Sequence[Step]], *, partitions: int) -> tuple[Commit,
 
 
 def evidence(commits: tuple[Commit, ...]) -> Evidence:
-    """All as it should be."""
+    """Return evidence that fits these commits."""
     letters, written = [], []
     for commit in commits:
         for each in commit.ranges.ranges:
@@ -158,7 +158,7 @@ def test_offsets_without_a_record_are_right_only_if_the_broker_says_so(
     base = replace(evidence(commits), commits=left)
     assert faults(replace(base, broker_record_counts={place: counts.records})) == ["records"]
     assert findings(replace(base, broker_record_counts={place: uncounted.records})) == []
-    # Compaction may have removed some since.
+    # Compaction may have removed these records since the batch.
     assert findings(replace(base, broker_record_counts={place: 0})) == []
     assert notes(replace(base, broker_record_counts={place: None})) == ["untold"]
     assert faults(replace(base, broker_record_counts={place: None})) == []
@@ -242,7 +242,7 @@ def test_each_dead_letter_is_there_or_replayed_or_dropped() -> None:
     replay = ReplayCommit("r", 200, 1, {(TOPIC, 0): Counts(1, 0, 0)})
     replayed = replace(base, replays=(replay,), dead_letters=replace(base.dead_letters, letters=(last,)))
     assert findings(replayed) == []
-    # A replay that was cut off has landed its letters, and the next one deletes them.
+    # This replay was interrupted after it landed its letters; the next replay deletes the letters.
     marked = replace(first, replay_id="r")
     assert findings(replace(replayed, dead_letters=replace(base.dead_letters, letters=(marked, last)))) == []
     assert faults(replace(base, replays=(replay,))) == ["letters-surplus"]
@@ -261,7 +261,7 @@ def test_dead_letters_that_were_never_written_are_a_fault_but_for_the_newest_bat
     assert (faults(newest), notes(newest)) == ([], ["letters-pending"])
     oldest = replace(base, dead_letters=Letters(kept.commits[1:], True, kept.letters[1:]))
     assert faults(oldest) == ["letters"]
-    # Where the letters' own history is cut, their number says what is left.
+    # If snapshots of the dead-letter table have expired, only the number of letters is checked.
     cut = replace(base, dead_letters=Letters((), False, kept.letters))
     assert findings(cut) == []
 
@@ -277,7 +277,7 @@ def test_rows_are_compared_by_their_own_offsets() -> None:
     doubled = only(with_first(RowCoverage(22, 20, repeated=((3, 2), (4, 2)))))
     assert (doubled.kind, doubled.start, doubled.end) == ("duplicates", 3, 5)
     assert "2 rows" in doubled.what
-    # The commit of the rewind that kept the rows may have expired; the recorded position remembers it.
+    # The rewind's commit, which kept the rows, may have expired; the recorded position still has the kept offsets.
     kept = with_first(RowCoverage(22, 20, repeated=((3, 2), (4, 2))), rows_kept={(TOPIC, 0): ((3, 5),)})
     assert (faults(kept), notes(kept)) == ([], ["duplicates"])
     elsewhere = with_first(RowCoverage(22, 20, repeated=((3, 2), (4, 2))), rows_kept={(TOPIC, 1): ((3, 5),)})

@@ -1,4 +1,4 @@
-"""Backfills in an audit: right ones pass and count, and what landed twice is found."""
+"""Audit backfills: right ones pass and count; records that landed twice are found."""
 
 from dataclasses import replace
 

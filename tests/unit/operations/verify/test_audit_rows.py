@@ -1,4 +1,4 @@
-"""What an upsert feed's commits can say of themselves: right ones pass, and each way to be wrong is found."""
+"""Audit an upsert feed's own commits: right ones pass, and every kind of fault is found."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ RAW = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.inte
 
 
 def feed(batches: list[Upserts]) -> tuple[Commit, ...]:
-    """Commits of these changes, all of one partition."""
+    """Return commits of these changes; all are from one partition."""
     commits, at = [], 0
     for number, upserts in enumerate(batches):
         ranges = OffsetRanges((OffsetRange("t", 0, at, at + upserts.changes),), {"t": "one"})
@@ -37,7 +37,7 @@ def evidence(batches: list[Upserts], **keyed: Any) -> Evidence:
     grown = sum(each.inserted - each.deleted for each in batches)
     history = Letters(tuple(replace(each, upserts=None, rows=(each.upserts or Upserts()).changes) for each in commits))
     known = {"grown": grown, "rows": grown, "history": history, **keyed}
-    # Topics are of no interest here; the note of it is left out.
+    # These tests do not check topics, so the evidence has none.
     return Evidence(commits=commits, recorded=commits[-1].ranges, keyed=Keyed(**known))
 
 
@@ -99,7 +99,7 @@ def test_a_key_with_two_rows_is_found() -> None:
 def test_changes_that_found_a_newer_row_are_a_note() -> None:
     stale = [*GOOD, Upserts(changes=3, keys=3)]
     assert kinds(evidence(stale), faults=False) == ["void"]
-    # A marked delete always has a row.
+    # A marked delete writes a row even if there was none.
     assert kinds(evidence([upserts((1, 0, 0, 1, 0))], marks=True), faults=False) == ["void"]
 
 

@@ -1,4 +1,4 @@
-"""Rows by their own offsets, on a real Iceberg table in a folder."""
+"""Check rows by their own offsets, on a real Iceberg table in a folder."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_what_lies_between_two_spans_is_neither_covered_nor_absent(catalog: Cata
     found = scan_row_offsets(
         IcebergRows(table(catalog, rows)), spans, topics=["a"], begins={("a", 0): 5}, letters=letters
     )
-    # The feed's oldest commit that is left begins at 5: what is before it and not backfilled may be of older ones.
+    # The feed's oldest remaining commit begins at 5. Earlier rows outside backfills may be of expired commits.
     assert found == {("a", 0): RowCoverage(rows=6, offsets=6, before=2, outside=1, absent=((7, 8), (11, 12)))}
 
 

@@ -1,4 +1,4 @@
-"""Registered schemas that no table can be made of: the error names subject, version and id, whatever is wrong."""
+"""Registered schemas that cannot make a table: every error names subject, version and id."""
 
 import json
 from contextlib import suppress
@@ -50,7 +50,7 @@ def test_malformed_avro(document: Any) -> None:
 
 @pytest.mark.parametrize("document", JSON_SCHEMAS, ids=json.dumps)
 def test_malformed_json_schema(document: Any) -> None:
-    """Some of these say nothing wrong to a lenient reader; none is a traceback."""
+    """A lenient reader accepts some of these; the others are errors with words."""
     with suppress(ConfigError):
         table_schema(None, registered(document, "JSON"), registry="http://registry")
 
@@ -75,7 +75,7 @@ def test_deep_json_schema(text: str) -> None:
 
 
 def test_names_that_differ_in_case_only_are_an_error_of_the_first_schema_too() -> None:
-    """As they are of a later one (``test_merge``), at any depth."""
+    """The same holds for a later schema (``test_merge``), at any depth."""
     inner = {"type": "record", "name": "n.Inner", "fields": [field("x", "int"), field("X", "int")]}
     for schema, names in [
         (record(field("id"), field("ID")), "R.id and R.ID"),
@@ -86,7 +86,7 @@ def test_names_that_differ_in_case_only_are_an_error_of_the_first_schema_too() -
 
 
 def test_commands_name_the_schema(tmp_path: Path) -> None:
-    """``check --connect``, ``schema show`` and ``init`` ask a registry whose schema is wrong."""
+    """``check --connect``, ``schema show`` and ``init`` name the wrong schema in their errors."""
     for document in (5, {"type": "record", "name": "R", "fields": None}, bomb(), json.loads(nested_arrays(300))):
         with RegistryInAThread() as registry:
             found = {"subject": "trips-value", "version": 1, "id": 7, "schema": json.dumps(document)}

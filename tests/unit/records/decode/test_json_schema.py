@@ -1,4 +1,4 @@
-"""JSON Schema as an Avro schema."""
+"""Translate JSON Schema to Avro schemas."""
 
 import json
 import time
@@ -14,7 +14,7 @@ TEXT = {"type": ["null", "string"], "default": None, ANY: True}
 
 
 def fields(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The Avro fields of an object with these properties, by name, without the name."""
+    """Return the Avro fields of an object with these properties, keyed by name."""
     schema = {"type": "object", "properties": properties, **more}
     document = json.loads(avro_schema(json.dumps(schema)))
     return {field.pop("name"): field for field in document["fields"]}
@@ -175,7 +175,7 @@ LONG, STRING = ["null", "long"], ["null", "string"]
             "$defs": {"one": {"$ref": "#/$defs/two"}, "two": {"type": "integer"}},
         },
         {"properties": {"a": {"$ref": "#/properties/b"}, "b": {"type": "integer"}}},
-        # From 2019 on, what stands beside a reference holds too.
+        # Since draft 2019-09, keywords beside a reference apply, too.
         {"$defs": {"x": {"description": "a"}}, "properties": {"a": {"$ref": "#/$defs/x", "type": "integer"}}},
         {
             "properties": {"a": {"allOf": [{"$ref": "#/definitions/x"}, {"maximum": 5}]}},
@@ -245,12 +245,12 @@ def test_what_only_some_objects_have_is_nullable() -> None:
         "z": STRING,
         "d": STRING,
     }
-    # Where a branch does not hold, its properties may be anything.
+    # If a branch does not apply, its properties may have any value.
     assert [found[name].get(ANY) for name in "nxzd"] == [None, True, True, True]
 
 
 def test_a_root_that_is_a_choice_of_objects_has_the_properties_of_all() -> None:
-    """Confluent's layout for several types in one topic."""
+    """Confluent uses this layout for several types in one topic."""
     order: dict[str, Any] = {"properties": {"id": {"type": "integer"}, "n": {"type": "number"}}, "required": ["id"]}
     client: dict[str, Any] = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
 
@@ -317,11 +317,11 @@ def test_deep_nesting_is_refused(levels: int) -> None:
 
 
 def bomb(kind: str, *, levels: int = 25) -> str:
-    """A schema of 2 to 6 KB that stands for two to the power of ``levels`` columns."""
+    """Return a schema of 2 to 6 KB that describes 2 to the power of ``levels`` columns."""
     defs: dict[str, Any] = {"d0": {"type": "integer"}}
     for level in range(1, levels + 1):
         below = {"$ref": f"#/$defs/d{level - 1}"}
-        # What both branches describe is a column; a property of one branch alone may be anything without it.
+        # A property of both branches is a column; one of a single branch could have any value in the other.
         both = {"properties": {"x": below, "y": below}}
         defs[f"d{level}"] = {
             "properties": {"type": "object", "properties": {"a": below, "b": below}},

@@ -1,4 +1,4 @@
-"""Chains of any schemas: every change is applied or refused with words, and the table can follow what is applied."""
+"""Chains of random schemas: each change is applied or refused with words, and the table can follow applied ones."""
 
 import json
 from contextlib import suppress
@@ -18,7 +18,7 @@ CHAINS = 100
 
 
 def run_of(seed: int) -> dict[str, int]:
-    """One chain through all that a feed does with schemas; counts what became of its versions."""
+    """Merge a random chain of schema versions as a feed does; return the number of versions per outcome."""
     schemas = Schemas(seed)
     version = schemas.record()
     reader = json.dumps(version)

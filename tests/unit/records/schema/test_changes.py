@@ -1,4 +1,4 @@
-"""The history in a table's properties."""
+"""The history of schema changes in a table's properties."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""From the table's columns and the rows' to statements. That Iceberg takes them: tests/integration."""
+"""Make ALTER statements from the columns of table and rows; tests/integration checks that Iceberg accepts them."""
 
 import json
 
@@ -149,7 +149,7 @@ def test_what_iceberg_cannot_do(have: t.StructType, want: t.StructType, words: s
 
 
 def test_renames_follow_from_aliases_alone() -> None:
-    """As after a crash, when what has changed is forgotten: the schema's aliases and the table tell."""
+    """After a crash, the changes are forgotten; the schema's aliases and the table's columns suffice."""
     line = record(field("price", "int", aliases=["cost", "amount"]), field("next", ["null", "Line"]), name="Line")
     reader = json.dumps(record(field("lines", {"type": "array", "items": line}, aliases=["items"]), field("x")))
     expected = columns_of(reader)
@@ -181,7 +181,7 @@ def test_from_two_avro_schemas_to_statements() -> None:
 
 
 def test_columns_without_data_are_left_out() -> None:
-    """Also where the table has a column of that name: it stays, and becomes optional."""
+    """If the table has a column of that name, the column stays and becomes optional."""
     empty = struct(n=t.ArrayType(t.NullType()), s=struct(), m=t.MapType(TEXT, struct(x=t.NullType())))
     assert statements("c.n.t", have=struct(a=INT), want=struct(a=INT, e=empty, p=struct(x=INT, y=empty))) == (
         "ALTER TABLE `c`.`n`.`t` ADD COLUMNS (`p` STRUCT<`x`: INT>)",

@@ -1,4 +1,4 @@
-"""The defaults of an Avro schema as SQL: only those that a table's column can have."""
+"""Write defaults of an Avro schema as SQL, but only those that a table's column can have."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Guessing a schema from JSON records."""
+"""Infer a schema from JSON records."""
 
 import json
 from collections.abc import Sequence
@@ -111,7 +111,7 @@ def test_hostile_records_cost_no_traceback_and_no_table_without_end() -> None:
 
 class Cluster:
     def __init__(self, bootstrap_servers: str, *, options: object) -> None:
-        assert options == {"kafka.client.id": "me"}  # As the topics' client takes them.
+        assert options == {"kafka.client.id": "me"}  # the options that the Kafka client takes
         self.topics = {"a": [(0, 100), (90, 100), (7, 7)], "b": [(0, 2)]}
 
     def list(self) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The rules of joining, one by one."""
+"""The rules by which schemas are merged, one by one."""
 
 import io
 import json
@@ -24,7 +24,7 @@ DATE = {"type": "int", "logicalType": "date"}
 
 
 def joined_type(reader: Json, writer: Json) -> Json:
-    """What a field becomes that has one type for readers and another for the writer."""
+    """Return the merged type of a field from the readers' type and the writer's."""
     return json.loads(join(record(field("f", reader)), record(field("f", writer))).schema)["fields"][0]["type"]
 
 
@@ -196,7 +196,7 @@ def test_an_older_writer_does_not_undo_a_rename() -> None:
 
 
 def test_a_field_that_is_there_is_not_renamed_away() -> None:
-    """The writer's field has a counterpart by name: its alias says nothing of the other one."""
+    """The writer's field has the name of one field, so its alias does not rename the other field."""
     merge = join(record(field("a"), field("b")), record(field("b", aliases=["a"])))
     assert said(merge) == ["a dropped by the writer: optional from now on"]
     assert [each.get("aliases") for each in json.loads(merge.schema)["fields"]] == [None, None]
@@ -240,7 +240,7 @@ def test_a_type_may_be_defined_at_another_place() -> None:
 
 
 def test_a_type_that_was_split_in_two_is_one_again() -> None:
-    """Two places share one definition, so both get what either of the writer's two types has."""
+    """The reader uses one definition in both places, so both get the fields of both writer types."""
     point = record(field("x", "int"), name="Point")
     writer = record(field("a", record(field("x", "int"), field("y", "int"), name="P2")), field("b", point))
     merge = join(record(field("a", point), field("b", "Point")), writer)
@@ -281,7 +281,7 @@ def test_records_of_unions_are_found_by_name() -> None:
 
 
 def events(names: list[str]) -> Json:
-    """A union of records, each with a field of its own full name's letters."""
+    """Return a union of records; each has a field that is named after the record's full name."""
 
     def event(full: str) -> Json:
         namespace, _, name = full.rpartition(".")
@@ -302,13 +302,13 @@ def test_members_of_unions_belong_together_by_their_full_names(one: list[str], t
         joined = join(events(first), events(second)).schema
         _, *found = json.loads(joined)["fields"][0]["type"]
         names = [f"{each['namespace']}.{each['name']}" for each in found]
-        assert names[: len(first)] == first  # Columns stay where they are.
+        assert names[: len(first)] == first  # Columns keep their order.
         assert len({*names}) == len(names)
         for name, each in zip(names, found, strict=True):
             fields = {inner["name"].replace("_", ".") for inner in each["fields"]}
             shared = {*first} & {*second}
             if name in shared:
-                assert fields == {name}  # Never another record's, whatever the order.
+                assert fields == {name}  # Never fields of another record.
             assert {given.rpartition(".")[2] for given in fields} == {name.rpartition(".")[2]}
         assert merge_schemas(joined, json.dumps(events(second))).schema == joined
 
@@ -353,7 +353,7 @@ def test_what_is_no_record_schema(text: str) -> None:
 
 
 def read(reader: str, writer: Json, value: Json) -> Json:
-    """What fastavro, the reference library, reads."""
+    """Return the value as the reference library fastavro reads it."""
     parsed = fastavro.parse_schema(writer)
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, parsed, value)

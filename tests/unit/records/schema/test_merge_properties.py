@@ -1,4 +1,4 @@
-"""What holds for every chain of compatible versions: any order gives the same schema, and it reads every record."""
+"""For every chain of compatible versions, any order gives the same schema, and this schema reads every record."""
 
 import io
 import json
@@ -16,7 +16,7 @@ QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCh
 
 
 def joined(versions: list[Json]) -> Json:
-    """All versions merged, one after the other."""
+    """Return the merge of all versions, one after the other."""
     return json.loads(
         reduce(
             lambda so_far, each: merge_schemas(so_far, json.dumps(each)).schema, versions[1:], json.dumps(versions[0])
@@ -25,7 +25,7 @@ def joined(versions: list[Json]) -> Json:
 
 
 def meaning(schema: Json, known: dict[str, Json] | None = None) -> Any:
-    """What is left of a schema without the order of things, the names of types, and the values of defaults."""
+    """Return a schema without order, names of types, and values of defaults, for comparisons."""
     known = {} if known is None else known
     if isinstance(schema, list):
         return frozenset(meaning(each, known) for each in schema)
@@ -87,7 +87,7 @@ def test_every_writers_records_are_read(versions: list[Json], draw: Any) -> None
 
 
 def expected(value: Any, writer: Json, reader: Json) -> Any:
-    """The value as the reader's schema has to show it: its own fields, found by uid, and else defaults."""
+    """Return the value as the reader's schema has to show it: fields are matched by uid, others get their defaults."""
     if value is None:
         return None
     reader, writer = member(value, reader), member(value, writer)
@@ -110,7 +110,7 @@ def expected(value: Any, writer: Json, reader: Json) -> Any:
 
 
 def member(value: Any, schema: Json) -> Json:
-    """The member of a union that holds the value; another schema is its own only member."""
+    """Return the union's member that holds the value; return other schemas unchanged."""
     if not isinstance(schema, list):
         return schema
     some = [each for each in schema if each != "null"]

@@ -1,4 +1,4 @@
-"""Avro schemas that any client may register: malformed ones are errors with words, large ones are bounded."""
+"""Avro schemas that any client may register: malformed ones are errors with words, large ones are limited."""
 
 import json
 import time
@@ -64,7 +64,7 @@ def test_two_schemas_within_the_limit_may_be_beyond_it_together() -> None:
 
 
 def test_what_means_nothing_is_passed_over() -> None:
-    """As for Avro's own reader: a logical type that does not fit, and a default that is no value."""
+    """Like Avro's reader, ignore a logical type that does not fit, and a default that is not a value."""
     schema = parse(
         json.dumps(
             record(
@@ -89,7 +89,7 @@ def test_what_means_nothing_is_passed_over() -> None:
 
 
 def test_a_wrong_default_of_one_writer_does_not_come_to_the_readers_schema() -> None:
-    """All other writers' records would be read with it, and none could."""
+    """With this default in the readers' schema, the records of all other writers would be unreadable."""
     reader = json.loads(
         merge_schemas(
             json.dumps(record(field("a", "int"))), json.dumps(record(field("a", "int"), field("b", "int", default="x")))

@@ -1,4 +1,4 @@
-"""A running feed meets writers' schemas that its table cannot take: the id is refused, and the feed continues."""
+"""A running feed refuses the id of a writer's schema that its table cannot take, and continues."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ V2 = record(of("id", "int"), of("fare", "double"), name="Trip")
 
 @dataclass
 class Keeper:
-    """A table whose columns only grow; ``broken`` makes it refuse everything."""
+    """A table to which only columns can be added; with ``broken``, it refuses every change."""
 
     columns: StructType | None = None
     broken: bool = False
@@ -50,7 +50,7 @@ class Rows:
 
 @dataclass
 class Feed:
-    """A reader's schema over a registry of these writers."""
+    """The reader's schema of a feed; a registry has these writers' schemas."""
 
     writers: dict[int, Any]
     keeper: Keeper = field(default_factory=Keeper)
@@ -117,7 +117,7 @@ def test_a_table_that_takes_nothing_stops_the_feed() -> None:
 
 
 def test_a_schema_that_is_none_is_passed_over() -> None:
-    """Its records are the decoder's to refuse, and the decoder says why."""
+    """The decoder refuses the records of these schemas and gives the reason."""
     documents = [*(each for each, _ in MALFORMED), bomb(), deep(300), ["null", V1], "int"]
     writers: dict[int, Any] = {at + 2: each for at, each in enumerate(documents)}
     feed = Feed(writers)
@@ -134,7 +134,7 @@ def test_a_foreign_schema_is_refused() -> None:
     feed = Feed({2: record(of("amount", "int"), name="Payment"), 3: V2})
     feed.meet(2, 3)
     assert feed.names == ["id", "fare"]
-    assert list(feed.schema.refused_ids) == []  # Judged again, since the reader's schema has grown,
+    assert list(feed.schema.refused_ids) == []  # The feed judges it again, because the reader's schema grew.
     assert set(feed.schema.covered_ids or ()) == {1, 3}
     feed.meet(2)
     assert feed.schema.refused_ids == {2: "the record is a Payment, but the table's rows are Trip"}

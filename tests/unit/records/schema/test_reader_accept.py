@@ -1,4 +1,4 @@
-"""Whose records become rows: ``schema.accept``, and that a table does not follow a schema that is refused."""
+"""``schema.accept`` decides whose records become rows; a table does not follow a refused schema."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ def why(writer: Any, accept: Accept = "same_record", reader: Any = TRIP) -> str 
         {**TRIP, "name": "Ride", "aliases": ["old.Trip"]},
         record(field("id", "long"), name="Trip"),
         record({**field("number", "long"), "aliases": ["id"]}, name="Trip"),
-        record(field("id", "string"), field("other"), name="Trip"),  # A type that does not fit is another rule's.
+        record(field("id", "string"), field("other"), name="Trip"),  # Another rule refuses the type.
     ],
 )
 def test_a_version_of_the_same_record_is_taken(writer: Any) -> None:
@@ -45,7 +45,7 @@ def test_an_alias_of_the_readers_is_enough() -> None:
 
 def test_another_record_is_refused() -> None:
     assert why(PAYMENT) == FOREIGN
-    # Fields in common are no proof: two kinds of records both have an id.
+    # Shared fields prove nothing: two kinds of records may both have an id.
     assert why({**TRIP, "name": "Payment", "namespace": "shop"}) == FOREIGN
     assert why({**PAYMENT, "name": "Trip"}) == "the record shares no field with the table's rows, which are nyc.Trip"
     assert why(record(name="Trip")) == "the record shares no field with the table's rows, which are nyc.Trip"
@@ -77,7 +77,7 @@ def test_no_record_is_an_error() -> None:
 
 @pytest.mark.parametrize("policy", ["evolve", "ignore", "fail"])
 def test_the_table_does_not_follow_a_foreign_schema(policy: ChangePolicy) -> None:
-    """Under ``fail`` too: a misrouted record is no change of the schema, so it is judged as an unreadable one."""
+    """This holds for ``fail``, too: a misrouted record does not change the schema; it counts as unreadable."""
     evolution = Evolution(policy, json.dumps(TRIP), known_ids={1})
     assert evolution.merge_writer_schema(2, json.dumps(PAYMENT)) is None
     assert evolution.reader_schema == json.dumps(TRIP)
@@ -93,15 +93,15 @@ def test_any_lets_the_table_follow() -> None:
 
 
 def test_versions_may_come_in_any_order() -> None:
-    """A version that shares no field with the first one may share some with a later one."""
+    """A version without a field of the first version may share fields with a later one."""
     first, last = record(field("a"), name="R"), record(field("b"), name="R")
     between = record(field("a"), field("b"), name="R")
     evolution = Evolution("evolve", json.dumps(first), known_ids={1})
     assert evolution.merge_writer_schema(2, json.dumps(last)) is None
     assert 2 in evolution.known_ids
     assert evolution.merge_writer_schema(3, json.dumps(between)) is not None
-    assert 2 not in evolution.known_ids  # It is to be met again,
-    assert evolution.merge_writer_schema(2, json.dumps(last)) is not None  # and fits now.
+    assert 2 not in evolution.known_ids  # To be judged again: it now
+    assert evolution.merge_writer_schema(2, json.dumps(last)) is not None  # shares a field.
     assert evolution.incompatible == {}
     assert evolution.take_notes() == ()
     assert evolution.merge_writer_schema(4, json.dumps(last)) is None

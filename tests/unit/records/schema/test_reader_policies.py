@@ -1,4 +1,4 @@
-"""The three policies, and what a feed remembers of the schemas that it met."""
+"""The three policies for schema changes, and what a feed remembers of the schemas it has met."""
 
 import json
 
@@ -75,7 +75,7 @@ def test_what_reads_as_it_is_changes_nothing(policy: ChangePolicy) -> None:
 
 
 def test_a_new_name_of_a_type_is_read_without_a_change() -> None:
-    """The decoder needs the alias, the table nothing: even policy fail continues."""
+    """The decoder needs the alias, but the table does not change, so even policy fail continues."""
     evolution = Evolution("fail", V1)
     merge = evolution.merge_writer_schema(2, json.dumps(record(field("a", "int"), name="Other", aliases=["R"])))
     assert merge is not None

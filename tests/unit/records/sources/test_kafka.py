@@ -1,4 +1,4 @@
-"""In how many tasks a batch is read: few where it is small, all where it is as large as it may be."""
+"""The number of tasks of a batch: few for a small batch, all for one of the largest size."""
 
 import pytest
 from hypothesis import given
@@ -20,10 +20,10 @@ def batch(*records: int) -> OffsetRanges:
         ([10] * 20, 1_000_000, 1),
         ([RECORDS_PER_TASK] * 20, 1_000_000, 20),
         ([RECORDS_PER_TASK // 4] * 20, 1_000_000, 5),
-        # Large records: a batch that is as large as it may be is spread, whatever its number of records.
+        # Where records are large, the limit is small; a batch at the limit is read by all tasks, whatever its size.
         ([50] * 20, 1_000, 20),
         ([5] * 20, 1_000, 2),
-        # No limit to speak of.
+        # With practically no limit, the number of records decides.
         ([1_000_000] * 10, 10**12, 10),
     ],
 )

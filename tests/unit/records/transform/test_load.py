@@ -1,4 +1,4 @@
-"""Python of a pipeline's folder is that folder's, whatever another pipeline of the process has imported."""
+"""A pipeline's Python is loaded from its own folder, whatever another pipeline of the process has imported."""
 
 import json
 import sys

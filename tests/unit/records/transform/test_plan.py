@@ -1,4 +1,4 @@
-"""What distinguishes a transform from that of the last start."""
+"""The id of a transform changes with everything that can change its state."""
 
 from pathlib import Path
 from typing import Any

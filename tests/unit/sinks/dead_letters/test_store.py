@@ -1,4 +1,4 @@
-"""A reason as ``dead-letters list`` prints it chooses the letters that have it."""
+"""A reason, as ``dead-letters list`` prints it, selects the letters of this reason."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the letters and notes of a topic come to, whatever their order and however often they are there."""
+"""Letters and notes of a dead-letter topic give the same result in any order and if repeated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FEED = "taxi"
 
 @dataclass
 class Message:
-    """As much of a record as is asked for."""
+    """A stand-in for a Kafka record, with the methods that the reader calls."""
 
     of: Sequence[tuple[str, Any]]
     at: int = 0
@@ -60,7 +60,7 @@ def note(offset: int, state: Any, replay: str | None, *, failed_at: int = 1, fee
 
 
 def read(messages: Sequence[Message]) -> dict[int, str | None]:
-    """Offset to the replay that has marked it."""
+    """Return the letters' offsets, each with the replay that has marked the letter."""
     for at, message in enumerate(messages):
         message.at = at
     with pytest.MonkeyPatch.context() as patched:

@@ -1,4 +1,4 @@
-"""Partitions and sort order: what has to be said to the table, and when nothing has."""
+"""The statements for partitions and sort order, and tables that need none."""
 
 import pytest
 from hypothesis import given, settings

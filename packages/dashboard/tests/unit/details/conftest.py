@@ -1,4 +1,4 @@
-"""A catalog of pyiceberg on this machine's disk, for tables that tests write without Spark."""
+"""A pyiceberg catalog in a local folder: tests write its tables without Spark."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reads for a page: kept for some seconds, one at a time, and never waited for without end."""
+"""Cached reads for a page: kept for some seconds, one read at a time, and a wait for a read is bounded."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The newest dead letters by reason, from a real table, with hostile content."""
+"""The newest dead letters, grouped by reason, from a real table with hostile content."""
 
 import itertools
 import json
@@ -127,7 +127,7 @@ def test_of_a_large_file_only_the_newest_letters_leave_arrow(catalog: SqlCatalog
     tracemalloc.start()
     try:
         found = read_recent(table, "hits", most=100, samples=2, longest=2000)
-        assert tracemalloc.get_traced_memory()[1] < 20_000_000  # As dicts they have 140 MB.
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000  # As dicts, the letters would take 140 MB.
     finally:
         tracemalloc.stop()
     [(_, count, letters)] = found.reasons

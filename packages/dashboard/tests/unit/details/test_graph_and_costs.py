@@ -1,4 +1,4 @@
-"""The graph of a pipeline with its rates, and the price of its requests."""
+"""The graph of a pipeline with its rates, and the cost of its S3 requests."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.support.clock import Clock
 
 
 def monitor_with_batches(clock: Clock, count: int = 10, **figures: Any) -> FeedMonitor:
-    """A feed that has read two topics for so many batches of one second, 90 records of one and 10 of the other."""
+    """Return a monitor of `count` one-second batches, each with 10 records of clicks and 90 of hits."""
     monitor = FeedMonitor("hits", clock=clock)
     for number in range(count):
         clock.now += 1
@@ -124,7 +124,7 @@ def test_without_a_tariff_there_are_requests_without_a_price() -> None:
     monitor = monitor_with_batches(Clock(), requests=BatchRequests(total=12))
     found = costs_of(monitor, None)
     assert (found["currency"], found["per_batch"], found["per_hour"]) == (None, None, None)
-    # Ten seconds are extrapolated as a minute.
+    # The figures of ten seconds are extrapolated to an hour.
     assert found["requests_per_hour"] == 120 * 60
 
 

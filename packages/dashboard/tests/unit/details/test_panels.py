@@ -1,4 +1,4 @@
-"""Query panels: when they are queried, what a slow or wrong one does, and how values are shown."""
+"""Query panels: when they run, what happens to a slow or wrong one, and how the page shows values."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from lakefeed_dashboard.settings import QueryPanel
 
 
 class Queries:
-    """Stands in for Spark: counts, and does what the test says."""
+    """A stand-in for Spark: counts queries and does what the test sets."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

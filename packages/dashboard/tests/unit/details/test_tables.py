@@ -1,4 +1,4 @@
-"""Files, snapshots and schemas of tables, as a page shows them, from real metadata."""
+"""Files, snapshots and schemas of tables as a page shows them, read from real metadata."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The table of all feeds: it fits any width, and sorts as a person expects."""
+"""The table of all feeds fits any width and sorts in a natural order."""
 
 import pytest
 from rich.cells import cell_len

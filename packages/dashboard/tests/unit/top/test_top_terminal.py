@@ -1,4 +1,4 @@
-"""``lakefeed top`` in a real pseudo-terminal, over drivers' endpoints of which some hang."""
+"""``lakefeed top`` in a real pseudo-terminal, over the endpoints of drivers; some of them hang."""
 
 import json
 import os
@@ -30,7 +30,7 @@ FEEDS, HANGING = 50, 5
 
 
 def monitor_of(name: str, *, lag: int, batches: int = 8) -> FeedMonitor:
-    """Return a monitor with a few batches behind it."""
+    """Return the monitor of a feed with a few batches."""
     monitor = FeedMonitor(name)
     monitor.begin(sink="iceberg lake.a.b", fence=None)
     now = time.time()
@@ -53,7 +53,7 @@ def monitor_of(name: str, *, lag: int, batches: int = 8) -> FeedMonitor:
 
 
 class Drivers:
-    """One server that answers as many drivers do, by the token."""
+    """A server that plays many drivers; the token of a request names the driver."""
 
     def __init__(self) -> None:
         drivers = self.monitors = dict[str, FeedMonitor]()
@@ -90,7 +90,7 @@ class Drivers:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """Fifty drivers, of which five hang, one was killed, one has a hostile name."""
+    """Start fifty drivers: five hang, one was killed, one has a hostile name."""
     folder = tmp_path / "run" / "drivers"
     driver = this_driver()
     with ExitStack() as stack:
@@ -118,7 +118,7 @@ def test_fifty_feeds_are_shown_within_seconds_though_some_hang(home: Path) -> No
         assert len(lines) == 24
         assert all(len(line) <= 80 for line in lines)
         assert "q quit" in lines[-1]
-        # The history is there at the first look.
+        # The first screen already has the history.
         assert re.search(r"feed-1\d +waiting .*[▂▃▄▅▆▇█]{3}", screen)
         assert not re.search("\x1b]0|\u202e", shown.written.decode())
 
@@ -158,7 +158,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, sta
         assert shown.process.wait(10) == status
         shown.read(0.5)
         assert shown.is_restored
-        # Without colours; bold and reverse are none.
+        # The output has bold and reverse video, but no colour.
         assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", shown.written)
 
 

@@ -1,4 +1,4 @@
-"""``lakefeed deploy manifest``: objects that Kubernetes accepts, without secrets, of files as the pod reads them."""
+"""``lakefeed deploy manifest`` writes objects that Kubernetes accepts: no secrets, and files as the pod reads them."""
 
 import copy
 import os
@@ -40,14 +40,14 @@ STRIMZI = ("namespace: feeds", "namespace: feeds\n    strimzi: {cluster: c, name
 
 
 def run(*arguments: str | Path) -> str:
-    """Returns what the command prints."""
+    """Return the command's output."""
     result = CliRunner().invoke(root, ["deploy", "manifest", *map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 def write(folder: Path, *changes: tuple[str, str]) -> Path:
-    """Writes the minimal file with these replacements."""
+    """Write the minimal pipeline file with these replacements."""
     text = MINIMAL
     for old, new in changes:
         assert old in text
@@ -58,7 +58,7 @@ def write(folder: Path, *changes: tuple[str, str]) -> Path:
 
 
 def refusal(*arguments: str | Path) -> str:
-    """Returns the error of the command."""
+    """Return the command's error."""
     with pytest.raises(LakefeedError) as refused:
         CliRunner().invoke(root, ["deploy", "manifest", *map(str, arguments)], catch_exceptions=False)
     assert refused.value.exit_status == 2
@@ -143,12 +143,12 @@ def test_both_operators_get_the_same_pods_and_start_a_failed_feed_again_without_
         assert (spec["executor"]["instances"], spec["executor"]["cores"]) == (10, 1)
         assert spec["arguments"] == expected
         assert (spec["restartPolicy"]["type"], spec["restartPolicy"]["onFailureRetries"]) == ("OnFailure", 2**31 - 1)
-    # A driver that waits for executors before it is ready would wait for ever: they may not find it until then.
+    # If readiness waited for executors, it would wait forever: executors may not find a driver before it is ready.
     (driver,) = pods_of(application)["driver"]["spec"]["containers"]
     assert {driver[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {
         "/health/live"
     }
-    # The command has these options.
+    # The run command has these options.
     parsed = run_command.make_context("run", expected[1:]).params
     assert (parsed["exit_on_signal"], parsed["exit_when_replaced"], parsed["probe_port"]) == (143, 0, 8081)
     assert spec["sparkConf"]["spark.dynamicAllocation.enabled"] == "false"

@@ -1,4 +1,4 @@
-"""docs/deploy-on-kubernetes.md: its commands are run, and print what the page says."""
+"""Run the commands of docs/deploy-on-kubernetes.md; they print what the page shows."""
 
 import os
 import re
@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "deploy-on-kubernetes.md"
 
 
 def sessions() -> list[tuple[str, str]]:
-    """Returns each command of the page that has an answer, with the answer."""
+    """Return the commands of the page that show output, with this output."""
     blocks = re.findall(r"^( *)```console\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     found = [textwrap.dedent(block).partition("\n") for _, block in blocks]
     return [(command.removeprefix("$ "), answer) for command, _, answer in found]

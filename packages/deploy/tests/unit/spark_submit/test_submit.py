@@ -1,4 +1,4 @@
-"""The call of spark-submit."""
+"""The spark-submit command that ``lakefeed deploy submit`` runs."""
 
 import json
 import sys
@@ -70,7 +70,7 @@ def test_a_driver_in_client_mode_has_the_python_of_its_packages(tmp_path: Path) 
     found = planned(path).properties
     assert found["spark.pyspark.driver.python"] == sys.executable
     assert found["spark.pyspark.python"] == "/opt/python/bin/python3"
-    # On the cluster it is the workers' own.
+    # In cluster mode, the driver uses a worker's Python.
     assert "spark.pyspark.driver.python" not in planned(path, cluster_mode=True).properties
 
 
@@ -89,7 +89,7 @@ def test_no_variables_are_shown_to_other_clusters(tmp_path: Path, master: str, m
 
 
 def hadoop_configuration(folder: Path) -> Path:
-    """A folder as YARN's clients have it."""
+    """Write a Hadoop configuration as YARN's clients have it; return its folder."""
     (folder / "yarn-site.xml").write_text("<configuration/>")
     return folder
 
@@ -101,7 +101,7 @@ def test_executors_of_yarn_get_pyspark_and_no_keys_on_their_disks(
     monkeypatch.setenv("YARN_CONF_DIR", str(hadoop_configuration(tmp_path)))
     found = planned(path, master="yarn").properties
     assert found["spark.yarn.isPython"] == "true"
-    # Spark would write those of the environment to the nodes' disks.
+    # Spark would write keys of the environment to the nodes' disks.
     assert found["spark.hadoop.fs.s3a.secret.key"] == ""
     assert "spark.yarn.isPython" not in planned(path).properties
 
@@ -151,14 +151,14 @@ def test_print_shows_the_command_and_no_secret(tmp_path: Path) -> None:
     ]
     done = CliRunner(env=ENVIRONMENT).invoke(root, command)
     assert done.exit_code == 0, done.output
-    # A supervised driver that was replaced is not started against its successor.
+    # A supervised driver that another driver replaced exits with 0, so that the cluster does not restart it.
     assert "https://host/trips.jar --supervised --exit-when-replaced 0 --once" in done.output
     assert "KEY" in done.output
     assert CANARY not in done.output
 
 
 def packaged(folder: Path, file: Path, *, text: str | None = None) -> Path:
-    """A jar that has the pipeline file alone."""
+    """Write an application jar that has only the pipeline file."""
     jar = folder / "trips.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr(f"application/pipeline/{file.name}", file.read_text() if text is None else text)
@@ -171,7 +171,7 @@ def test_an_application_jar_is_looked_at_before_it_is_sent(tmp_path: Path) -> No
     assert locate(str(jar), file, cluster_mode=True) == jar.as_uri()
     assert locate(jar.as_uri(), file, cluster_mode=False) == str(jar)
     assert locate("hdfs://name/trips.jar", file, cluster_mode=True) == "hdfs://name/trips.jar"
-    # A URL of what only the workers have.
+    # In cluster mode, a file: URL may name a file that only the workers have.
     assert locate("file:///shared/trips.jar", file, cluster_mode=True) == "file:///shared/trips.jar"
     for application, cluster_mode in (("/shared/trips.jar", True), ("file:///shared/trips.jar", False)):
         with pytest.raises(ResourceMissing, match="there is no application jar"):
@@ -192,5 +192,5 @@ def test_an_address_without_a_jar_is_refused(tmp_path: Path) -> None:
             locate(f"{address}/tripz.jar", file, cluster_mode=True)
     with pytest.raises(ConfigError, match="this is no address"):
         locate("http://[host/trips.jar", file, cluster_mode=True)
-    # Only the workers may reach it.
+    # In cluster mode, the address may be reachable for the workers only.
     assert locate("http://127.0.0.1:1/trips.jar", file, cluster_mode=True) == "http://127.0.0.1:1/trips.jar"

@@ -1,4 +1,4 @@
-"""The program of the application jar, before it has imported anything of lakefeed."""
+"""The application jar's program, up to the first import of lakefeed."""
 
 import json
 import platform
@@ -49,10 +49,10 @@ def test_a_supervised_driver_waits_longer_after_each_failure(
     monkeypatch.chdir(folder)
     monkeypatch.setattr(submitted, "__file__", str(folder / "lakefeed-application" / "main.py"))
     waits: list[float] = []
-    # Of this module alone: other threads of the process sleep too.
+    # Replace the clock of this module only: other threads of the process sleep, too.
     clock = SimpleNamespace(sleep=waits.append, monotonic=time.monotonic)
     monkeypatch.setattr(submitted, "time", clock)
-    # A session of other tests in this process must not be stopped.
+    # The program would stop the Spark session of other tests in this process.
     monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", None)
 
     def fail(*arguments: str) -> None:
@@ -70,7 +70,7 @@ def test_a_supervised_driver_waits_longer_after_each_failure(
     assert "the driver has failed 3 times in a row: it ends in 40 s" in said
     assert f"Client kill MASTER {folder.name}" in said
 
-    # One that has worked for a while before has recovered.
+    # A driver that worked for ten minutes has recovered, so its waits start over.
     now = iter([0.0, 601.0])
     clock.monotonic = lambda: next(now)
     fail(submitted.SUPERVISED)

@@ -1,4 +1,4 @@
-"""What a producer shows."""
+"""The output of ``topics produce`` while it runs."""
 
 import io
 import time

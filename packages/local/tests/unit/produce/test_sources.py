@@ -1,4 +1,4 @@
-"""Confluent's five bytes, and what Spark's messages about files mean."""
+"""The five bytes of Confluent's header, and Spark's messages about files in plain words."""
 
 import pytest
 

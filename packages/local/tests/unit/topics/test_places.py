@@ -1,4 +1,4 @@
-"""How many records of each partition are looked at."""
+"""Divide the number of records to read among the partitions."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ def test_shares_are_fair_and_use_what_there_is(held: dict[tuple[str, int], int],
     shares = fair_shares(held, most)
     assert sum(shares.values()) == min(most, sum(held.values()))
     assert all(0 <= shares[key] <= held[key] for key in held)
-    # Who gets less than another has no more.
+    # A partition with a smaller share has no more records.
     largest = max(shares.values())
     assert all(shares[key] == held[key] for key in held if shares[key] < largest - 1)
 

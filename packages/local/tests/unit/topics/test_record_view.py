@@ -1,4 +1,4 @@
-"""Reading records for people: headers of Protobuf, JSON that stays JSON, frames for the JVM."""
+"""Show records to people: Protobuf headers, JSON that stays JSON, frames for the JVM."""
 
 import json
 from decimal import Decimal

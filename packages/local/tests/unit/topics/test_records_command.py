@@ -1,4 +1,4 @@
-"""How what is in a topic is drawn on a terminal."""
+"""Draw a topic's profile on a terminal."""
 
 from lakefeed_local.topics.command import narrowed
 
@@ -10,4 +10,4 @@ def test_a_chart_fits_the_terminal_and_keeps_its_rates() -> None:
     assert len(narrow) == 24
     assert narrow[:2] == [0.5, 2.5]
     assert len(narrowed(rates, 10)) == 10
-    assert narrowed(rates, 10)[-1] == 46.0  # The last span is shorter.
+    assert narrowed(rates, 10)[-1] == 46.0  # The last span is shorter than the others.

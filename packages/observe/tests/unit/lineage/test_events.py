@@ -1,4 +1,4 @@
-"""OpenLineage events against the published schemas, and the names of the datasets."""
+"""OpenLineage events are valid by the published schemas; the names of their datasets."""
 
 import json
 import re

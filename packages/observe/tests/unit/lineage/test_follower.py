@@ -1,4 +1,4 @@
-"""What a lineage server is sent during a run, by one that answers, one that hangs and one that refuses."""
+"""Events to a lineage server during a run: the server answers, hangs or refuses."""
 
 import json
 import socket
@@ -61,7 +61,7 @@ def test_a_run_is_reported_from_its_start_to_its_end() -> None:
             until(lambda: len(events) == 1)
             monitor.finish(batch(0))
             until(lambda: len(events) == 2)
-            time.sleep(1.2)  # Nothing new: no event.
+            time.sleep(1.2)  # Without a new batch, there is no event.
         assert [event["eventType"] for event in events] == ["START", "RUNNING", "COMPLETE"]
     assert len({event["run"]["runId"] for event in events}) == 1
     assert set(keys) == {"Bearer canary-key"}

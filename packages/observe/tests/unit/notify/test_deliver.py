@@ -1,4 +1,4 @@
-"""Messages reach real web servers, mail servers and programs; and whatever these do, an attempt ends."""
+"""Deliver messages to real web servers, mail servers and programs; every attempt ends, whatever they do."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A run's messages arrive, whatever its targets do, and no target holds the run or its end."""
+"""A run's messages arrive whatever its targets do; no target delays the run or its end."""
 
 import json
 import logging
@@ -50,7 +50,7 @@ def test_the_last_message_arrives_before_the_run_returns() -> None:
 def test_a_server_that_hangs_holds_the_end_for_ten_seconds_at_most(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the targets beside it get theirs."""
+    """The other targets still get their messages."""
     monkeypatch.setattr(deliver_module, "ATTEMPT_SECONDS", 1.0)
     remember([SECRET])
     monitor = FeedMonitor("taxi")
@@ -103,7 +103,7 @@ def message(number: int = 0, trigger: str = "lag", **fields: Any) -> Message:
 
 
 class Slow:
-    """A target that takes a message only once the gate is open."""
+    """A target that accepts a message only after the gate opens."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -132,7 +132,7 @@ def test_a_full_queue_drops_the_oldest_and_counts_it() -> None:
     began = time.monotonic()
     for number in range(1, 301):
         own.put(message(number))
-    assert time.monotonic() - began < 5  # No one waits.
+    assert time.monotonic() - began < 5  # No call to put() waits.
     slow.gate.set()
     wait_for(lambda: len(slow.got) == MOST_WAITING + 1)
     assert slow.got[1].left_out == 200
@@ -257,7 +257,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_reason_to_fail() -> None:
 
 
 def test_a_batch_does_not_wait(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of events while the only target hangs: the feed's thread adds them at once."""
+    """Thousands of events while the only target hangs: the feed's thread adds them without waiting."""
     monitor = FeedMonitor("taxi")
     caplog.set_level(logging.ERROR)
     with misbehaving("silent") as address, notifying(settings(f"http://{address}/"), monitor, seconds=0.5):

@@ -1,4 +1,4 @@
-"""The block ``notify``: each mistake with its place, and no secret where others can read it."""
+"""The block ``notify``: mistakes are reported with their places, and others cannot read a secret."""
 
 from pathlib import Path
 

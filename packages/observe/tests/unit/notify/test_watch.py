@@ -1,4 +1,4 @@
-"""What is worth a message, and when: with a clock of the test's own."""
+"""When the watch sends which message; the test sets the clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TARGETS = {"own": {"command": {"run": ["true"]}}}
 
 @dataclass
 class Feed:
-    """A monitor, its watch, and the time of both."""
+    """A monitor and its watch, with one clock for both."""
 
     when: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Feed:
         self.watch = Watch(validated(Notify, "test", targets=TARGETS, when=self.when), memory=self.memory)
 
     def after(self, seconds: float = 0) -> list[Message]:
-        """Look each second, until so many have passed."""
+        """Look every second for this number of seconds; return the messages."""
         found = []
         for _ in range(int(seconds) or 1):
             self.now += 1 if seconds else 0
@@ -100,7 +100,7 @@ def test_a_lag_in_seconds_is_the_age_of_the_oldest_record() -> None:
 
 @pytest.mark.waits
 def test_flapping_does_not_send_hundreds() -> None:
-    """A lag that comes and goes each minute for ten hours: one message in ten minutes, and its resolution."""
+    """A lag that comes and goes every minute for ten hours: one message in ten minutes, and its resolution."""
     feed = Feed({"lag": {"records": 10, "for": "5 seconds"}}).begin()
     found = []
     for _ in range(600):
@@ -188,7 +188,7 @@ def test_a_failure_is_resolved_once_a_run_has_lasted() -> None:
     assert second.after(500) == []
     assert kinds(second.after(200)) == [("failed", "resolved")]
     assert second.after(700) == []
-    # Another error is other news.
+    # A different error is sent, too.
     third = Feed(memory=first.watch.memory, now=1e9 + 20).begin()
     third.monitor.ended(SchemaIncompatible("a field has another type"))
     assert kinds(third.after()) == [("failed", "happened")]
@@ -217,7 +217,7 @@ def test_no_data_and_data_again() -> None:
 def test_no_commit_counts_while_records_wait() -> None:
     feed = Feed({"no_commit": "5 minutes"}).begin()
     feed.batch(0)
-    assert feed.after(3600) == []  # Nothing waits.
+    assert feed.after(3600) == []  # No records wait.
     feed.monitor.observe_ends({("trips", 0): 500})
     assert feed.after(290) == []
     [fires] = feed.after(60)

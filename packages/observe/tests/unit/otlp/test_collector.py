@@ -1,4 +1,4 @@
-"""Metrics by OTLP: what a collector is sent, and that one that hangs or refuses delays nothing."""
+"""Metrics to an OTLP collector: their content; a collector that hangs or refuses delays nothing."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""The metrics of a run on their way out, as the pipeline file says."""
+"""Send the metrics of a run as the pipeline file configures it."""
 
 import socket
 import time

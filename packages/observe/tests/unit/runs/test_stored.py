@@ -1,4 +1,4 @@
-"""Traces beside the checkpoint: the newest of thousands, and a store that does not answer."""
+"""Traces in the store beside the checkpoint: the newest of thousands, and a store that does not answer."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def store_at(port: int) -> S3:
 
 @pytest.fixture
 def store() -> Iterator[tuple[S3, list[str]]]:
-    """A store that lists ten names at once, oldest first as S3 does; one of its objects is no JSON."""
+    """Run a store that lists ten names per response, oldest first as S3 does; one object is not JSON."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

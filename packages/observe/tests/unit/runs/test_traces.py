@@ -1,4 +1,4 @@
-"""What a run leaves behind: its trace as JSON, whole or cut, and as a page that no text of it can change."""
+"""The trace of a run: as JSON, complete or cut, and as an HTML page that no text in it can change."""
 
 import errno
 import json
@@ -40,7 +40,7 @@ def batch(number: int, **fields: Any) -> FinishedBatch:
 
 
 def run_of(monitor: FeedMonitor, *, text: str = "no JSON") -> None:
-    """A run with all that a trace has."""
+    """Record a run that uses every part of a trace."""
     monitor.begin(sink=f"iceberg {text}", fence="7", start={"reason": f"the feed is new {text}", "data_loss": []})
     reasons = (Reason(f"a value is no number {text}", 10, f"sample {text}"),)
     by_class = {"data": 3, "metadata": 4}
@@ -98,7 +98,7 @@ def test_a_trace_has_what_the_run_did(folder: LocalRuns) -> None:
 
 
 def test_a_run_that_was_killed_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed within its run, which wrote its trace a moment before."""
+    """The process is killed during its run, just after it wrote its trace."""
     script = (
         "import sys, time; from pathlib import Path; from lakefeed.monitor.feed_monitor import FeedMonitor;"
         "from lakefeed_observe.runs import follower; follower.SOON_SECONDS = 0.1;"
@@ -178,7 +178,7 @@ def test_a_long_run_with_a_thousand_partitions_stays_small() -> None:
 
 
 class Page(HTMLParser):
-    """Collects the elements of a page, and its text."""
+    """Collects the elements and the text of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ def test_no_text_of_a_run_changes_its_page() -> None:
     assert not tags & {"script", "img", "a", "form", "iframe", "link", "object"}
     attributes = {name for _, given in page.elements for name in given}
     assert not {name for name in attributes if name.startswith("on") or name in ("style", "src", "href")}
-    assert "<script>alert(1)</script>" in page.text  # As text.
+    assert "<script>alert(1)</script>" in page.text  # The script is shown as text.
     for bad in (SECRET, "\x1b", "\u202e"):
         assert bad not in html
     [policy] = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
@@ -235,7 +235,7 @@ def test_the_commands_show_and_list(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with tracing(kept, monitor):
             run_of(monitor)
             monitor.ended(error)
-        time.sleep(1.1)  # The id has the second.
+        time.sleep(1.1)  # A run's id has a resolution of one second.
 
     def command(*arguments: str) -> str:
         result = CliRunner().invoke(runs, list(arguments), catch_exceptions=False)
