@@ -66,7 +66,7 @@ def _secrets_of_one_test() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
-    """A stack for the whole session. Tests share it: each takes topic, subject and table names of its own."""
+    """Yield a stack for the whole session. Tests share it: each takes topic, subject and table names of its own."""
     embedded = Stack(tmp_path_factory.mktemp("stack"))
     try:
         yield embedded.up()
@@ -76,21 +76,21 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgreSQL]:
-    """A PostgreSQL server. Tests share it: each takes a database of its own (``new_database``)."""
+    """Yield a PostgreSQL server. Tests share it: each takes a database of its own (``new_database``)."""
     with postgresql() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def maria() -> Iterator[MariaDB]:
-    """A MariaDB server. Tests share it: each takes a database of its own (``new_database``)."""
+    """Yield a MariaDB server. Tests share it: each takes a database of its own (``new_database``)."""
     with mariadb() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[MySQL]:
-    """A MySQL server. Tests share it: each takes a database of its own (``new_database``)."""
+    """Yield a MySQL server. Tests share it: each takes a database of its own (``new_database``)."""
     with running_mysql() as server:
         yield server
 
@@ -104,7 +104,7 @@ def search_servers() -> Iterator[Callable[[str], SearchServer]]:
 
 @pytest.fixture(scope="session")
 def search(search_servers: Callable[[str], SearchServer], request: pytest.FixtureRequest) -> SearchServer:
-    """A search server. Tests share it: each takes an index of its own."""
+    """Return a search server. Tests share it: each takes an index of its own."""
     return search_servers(getattr(request, "param", "opensearch-2"))
 
 
@@ -117,20 +117,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def feed(stack: Endpoints, tmp_path: Path) -> Feed:
-    """A feed of the test's own on the shared stack."""
+    """Return a feed of the test's own on the shared stack."""
     return Feed(stack, tmp_path)
 
 
 @pytest.fixture(scope="session")
 def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session on two threads that reaches the stack's store and catalog."""
+    """Yield a Spark session on two threads that reaches the stack's store and catalog."""
     with spark_on(stack, name="lakefeed-tests", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two threads of this machine; it needs no server."""
+    """Yield a session on two threads of this machine; it needs no server."""
     folder: Path = tmp_path_factory.mktemp("spark")
     with spark_in(folder, conf={"spark.sql.warehouse.dir": str(folder / "warehouse")}) as running:
         yield running
@@ -138,7 +138,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
-    """Decoders without Spark."""
+    """Yield decoders without Spark."""
     running = Probe(tmp_path_factory.mktemp("probe"))
     try:
         yield running

@@ -11,7 +11,7 @@ from tests.support.stores import STORES, Bucket, running_store
 
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two threads; the buckets are made known to it one by one."""
+    """Yield a session on two threads; the buckets are made known to it one by one."""
     with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -20,7 +20,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def bucket(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bucket]:
-    """A bucket of each store, plain and versioned."""
+    """Yield a bucket of each store, plain and versioned."""
     with running_store(
         request.param, embedded=lambda: request.getfixturevalue("stack"), home=tmp_path_factory.mktemp(request.param)
     ) as store:

@@ -17,13 +17,13 @@ HADOOP_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 @pytest.fixture
 def root(bucket: Bucket) -> str:
-    """A checkpoint location of the test's own."""
+    """Return a checkpoint location of the test's own."""
     return bucket.url(f"run-{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture
 def log(spark: SparkSession, root: str) -> Checkpoint:
-    """A manager for a log, on a store that was probed."""
+    """Return a manager for a log, on a store that was probed."""
     Checkpoint.at(root, spark=spark).java.createCheckpointDirectory()
     return Checkpoint.at(f"{root}/offsets", spark=spark)
 
@@ -244,7 +244,7 @@ def test_a_directory_is_deleted_with_all_that_is_in_it(bucket: Bucket, spark: Sp
 
 
 def nothing_but(bucket: Bucket, checkpoint: Checkpoint, names: list[str]) -> bool:
-    """Whether these objects are there, each in one version, and no delete marker."""
+    """Check whether these objects are there, each in one version, and no delete marker."""
     prefix = checkpoint.root.removeprefix(bucket.url() + "/") + "/"
     expected = [prefix + name for name in names]
     assert bucket.keys(prefix) == expected

@@ -49,7 +49,7 @@ def place(bucket: Bucket) -> Place:
 
 @contextmanager
 def settings(spark: SparkSession, **values: object) -> Iterator[None]:
-    """Session settings below ``spark.sql.streaming``, for a block; ``__`` stands for a dot."""
+    """Yield session settings below ``spark.sql.streaming``, for a block; ``__`` stands for a dot."""
     keys = {f"spark.sql.streaming.{name.replace('__', '.')}": str(value) for name, value in values.items()}
     for key, value in keys.items():
         spark.conf.set(key, value)
@@ -61,13 +61,13 @@ def settings(spark: SparkSession, **values: object) -> Iterator[None]:
 
 
 def numbers(spark: SparkSession) -> DataFrame:
-    """A source of which every micro-batch has the next few numbers, one file's worth."""
+    """Return a source of which every micro-batch has the next few numbers, one file's worth."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 1)
     return source.load().select("value")
 
 
 def run_until(start: Callable[[], StreamingQuery], batch: int) -> None:
-    """Runs a query until it has finished this batch, and stops it in the middle of whatever comes next."""
+    """Run a query until it has finished this batch, and stops it in the middle of whatever comes next."""
     query = start()
     deadline = time.monotonic() + PATIENCE
     try:

@@ -16,7 +16,7 @@ from tests.support.stores import STORES, Bucket, Store, running_store
 
 @pytest.fixture(scope="module", params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Each store in turn."""
+    """Yield each store in turn."""
     with running_store(
         request.param, embedded=lambda: request.getfixturevalue("stack"), home=tmp_path_factory.mktemp(request.param)
     ) as running:
@@ -38,7 +38,7 @@ def proxy(store: Store) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def bucket(store: Store, proxy: FaultProxy, spark: SparkSession) -> Iterator[Bucket]:
-    """A bucket behind the proxy for Spark, and reached directly by the test.
+    """Yield a bucket behind the proxy for Spark, and reached directly by the test.
 
     After each test the meter must have counted what came in at the proxy: every attempt, with and without an answer.
     """
@@ -50,7 +50,7 @@ def bucket(store: Store, proxy: FaultProxy, spark: SparkSession) -> Iterator[Buc
 
 @pytest.fixture
 def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
-    """A log with three entries, on a store that was probed."""
+    """Return a log with three entries, on a store that was probed."""
     Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
     made = Checkpoint.at(bucket.url("c", "offsets"), spark=spark)
     assert not made.exists()
@@ -61,14 +61,14 @@ def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def stack_proxy(stack: Endpoints) -> Iterator[FaultProxy]:
-    """The embedded store behind a proxy, for drivers in processes of their own."""
+    """Yield the embedded store behind a proxy, for drivers in processes of their own."""
     with fault_proxy(stack.s3_endpoint) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def successor(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver in another process, with no bad day, that resumes where a killed one was."""
+    """Yield a driver in another process, with no bad day, that resumes where a killed one was."""
     log = tmp_path_factory.mktemp("successor") / "driver.log"
     environment = {**stack.as_environment(), **SHORT_LIVED}
     with driver("tests.support.faults.driver_child", environment=environment, log=log) as running:

@@ -111,7 +111,7 @@ def test_damaged_state_stops_the_query(spark: SparkSession, store: Store, kept: 
 
 
 def spoil(bucket: Bucket, key: str, damage: str) -> None:
-    """Does to an entry what a bad copy or a hand might."""
+    """Do to an entry what a bad copy or a hand might."""
     content = bucket.request("GET", key)
     if damage == "missing":
         bucket.remove(key)

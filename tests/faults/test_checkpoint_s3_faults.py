@@ -19,7 +19,7 @@ EVERY_OPERATION = ("PutObject", "GetObject", "HeadObject", "ListObjectsV2", "Del
 
 
 def use(log: Checkpoint, operation: str) -> None:
-    """Does what sends this request, and checks what it brings."""
+    """Do what sends this request, and checks what it brings."""
     fresh = Checkpoint.at(log.root, spark=log.spark)
     if operation == "PutObject":
         log.write("3", b"batch 3")

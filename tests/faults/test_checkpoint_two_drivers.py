@@ -64,7 +64,7 @@ def play(drivers: list[Driver], bucket: Bucket, name: str, folder: Path) -> None
 
 
 def assert_rows_once(bucket: Bucket, name: str, folder: Path) -> None:
-    """Reads the sink as its log says, without Spark."""
+    """Read the sink as its log says, without Spark."""
     files: set[str] = set()
     for key in bucket.keys(f"{name}/table/_spark_metadata/"):
         lines = bucket.request("GET", key).decode().splitlines()[1:]

@@ -44,7 +44,7 @@ def on_cluster(cluster: Standalone) -> dict[str, str]:
 
 
 def executors(cluster: Standalone) -> dict[str, list[int]]:
-    """The executors of each worker that has some."""
+    """Return the executors of each worker that has some."""
     found: dict[str, list[int]] = {}
     for pid in cluster.pids_of("CoarseGrainedExecutorBackend"):
         name = next(name for name, process in cluster.processes.items() if process.pid == os.getpgid(pid))

@@ -72,7 +72,7 @@ def test_a_driver_that_comes_back_to_the_network_commits_nothing(
 
 
 def pipeline_rows(file: Path, feed: Feed, environment: dict[str, str]) -> list[int]:
-    """The ids in the table, read without Spark."""
+    """Return the ids in the table, read without Spark."""
     from lakefeed.clients.iceberg.reader import open_table
     from lakefeed.pipeline import Pipeline
 

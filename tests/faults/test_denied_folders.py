@@ -26,7 +26,7 @@ COMMAND_OF_ORDINARY_RIGHTS = (sys.executable, "-c", OF_ORDINARY_RIGHTS, *COMMAND
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Path:
-    """A folder that takes no file."""
+    """Return a folder that takes no file."""
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
     return folder
@@ -34,7 +34,7 @@ def locked(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file where a folder is needed."""
+    """Return a file where a folder is needed."""
     path = tmp_path / "file"
     path.touch()
     return path

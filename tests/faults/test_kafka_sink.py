@@ -26,7 +26,7 @@ SLOW = {"kafka.linger.ms": 0, "kafka.batch.size": 1, "kafka.max.in.flight.reques
 
 @pytest.fixture(scope="module")
 def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A driver in this process."""
+    """Yield a driver in this process."""
     with spark_on(stack, name="kafka-sink-faults", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 

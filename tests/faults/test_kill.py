@@ -29,7 +29,7 @@ def topic(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def arguments(topic: str, feed: Feed) -> list[str]:
-    """The pipeline that the demo runs, on this topic, table and checkpoint, in small batches."""
+    """Return the pipeline that the demo runs, on this topic, table and checkpoint, in small batches."""
     settings = {
         "source.kafka.topics.0": topic,
         "source.kafka.max_records_per_batch": "3000",

@@ -29,12 +29,12 @@ JOURNAL = "/catalog[.]db-journal$"
 
 @pytest.fixture
 def on_disk(stack: Endpoints, tmp_path: Path) -> Feed:
-    """A feed whose tables and checkpoint are in a folder, with a name that URLs would write otherwise."""
+    """Return a feed whose tables and checkpoint are in a folder, with a name that URLs would write otherwise."""
     return Feed(stack, tmp_path, disk=tmp_path / "lake of ärger")
 
 
 def begun(landing: Landing) -> str:
-    """The second batch has been planned; without a checkpoint, the first one's commit is being written."""
+    """Return the second batch has been planned; without a checkpoint, the first one's commit is being written."""
     if landing.has_checkpoint:
         return f"/checkpoints/{landing.feed.name}/offsets/1$"
     return pattern_of("table metadata", landing)

@@ -89,7 +89,7 @@ def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path
 
 
 def in_terminal(arguments: list[str], environment: dict[str, str], *, seconds: float = 240) -> bytes:
-    """Runs a command in a terminal of its own, and returns what it has shown there."""
+    """Run a command in a terminal of its own, and returns what it has shown there."""
     main, other = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, *arguments],

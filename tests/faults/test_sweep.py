@@ -86,7 +86,7 @@ class Plan:
 
     @classmethod
     def of(cls, seed: int) -> Plan:
-        """The same for the same seed."""
+        """Return the same for the same seed."""
         dice = random.Random(seed)
         sink: SinkKind = dice.choice(("iceberg", "parquet"))
         has_checkpoint = sink == "parquet" or dice.random() < 0.5

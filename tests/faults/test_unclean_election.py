@@ -38,7 +38,7 @@ def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def _pipeline(stack: Endpoints, cluster: Cluster, tmp_path: Any, way: str, topic: str) -> Pipeline:
-    """A feed of the topic that reads it in one of three ways."""
+    """Return a feed of the topic that reads it in one of three ways."""
     folder = tmp_path / uuid.uuid4().hex
     folder.mkdir()
     feed = Feed(replace(stack, bootstrap_servers=cluster.addresses), folder)

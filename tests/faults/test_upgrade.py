@@ -28,7 +28,7 @@ TRIGGER_SECONDS = 2
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Variables under which the commands run are those of the version before, with its own JVM module."""
+    """Return variables under which the commands run are those of the version before, with its own JVM module."""
     folder = tmp_path_factory.mktemp("before")
     archive = subprocess.run(["git", "archive", VERSION_BEFORE], cwd=ROOT, capture_output=True, check=False)
     assert archive.returncode == 0, f"this test needs the history of the repository: {archive.stderr.decode()}"
@@ -39,7 +39,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @contextmanager
 def arriving(feed: Feed) -> Iterator[list[int]]:
-    """Lets records arrive all the time, whichever version runs; the list has their ids."""
+    """Let records arrive all the time, whichever version runs; the list has their ids."""
     sent: list[int] = []
     stop = Event()
 
@@ -59,20 +59,20 @@ def arriving(feed: Feed) -> Iterator[list[int]]:
 
 
 def snapshots(feed: Feed) -> list[float]:
-    """The times of the commits, in seconds."""
+    """Return the times of the commits, in seconds."""
     table = open_table(feed.table, connections=feed.connections)
     return sorted(snapshot.timestamp_ms / 1000 for snapshot in table.metadata.snapshots)
 
 
 def downtime(feed: Feed, stopped: float) -> float:
-    """Seconds from the last commit before a moment to the first one after it."""
+    """Return seconds from the last commit before a moment to the first one after it."""
     times = snapshots(feed)
     return min(each for each in times if each > stopped) - max(each for each in times if each <= stopped)
 
 
 @contextmanager
 def one_driver_after_another() -> Iterator[Callable[[Path, Path, dict[str, str]], Running]]:
-    """Starts drivers, and kills those that are left at the end."""
+    """Start drivers, and kills those that are left at the end."""
     started: list[Running] = []
 
     def start(file: Path, log: Path, environment: dict[str, str]) -> Running:

@@ -79,7 +79,7 @@ def servers(stack: Endpoints, stack_proxy: FaultProxy, tmp_path_factory: pytest.
 
 
 def schema(version: int) -> dict[str, Any]:
-    """Each version has another default, so that a feed has to ask the registry for it."""
+    """Return each version has another default, so that a feed has to ask the registry for it."""
     field = {"name": "version", "type": "int", "default": version}
     return {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "int"}, field]}
 

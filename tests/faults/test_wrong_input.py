@@ -26,7 +26,7 @@ def assert_refused(done: Done, status: int, *texts: str) -> None:
 
 
 def objects(feed: Feed) -> list[str]:
-    """All that is in the store of this feed: its checkpoint and its table's files."""
+    """Return all that is in the store of this feed: its checkpoint and its table's files."""
     store = pyarrow.fs.S3FileSystem(
         access_key=feed.stack.access_key,
         secret_key=feed.stack.secret_key.get_secret_value(),
@@ -43,7 +43,7 @@ def run(feed: Feed, *, environment: dict[str, str] | None = None, **blocks: Any)
 
 @pytest.fixture
 def ready(feed: Feed) -> Feed:
-    """A feed that would run."""
+    """Return a feed that would run."""
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a"}]))
     return feed

@@ -46,7 +46,7 @@ ODD = ["_pos", "ident.x", "kafka_offset", "lakefeed_deleted", "a.b", "${env:HOME
 
 
 def versions(seed: int, count: int) -> Iterator[Any]:
-    """The first version, and ones in which fields are added, changed or taken away, or have odd names."""
+    """Yield the first version, and ones in which fields are added, changed or taken away, or have odd names."""
     dice, schemas, newest = random.Random(seed), Schemas(seed), FIRST
     yield FIRST
     for number in range(count):

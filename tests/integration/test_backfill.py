@@ -43,7 +43,7 @@ def proven(pipeline: Pipeline) -> None:
 
 @contextmanager
 def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[None]:
-    """The feed at work, in a thread."""
+    """Yield the feed at work, in a thread."""
     stop, began, failed = threading.Event(), threading.Event(), []
 
     def run() -> None:
@@ -72,7 +72,7 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
-    """A feed that began behind what the topic has: 60 old records of 2 partitions, then 10 of its own."""
+    """Return a feed that began behind what the topic has: 60 old records of 2 partitions, then 10 of its own."""
     feed.create_topic(partitions=2)
     feed.send(feed.avro(trips(0, 30)), partition=0)
     feed.send(feed.avro(trips(30, 60)), partition=1)

@@ -34,14 +34,14 @@ from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
 
 @pytest.fixture(scope="module")
 def rest(stack: Endpoints) -> Iterator[RestCatalog]:
-    """A REST catalog on the stack's store; its keys it gives to clients that ask for vended credentials."""
+    """Yield a REST catalog on the stack's store; its keys it gives to clients that ask for vended credentials."""
     with rest_catalog_on(stack) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def hive(stack: Endpoints) -> Iterator[HiveMetastore]:
-    """A Hive metastore that reaches the stack's store, as it makes the folders of tables."""
+    """Yield a Hive metastore that reaches the stack's store, as it makes the folders of tables."""
     store = {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "fs.s3a.endpoint": stack.s3_endpoint,
@@ -70,7 +70,7 @@ class Case:
 
 @pytest.fixture(params=["lake", "pg", "rest", pytest.param("hive", marks=pytest.mark.slow)])
 def case(request: pytest.FixtureRequest, stack: Endpoints) -> Case:
-    """The local stack's SQLite, PostgreSQL, REST with a login and vended credentials, and a Hive metastore."""
+    """Return the local stack's SQLite, PostgreSQL, REST with a login and vended credentials, and a Hive metastore."""
     if request.param == "lake":
         block: dict[str, Any] = {"uri": stack.catalog_uri, "warehouse": stack.warehouse}
         return Case("lake", block, {})
@@ -93,7 +93,7 @@ def pipeline(feed: Feed, case: Case) -> Pipeline:
 
 
 def land(feed: Feed, case: Case) -> SparkSession:
-    """Runs the pipeline once in the session that is there, which gets to know the catalog."""
+    """Run the pipeline once in the session that is there, which gets to know the catalog."""
     loaded = pipeline(feed, case)
     running = session(connections=loaded.connections)
     loaded.run(spark=running, once=True)
@@ -105,7 +105,7 @@ def send(feed: Feed, start: int, end: int) -> None:
 
 
 def plainly(spark: SparkSession, loaded: Pipeline, table: str) -> list[tuple[Any, ...]]:
-    """The rows in a session that knows Iceberg alone, with the settings that any engine would be given."""
+    """Return the rows in a session that knows Iceberg alone, with the settings that any engine would be given."""
     name = table.split(".")[0]
     plain, s3 = spark.newSession(), loaded.connections.s3
     catalog = loaded.connections.catalogs[name]

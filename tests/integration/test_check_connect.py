@@ -34,7 +34,7 @@ class Case:
     environment: dict[str, str]
 
     def check(self, *arguments: str, **environment: str) -> Result:
-        """Runs the command as a user would, in this environment and no other."""
+        """Run the command as a user would, in this environment and no other."""
         return CliRunner().invoke(
             check, [str(self.path), "--connect", *arguments], env={**self.environment, **environment}
         )

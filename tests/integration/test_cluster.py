@@ -120,7 +120,7 @@ def test_an_application_jar_is_fetched_by_http(feed: Feed, cluster: Standalone) 
 
 @contextmanager
 def files_over_http(folder: Path) -> Iterator[str]:
-    """A web server of a folder's files; yields its address."""
+    """Yield a web server of a folder's files; yields its address."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -160,7 +160,7 @@ def test_the_application_of_the_docs_does_the_same(feed: Feed, cluster: Standalo
 
 
 def hits(*minutes: int) -> list[bytes]:
-    """Records with a time, so many minutes after noon."""
+    """Return records with a time, so many minutes after noon."""
     return [json.dumps({"at": f"2026-01-01T{12 + minute // 60}:{minute % 60:02}:00Z"}).encode() for minute in minutes]
 
 

@@ -28,7 +28,7 @@ DATA = {"data": {"PutObject": FILES}}
 def run(
     lake: SparkSession, feed: Feed, *, count: int = BATCHES, **blocks: Any
 ) -> tuple[RunSummary, list[FinishedBatch]]:
-    """A feed of some batches, each with one file of each of 3 partitions."""
+    """Return a feed of some batches, each with one file of each of 3 partitions."""
     feed.create_topic(partitions=FILES)
     values = feed.avro(rows(0, count * 30))
     for partition in range(FILES):
@@ -108,7 +108,7 @@ def test_parquet_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed
 
 @pytest.fixture(params=[None, ROCKSDB], ids=["in memory", "RocksDB"])
 def plain(lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """A session that says nothing of the parts of state; with either of Spark's stores."""
+    """Yield a session that says nothing of the parts of state; with either of Spark's stores."""
     parts = str(lake.conf.get(PARTS))
     lake.conf.unset(PARTS)
     if request.param:

@@ -12,7 +12,7 @@ from tests.support.feed import Feed, trips
 
 @pytest.fixture
 def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
-    """A feed with 300 records in 3 partitions, and the environment naming the stack."""
+    """Return a feed with 300 records in 3 partitions, and the environment naming the stack."""
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     feed.create_topic(partitions=3)

@@ -27,7 +27,7 @@ def cluster(feed: Feed) -> KafkaSource:
 
 
 def letters(feed: Feed, topic: str | None = None) -> list[Any]:
-    """All that the topic holds."""
+    """Return all that the topic holds."""
     return list(scan(cluster(feed), topic or dead(feed)))
 
 

@@ -32,7 +32,7 @@ def source_of(feed: Feed) -> KafkaSource:
 
 
 def direct_reader(spark: SparkSession, feed: Feed, **policy: Any) -> DirectReader:
-    """A reader of the topic's values, of a run of its own."""
+    """Return a reader of the topic's values, of a run of its own."""
     schema = SimpleNamespace(spec=Json(schema="id BIGINT"), refused_ids={})
     rows: Any = SimpleNamespace(
         schema=schema, policy=RecordPolicy(**policy), keep=("offset",), from_decoded=lambda it: it
@@ -44,7 +44,7 @@ def direct_reader(spark: SparkSession, feed: Feed, **policy: Any) -> DirectReade
 def read(
     spark: SparkSession, feed: Feed, rows: DirectReader, start: int, end: int
 ) -> tuple[dict[int, int | None], Counts]:
-    """The rows of a range, by offset, and what was counted."""
+    """Return the rows of a range, by offset, and what was counted."""
     ranges = OffsetRanges((OffsetRange(feed.topic, 0, start, end),))
     with BatchOutcomes(spark) as outcomes:
         found = rows.read(spark, ranges, outcomes).collect()

@@ -78,7 +78,7 @@ def trips(stack: Endpoints, lake: SparkSession) -> None:
 def surroundings(
     trips: None, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: SparkSession
 ) -> Iterator[dict[str, Any]]:
-    """A shell at work: the environment names the stack, and pipeline.yaml is in the folder."""
+    """Yield a shell at work: the environment names the stack, and pipeline.yaml is in the folder."""
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
@@ -103,7 +103,7 @@ def table(surroundings: dict[str, Any], lake: SparkSession) -> None:
 def reader(
     surroundings: dict[str, Any], stack: Endpoints, lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Reader:
-    """A reader whose feed has landed its topic, with some dead letters; 50 records have come since."""
+    """Return a reader whose feed has landed its topic, with some dead letters; 50 records have come since."""
     monkeypatch.setenv("COLUMNS", "120")
     file = tmp_path / "pipeline.yaml"
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | SHOWN))

@@ -57,7 +57,7 @@ def send_transactions(feed: Feed, topic: str, *, partition: int, ends: str) -> N
 
 
 def fill(feed: Feed) -> list[str]:
-    """Fill two topics; returns their names."""
+    """Fill two topics; return their names."""
     odd, compacted = f"{feed.name}.odd", f"{feed.name}.compacted"
     topics = Topics(feed.stack.bootstrap_servers)
     topics.create(odd, partitions=5, config={"max.message.bytes": str(2 * HUGE)})
@@ -107,7 +107,7 @@ def wait_for_gaps(spark: SparkSession, feed: Feed, topic: str) -> None:
 
 
 def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dict[str, Any]:
-    """Land the topics on one path, in several batches; returns what both must have in common."""
+    """Land the topics on one path, in several batches; return what both must have in common."""
     table, letters = f"lake.{feed.name}.{path}", f"lake.{feed.name}.{path}_letters"
     shown: list[str] = []
     monitor = FeedMonitor(f"{feed.name}_{path}")

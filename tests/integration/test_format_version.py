@@ -49,7 +49,7 @@ def test_a_running_feed_of_changes_is_upgraded_and_stays_as_its_model(lake: Spar
 
 
 def bytes_in_the_store(feed: Feed) -> int:
-    """All files of the table: data, deletes and metadata, those that newer ones have replaced too."""
+    """Return all files of the table: data, deletes and metadata, those that newer ones have replaced too."""
     stack = feed.stack
     files = fs.S3FileSystem(
         access_key=stack.access_key,

@@ -26,7 +26,7 @@ def producing(feed: Feed, **settings: Any) -> Producer:
 
 
 def fill(feed: Feed) -> list[str]:
-    """Topics of many kinds, each with its odd records; returns their names."""
+    """Return topics of many kinds, each with its odd records; return their names."""
     topics, names = Topics(feed.stack.bootstrap_servers), []
 
     def create(name: str, config: dict[str, str] | None = None, *, partitions: int = 1) -> str:
@@ -91,7 +91,7 @@ def fill(feed: Feed) -> list[str]:
 
 
 def consumed(feed: Feed, topics: list[str]) -> dict[tuple[str, int, int], Record]:
-    """All committed records, as librdkafka reads them."""
+    """Return all committed records, as librdkafka reads them."""
     consumer = Consumer(
         {
             "bootstrap.servers": feed.stack.bootstrap_servers,
@@ -129,7 +129,7 @@ def consumed(feed: Feed, topics: list[str]) -> dict[tuple[str, int, int], Record
 
 
 def kept(feed: Feed, table: str, prefix: str = "") -> dict[tuple[str, int, int], Record]:
-    """The rows of a table by position."""
+    """Return the rows of a table by position."""
     rows = open_table(table, connections=feed.connections).scan().to_arrow().to_pylist()
     return {
         (row[f"{prefix}topic"], row[f"{prefix}partition"], row[f"{prefix}offset"]): {

@@ -73,7 +73,7 @@ def test_no_view_is_harmed_by_keys_and_values(feed: Feed, tmp_path: Path) -> Non
 
 
 def stream(page: str, feed: str, *, events: int) -> str:
-    """The first server-sent events, each of which is a name and one line of JSON."""
+    """Return the first server-sent events, each of which is a name and one line of JSON."""
     lines: list[str] = []
     with urllib.request.urlopen(f"{page.rstrip('/')}/api/stream?feed={feed}", timeout=30) as answer:
         while sum(line.startswith("data:") for line in lines) < events:

@@ -51,7 +51,7 @@ def run(stack: Endpoints, *arguments: str, **environment: str) -> Result:
 
 
 def written(stack: Endpoints, topic: str, folder: Path, *arguments: str) -> tuple[dict[str, Any], PipelineConfig, str]:
-    """Runs init; what it printed, the pipeline and the file's text, after it has passed the check."""
+    """Run init; what it printed, the pipeline and the file's text, after it has passed the check."""
     path = folder / "pipeline.yaml"
     result = run(stack, "--topic", topic, "--file", str(path), "--output", "json", *arguments)
     assert result.exit_code == 0, (result.output, result.exception)

@@ -30,7 +30,7 @@ DECODE = {"json": {"schema_ddl": "id BIGINT"}}
 
 @pytest.fixture
 def admin(feed: Feed) -> Iterator[AdminClient]:
-    """The broker's; topics of the test are deleted after it."""
+    """Yield the broker's; topics of the test are deleted after it."""
     client = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
     yield client
     names = [name for name in client.list_topics(timeout=60).topics if name.startswith(feed.name)]

@@ -40,7 +40,7 @@ def begin_group(feed: Feed, group: str) -> None:
 
 @contextmanager
 def running(pipeline: Pipeline, spark: SparkSession, monitor: FeedMonitor) -> Iterator[list[FinishedBatch]]:
-    """Runs a pipeline in a thread until the block ends."""
+    """Run a pipeline in a thread until the block ends."""
     stop, batches, failures = threading.Event(), list[FinishedBatch](), list[LakefeedError]()
 
     def run() -> None:

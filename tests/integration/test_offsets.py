@@ -48,7 +48,7 @@ class Lettered:
         return self.feed.pipeline(**self.blocks())
 
     def run(self) -> RunSummary:
-        """Runs the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
+        """Run the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
         self.notes: list[str] = []
         return run_as_planned(self.pipeline(), self.lake, self.notes, plans=False)
 

@@ -79,7 +79,7 @@ def hits(*zips: str, size: int = 1) -> list[bytes]:
 def counting(
     feed: Feed, *, operator: str = "transformWithState", state: str = "n BIGINT", more: str = "pass", version: int = 1
 ) -> dict[str, Any]:
-    """A pipeline that counts by key; another module for each version, as a new process would have."""
+    """Return a pipeline that counts by key; another module for each version, as a new process would have."""
     module = f"{feed.name}_{version}"
     body = BODIES[operator].strip()
     text = COUNTER.replace("{operator}", operator).replace("{state}", state).replace("{more}", more)

@@ -250,7 +250,7 @@ def test_a_killed_run_resumes_and_lands_each_record_once(lake: SparkSession, fee
 
 
 def delete(spark: SparkSession, location: str) -> bool:
-    """Deletes something in the store, behind Spark's back."""
+    """Delete something in the store, behind Spark's back."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)
     return bool(path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True))

@@ -61,7 +61,7 @@ FIRING: dict[str, tuple[dict[str, str], int]] = {
 
 
 def series(changes: dict[str, str]) -> list[dict[str, str]]:
-    """The series of a feed that is well, but for some."""
+    """Return the series of a feed that is well, but for some."""
     found = []
     for name, values in {**HEALTHY, **changes}.items():
         bare, _, more = name.removesuffix("}").partition("{")
@@ -106,7 +106,7 @@ def test_each_alert_fires_and_does_not_fire(tmp_path: Path) -> None:
 
 
 def without_texts(folder: Path) -> Path:
-    """A copy of the rules without annotations, which promtool would compare as well."""
+    """Return a copy of the rules without annotations, which promtool would compare as well."""
     document = yaml.safe_load(RULES.read_text())
     for rule in document["groups"][0]["rules"]:
         del rule["annotations"]
@@ -120,7 +120,7 @@ TOKEN = "viewers-token-of-these-tests-1234567890"
 
 @contextmanager
 def served(monitor: FeedMonitor) -> Iterator[str]:
-    """The dashboard of a driver that requires a token; returns its host and port."""
+    """Yield the dashboard of a driver that requires a token; return its host and port."""
     tokens = [{"name": "prometheus", "role": "viewer", "token": TOKEN}]
     settings = validated(Dashboard, "test", port=0, tokens=tokens)
     with serve(OwnFeed(monitor), settings) as url:
@@ -156,7 +156,7 @@ def one_batch(monitor: FeedMonitor, number: int) -> None:
 
 @contextmanager
 def busy() -> Iterator[FeedMonitor]:
-    """A feed that finishes a batch several times a second, and shows the next one as running between."""
+    """Yield a feed that finishes a batch several times a second, and shows the next one as running between."""
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="iceberg lake.nyc.trips", fence=None, position=[OffsetRange("trips", 0, 0, 0)])
     monitor.observe_ends({("trips", 0): 0})

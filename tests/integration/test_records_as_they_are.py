@@ -138,7 +138,7 @@ def test_five_versions_of_a_schema_at_random_while_the_query_runs(lake: SparkSes
 
 
 def filled(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with what a later version has and its own lacks: null, but for the field with a default."""
+    """Return a row with what a later version has and its own lacks: null, but for the field with a default."""
     place = row.get("place")
     return {
         "id": row["id"],
@@ -150,7 +150,7 @@ def filled(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def send_broken(feed: Feed, *, records: int, share: float, large: int) -> Counter[tuple[int, str]]:
-    """Sends right records and, at random places, broken ones; returns how many of each kind each partition has."""
+    """Send right records and, at random places, broken ones; return how many of each kind each partition has."""
     client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
     [first] = feed.avro([{"id": 0, "zone": "zone 0"}])
     header = first[:5]

@@ -275,7 +275,7 @@ def test_a_sink_that_was_away_at_the_start_gets_all_records_and_its_requests_are
     stop = threading.Event()
 
     def counted() -> set[str]:
-        """The kinds of requests to the table beside that are counted in batches."""
+        """Return the kinds of requests to the table beside that are counted in batches."""
         found = (batch.requests for batch in batches if batch.requests is not None)
         return {count.key_class for each in found for count in each.counts if count.location.endswith("/slow")}
 

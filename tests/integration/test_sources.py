@@ -103,7 +103,7 @@ def test_any_format_that_spark_streams(feed: Feed, lake: SparkSession) -> None:
 
 @pytest.fixture
 def lines() -> Iterator[tuple[int, Callable[[str], None]]]:
-    """A server's port, and what makes it say a line to a client that has connected."""
+    """Yield a server's port, and what makes it say a line to a client that has connected."""
     said = threading.Condition()
     texts: list[str] = []
 

@@ -59,7 +59,7 @@ checkpoint: s3a://lake/checkpoints/connected
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """The address of Spark's own server, from PySpark's jars."""
+    """Yield the address of Spark's own server, from PySpark's jars."""
     import pyspark
 
     home, port = Path(pyspark.__file__).parent, choose_free(avoid=())

@@ -31,7 +31,7 @@ NAMES = tuple(f"n{number} {text}" for number, text in enumerate(TEXTS) if text)
 
 @pytest.fixture(params=[pytest.param("ours", marks=pytest.mark.slow), "users"])
 def session(lake: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
-    """The session of a feed; a user's has Spark's default for variables in SQL."""
+    """Return the session of a feed; a user's has Spark's default for variables in SQL."""
     assert lake.conf.get("spark.sql.variable.substitute") == "false"
     own = copy_of(lake)
     if request.param == "users":

@@ -152,7 +152,7 @@ def test_a_checkpoint_of_another_pipeline(started: Started) -> None:
 
 
 def land_rows(started: Started, *, stateful: bool = False) -> None:
-    """Lands the topic by ``write_table``."""
+    """Land the topic by ``write_table``."""
     feed, brokers = started.feed, started.feed.stack.bootstrap_servers
     rows = lf.read_topic(started.lake, feed.topic, decode=DECODE, bootstrap_servers=brokers)
     if stateful:

@@ -29,7 +29,7 @@ def feed(stack: Endpoints, tmp_path: Path) -> Feed:
 
 
 def hits(*minutes: float, zip_code: str = "8001") -> list[bytes]:
-    """Hits at these minutes after noon."""
+    """Return hits at these minutes after noon."""
     return [
         json.dumps({"zip": zip_code, "hittime": (START + timedelta(minutes=each)).isoformat()}).encode()
         for each in minutes

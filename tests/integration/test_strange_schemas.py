@@ -35,7 +35,7 @@ ROW = {"id": 1, "zone": "a"}
 
 
 def header(feed: Feed, schema: Any, *, subject: str) -> bytes:
-    """The header of some producer, which registers its schema under a subject of its own."""
+    """Return the header of some producer, which registers its schema under a subject of its own."""
     registry = SchemaRegistry(feed.stack.schema_registry_url)
     return b"\0" + registry.register(f"{feed.topic}-{subject}", json.dumps(schema)).to_bytes(4, "big")
 

@@ -54,7 +54,7 @@ def pipeline(feed: Feed, name: str, **blocks: Any) -> Pipeline:
 
 
 def times(feed: Feed, name: str) -> dict[int, int | None]:
-    """The column kafka_timestamp in milliseconds, by id: Python has no date for some."""
+    """Return the column kafka_timestamp in milliseconds, by id: Python has no date for some."""
     import pyarrow as pa
 
     from lakefeed.clients.iceberg.reader import open_table

@@ -38,7 +38,7 @@ class Case:
         return self.feed.pipeline(**{"decode": DECODE, "sink": sink, **blocks})
 
     def run(self, *, accept_loss: bool = False, **blocks: Any) -> RunSummary:
-        """Runs the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
+        """Run the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
         self.notes = []
         pipeline = self.pipeline(**blocks)
         return run_as_planned(pipeline, self.lake, self.notes, accept_loss=accept_loss, plans=False)
@@ -59,7 +59,7 @@ class Case:
         return sorted(row["id"] for row in self.feed.rows())
 
     def delete(self, name: str = "") -> None:
-        """Deletes a file or folder of the checkpoint."""
+        """Delete a file or folder of the checkpoint."""
         jvm: Any = self.lake._jvm
         path = jvm.org.apache.hadoop.fs.Path(f"{self.feed.checkpoint}/{name}".rstrip("/"))
         assert path.getFileSystem(self.lake._jsc.hadoopConfiguration()).delete(path, True)

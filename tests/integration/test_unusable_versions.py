@@ -96,7 +96,7 @@ def pipeline_of(feed: Feed, subject: Subject, **blocks: Any) -> Any:
 
 @pytest.fixture
 def registry() -> Iterator[RegistryInAThread]:
-    """A registry that takes whatever is registered: others refuse some of it, and by their rules not the same."""
+    """Yield a registry that takes whatever is registered: others refuse some of it, and by their rules not the same."""
     with RegistryInAThread() as registry:
         yield registry
 

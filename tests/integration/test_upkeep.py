@@ -183,7 +183,7 @@ def test_the_commands_say_what_is_due_and_do_it(
 
 
 def loaded(spark: SparkSession, feed: Feed) -> Any:
-    """The Java table; ``newAppend().commit()`` is a commit of another writer, without rows."""
+    """Return the Java table; ``newAppend().commit()`` is a commit of another writer, without rows."""
     gateway: Any = spark._jvm
     return gateway.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, feed.table)
 

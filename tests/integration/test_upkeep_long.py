@@ -47,7 +47,7 @@ BLOCKS: dict[str, Any] = {
 
 
 def small_batches(feed: Feed, batches: int) -> dict[str, Any]:
-    """Sends the records of so many batches; the pipeline's blocks that make them so many."""
+    """Send the records of so many batches; the pipeline's blocks that make them so many."""
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, batches * ROWS)))
     source = {
@@ -197,7 +197,7 @@ def test_of_two_jobs_at_once_one_leaves(lake: SparkSession, feed: Feed) -> None:
 
 
 def upkeep_is_at_work(feed: Feed, run: Running) -> bool:
-    """Whether this process has the lease; one that was killed has it too, until it ends."""
+    """Check whether this process has the lease; one that was killed has it too, until it ends."""
     properties = open_table(feed.table, connections=feed.connections).properties
     return f"-{run.process.pid}-" in properties.get("lakefeed.upkeep.lease", "")
 

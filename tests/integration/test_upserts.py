@@ -32,7 +32,7 @@ PAID_AT = "2026-01-02T03:04:05.000006Z"
 
 
 def envelope(*columns: Row) -> Row:
-    """The schema that Debezium registers for a table with these columns."""
+    """Return the schema that Debezium registers for a table with these columns."""
     value = {"type": "record", "name": "Value", "fields": [LONG, TEXT, *columns]}
     source = {"type": "record", "name": "Source", "fields": [{"name": "ts_ms", "type": "long"}]}
     return {
@@ -54,7 +54,7 @@ def event(op: str, at: int, *, before: Row | None = None, after: Row | None = No
 
 
 def send(feed: Feed, events: Sequence[tuple[int, Row | None]], schema: Row) -> None:
-    """Sends events under their keys, None as a tombstone."""
+    """Send events under their keys, None as a tombstone."""
     client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
     values, keys = (AvroSerializer(client, json.dumps(each)) for each in (schema, KEY))
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})

@@ -30,7 +30,7 @@ TELLING = {
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql", "rest", pytest.param("hive", marks=pytest.mark.slow)])
 def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogCase]:
-    """Each catalog that the commit check has to hold on, with its tables in a local folder."""
+    """Yield each catalog that the commit check has to hold on, with its tables in a local folder."""
     folder = tmp_path_factory.mktemp(request.param)
     # A name of its own each time: Spark keeps the catalog that it has once opened under a name.
     name = f"checked_{request.param}_{uuid.uuid4().hex[:6]}"
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def checked(spark: SparkSession, catalog: CatalogCase) -> SparkSession:
-    """The session with that catalog, which checks each commit of a feed."""
+    """Return the session with that catalog, which checks each commit of a feed."""
     catalog.declare(spark)
     spark.sql(f"CREATE NAMESPACE {catalog.name}.ns")
     return spark
@@ -70,7 +70,7 @@ def checked(spark: SparkSession, catalog: CatalogCase) -> SparkSession:
 
 @pytest.fixture
 def table(checked: SparkSession, catalog: CatalogCase) -> Table:
-    """A new table in it."""
+    """Return a new table in it."""
     name = f"{catalog.name}.ns.t{uuid.uuid4().hex[:8]}"
     checked.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2')")
     return Table(checked, name)
@@ -78,7 +78,7 @@ def table(checked: SparkSession, catalog: CatalogCase) -> Table:
 
 @pytest.fixture
 def elsewhere(table: Table, checked: SparkSession, catalog: CatalogCase) -> Table:
-    """The same table in an engine that knows nothing of the check."""
+    """Return the same table in an engine that knows nothing of the check."""
     plain = checked.newSession()
     catalog.declare(plain, implementation=PLAIN)
     return Table(plain, table.name)

@@ -47,7 +47,7 @@ class Branched:
         self.start()
 
     def start(self, **settings: Any) -> None:
-        """Starts the feed, with other settings than before; None takes one out."""
+        """Start the feed, with other settings than before; None takes one out."""
         self.settings = {key: each for key, each in {**self.settings, **settings}.items() if each is not None}
         sink = IcebergSinkConfig.model_validate(self.settings)
         kind = TABLES.get((sink.mode, "append"), IcebergTable)
@@ -73,7 +73,7 @@ class Branched:
         return self.publisher.publish(**options)
 
     def read(self) -> list[int | None]:
-        """The ids that readers of the table see."""
+        """Return the ids that readers of the table see."""
         return self._ids(self.name)
 
     def staged(self) -> list[int | None]:

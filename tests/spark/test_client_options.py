@@ -26,7 +26,7 @@ TYPES = {"INT": "int", "SHORT": "int", "LONG": "int", "DOUBLE": "number", "BOOLE
 
 
 def keys(spark: SparkSession, name: str) -> dict[str, Any]:
-    """Each setting of a client with what Kafka knows of it."""
+    """Return each setting of a client with what Kafka knows of it."""
     gateway: Any = spark.sparkContext._gateway
     definition = getattr(gateway.jvm, f"org.apache.kafka.clients.{name}").configDef()
     return dict(definition.configKeys())

@@ -24,7 +24,7 @@ ROUNDS = 15
 
 
 def together(*actions: Callable[[], None]) -> list[BaseException | None]:
-    """Runs them at the same time; what became of each."""
+    """Run them at the same time; what became of each."""
     start = threading.Barrier(len(actions))
     outcomes: list[BaseException | None] = [None] * len(actions)
 
@@ -303,7 +303,7 @@ def test_the_position_follows_a_rollback_even_if_the_snapshots_go_then(table: Ta
 
 
 def cut_history(table: Table) -> int:
-    """A table whose feed is known by its property alone, and that can still go back to before the feed."""
+    """Return a table whose feed is known by its property alone, and that can still go back to before the feed."""
     table.plain(100)
     before = table.head()
     table.spark.sql(f"ALTER TABLE {table.name} CREATE TAG before")

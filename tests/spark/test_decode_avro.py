@@ -110,7 +110,7 @@ DATA = st.fixed_dictionaries(
 
 
 def plain(value: Any) -> Any:
-    """A value of Spark or of fastavro in the terms of both."""
+    """Return a value of Spark or of fastavro in the terms of both."""
     match value:
         case Row():
             return plain(value.asDict())

@@ -11,7 +11,7 @@ from tests.support.probe import Probe
 
 
 def struct(**fields: Any) -> dict[str, Any]:
-    """A Spark struct as JSON."""
+    """Return a Spark struct as JSON."""
     return {
         "type": "struct",
         "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields.items()],
@@ -44,7 +44,7 @@ SMALL, LARGE = 30_000, 1_000_000
 
 
 def numbers(size: int) -> list[str]:
-    """Numbers that are long to write, or stand for ones that are."""
+    """Return numbers that are long to write, or stand for ones that are."""
     return [
         "9" * size,
         "0." + "0" * size + "1",

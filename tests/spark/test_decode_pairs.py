@@ -11,7 +11,7 @@ pytestmark = pytest.mark.quick
 
 
 def same_as_avro_java(probe: Probe, pairs: list[Pair]) -> int:
-    """Compares all; the number of records that both could read."""
+    """Compare all; the number of records that both could read."""
     found = probe.ask(
         do="compare",
         pairs=[

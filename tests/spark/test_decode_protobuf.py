@@ -42,7 +42,7 @@ def encoded(**fields: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """A row as Python's plain values."""
+    """Return a row as Python's plain values."""
     if hasattr(value, "asDict"):
         return {name: plain(each) for name, each in value.asDict().items()}
     if isinstance(value, dict):
@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
 
 
 def expected(message: Any) -> dict[str, Any]:
-    """The row that a message of rich.proto means, by the reference library."""
+    """Return the row that a message of rich.proto means, by the reference library."""
     row: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         row[field.name] = _field(message, field)
@@ -89,7 +89,7 @@ def _one(value: Any, field: Any) -> Any:
 
 
 def same(row: Row, message: Any) -> bool:
-    """Whether a decoded row is what the message means; text that stands for JSON is compared as JSON."""
+    """Check whether a decoded row is what the message means; text that stands for JSON is compared as JSON."""
     found, required = plain(row), expected(message)
     for name in ("extra", "folder"):
         if name == "folder" and found["folder"] is not None:

@@ -25,7 +25,7 @@ from tests.support.registry_in_a_thread import RegistryInAThread
 
 
 def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
-    """A record called R; a field given as (name, type, default) has one."""
+    """Return a record called R; a field given as (name, type, default) has one."""
     return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 

@@ -41,7 +41,7 @@ def register(registry: RegistryInAThread, schema: Schema) -> None:
 
 
 def compare(probe: Probe, registry: RegistryInAThread, *, count: int, seed: int) -> None:
-    """Draws so many pairs of schemas, and compares rows and the reading of their texts."""
+    """Draw so many pairs of schemas, and compares rows and the reading of their texts."""
     print(f"SEED={seed}")
     draw = Schemas(seed)
     schemas = [draw.schema(number) for number in range(count)]

@@ -59,7 +59,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A length-delimited field."""
+    """Return a length-delimited field."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
@@ -70,7 +70,7 @@ def nested(number: int, times: int, content: bytes = b"") -> bytes:
 
 
 def amplifiers(size: int) -> dict[str, bytes]:
-    """Payloads of about so many bytes."""
+    """Return payloads of about so many bytes."""
 
     def many(piece: bytes) -> bytes:
         return piece * (size // len(piece))

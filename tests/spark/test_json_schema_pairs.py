@@ -30,7 +30,7 @@ class Schemas:
         self.root = {**self.object(3, references=DEFINITIONS), "$defs": self.definitions}
 
     def schema(self, depth: int, *, references: int) -> Any:
-        """A schema; it refers to the first ``references`` definitions, so none lies in itself."""
+        """Return a schema; it refers to the first ``references`` definitions, so none lies in itself."""
         inner = {"depth": depth - 1, "references": references}
         kind = self.chance.randrange(14) if depth > 0 else 0
         match kind:
@@ -79,7 +79,7 @@ class Schemas:
         return made
 
     def value(self, schema: Any, depth: int = 0) -> Any:
-        """A value that the schema is likely to hold for."""
+        """Return a value that the schema is likely to hold for."""
         if schema in (True, {}) or depth > 12:
             return self.chance.choice(WRONG)
         if "$ref" in schema:
@@ -130,7 +130,7 @@ class Schemas:
         return None
 
     def changed(self, value: Any) -> Any:
-        """The value with one part replaced."""
+        """Return the value with one part replaced."""
         if isinstance(value, dict) and value and self.chance.random() < 0.85:
             key = self.chance.choice(list(value))
             if self.chance.random() < 0.1:
@@ -216,7 +216,7 @@ def same(found: Any, expected: Any) -> bool:
 
 
 def holds(probe: Probe, seed: int) -> tuple[int, int]:
-    """Compares the values of one schema; returns how many of them were right, and how many wrong."""
+    """Compare the values of one schema; return how many of them were right, and how many wrong."""
     made = Schemas(seed)
     schema = avro_schema(json.dumps(made.root))
     validator = Draft202012Validator(made.root)

@@ -19,7 +19,7 @@ Limit = Callable[[BatchOutcomes], None]
 
 
 def judged(spark: SparkSession, *, verdict: int = ROW, schema_id: int = 7) -> DataFrame:
-    """Ten records; the verdict is on the second."""
+    """Return ten records; the verdict is on the second."""
     from pyspark.sql import functions as sf
 
     record = sf.struct(sf.lit("topic").alias("topic"), sf.lit(0).alias("partition"), sf.col("id").alias("offset"))

@@ -115,7 +115,7 @@ def settings(spark: SparkSession, given: Mapping[str, Any]) -> Iterator[None]:
 
 
 def texts(table: pa.Table) -> list[str]:
-    """The rows, with moments as numbers: Python's dates do not reach as far."""
+    """Return the rows, with moments as numbers: Python's dates do not reach as far."""
     return [repr(row) for row in zip(*(_numbers(each).to_pylist() for each in table.columns), strict=True)]
 
 
@@ -137,7 +137,7 @@ def differences_by_duckdb(one: Path, other: Path) -> int:
 
 
 def statistics(chunk: parquet.ColumnChunkMetaData) -> str:
-    """The bounds are raw: Python's dates do not reach as far."""
+    """Return the bounds are raw: Python's dates do not reach as far."""
     found = chunk.statistics
     if found is None:
         return "none"
@@ -250,7 +250,7 @@ def test_tables_of_random_schemas_are_as_iceberg_writes_them(
 
 
 def parts(kind: DataType, value: Any, *, nested: bool = False) -> Iterator[tuple[DataType, Any, bool]]:
-    """A value and all values in it, each with its type and whether it is in another."""
+    """Yield a value and all values in it, each with its type and whether it is in another."""
     yield kind, value, nested
     if value is None:
         return

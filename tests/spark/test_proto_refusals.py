@@ -58,7 +58,7 @@ NOT_OURS: list[tuple[str, str, str]] = [
 
 
 def compiled(name: str, files: Mapping[str, str]) -> tuple[bytes | None, str]:
-    """The descriptors that protoc makes of a file and its imports, or None; and what it says."""
+    """Return the descriptors that protoc makes of a file and its imports, or None; and what it says."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
         for path, text in files.items():
             Path(folder, path).write_text(text, newline="")
@@ -76,7 +76,7 @@ def compiled(name: str, files: Mapping[str, str]) -> tuple[bytes | None, str]:
 
 
 def of_ours(said: str, text: str) -> list[str]:
-    """The errors of protoc that lakefeed has to refuse too."""
+    """Return the errors of protoc that lakefeed has to refuse too."""
     lines = text.split("\n")
     found = []
     excused: set[str] = set()
@@ -98,7 +98,7 @@ def layout(package: Any, parsed: Any, others: Any) -> str:
 
 
 def parsed(package: Any, text: str, others: Any) -> tuple[str, None] | tuple[None, str]:
-    """The layout of a text, or why it is refused."""
+    """Return the layout of a text, or why it is refused."""
     try:
         return layout(package, package.ProtoParser.parse(text), others), None
     except IllegalArgumentException as error:

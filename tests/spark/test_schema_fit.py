@@ -116,7 +116,7 @@ def test_the_merged_schema_reads_every_version(spark: SparkSession, seed: int) -
 
 
 def _plain(schema: Json) -> Json:
-    """The schema without logical types, so that fastavro writes the numbers and bytes as they are."""
+    """Return the schema without logical types, so that fastavro writes the numbers and bytes as they are."""
     text = json.dumps(schema)
     for name in ("timestamp-micros", "timestamp-millis", "decimal"):
         text = text.replace(f'"logicalType": "{name}"', '"was": 0')

@@ -42,7 +42,7 @@ SUBMITTED = ("spark-submit", "spark-submit, its JVM alone")
 
 @contextmanager
 def child(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process in a group of its own, which is gone afterwards."""
+    """Yield a process in a group of its own, which is gone afterwards."""
     with log.open("wb") as errors:
         process = subprocess.Popen(
             command,
@@ -62,7 +62,7 @@ def child(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def said_until(process: subprocess.Popen[str], text: str) -> list[str]:
-    """The lines up to one that begins so."""
+    """Return the lines up to one that begins so."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:

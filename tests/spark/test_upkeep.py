@@ -58,7 +58,7 @@ class Table:
         self.landed = end
 
     def others(self, commits: int) -> None:
-        """Commits of no feed, without rows."""
+        """Commit of no feed, without rows."""
         for _ in range(commits):
             self.java().newAppend().commit()
 
@@ -96,7 +96,7 @@ def table(spark: SparkSession, connections: Connections) -> Table:
 
 
 def expire_all(monkeypatch: pytest.MonkeyPatch, *, keep: int = 1) -> None:
-    """Lets the settings take away all that is not held: the model's lower bounds are for users."""
+    """Let the settings take away all that is not held: the model's lower bounds are for users."""
     from lakefeed.maintenance import planner as due
 
     monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
@@ -305,7 +305,7 @@ def test_others_who_rewrite_the_same_rows_come_first(table: Table, monkeypatch: 
     load = steps.MaintenanceActions.load
 
     def stale(self: steps.MaintenanceActions) -> Any:
-        """A table as it was before the other's commit."""
+        """Return a table as it was before the other's commit."""
         found = load(self)
         if times[0]:
             times[0] -= 1

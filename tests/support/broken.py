@@ -1,4 +1,4 @@
-"""Twelve ways in which a record can be broken, as Kafka topics really have them."""
+"""Break a record in one of twelve ways, all of which occur in real Kafka topics."""
 
 import random
 import struct
@@ -23,7 +23,7 @@ UNKNOWN_ID = 2_000_000_000
 
 
 def broken(kind: str, good: bytes, *, deleted_id: int, other_id: int, seed: int) -> bytes | None:
-    """A record that is broken in this way.
+    """Return a record that is broken in the way ``kind``; None for a tombstone.
 
     Args:
         kind: one of ``KINDS``.

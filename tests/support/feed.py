@@ -66,7 +66,7 @@ class Feed:
         return self.place(f"checkpoints/{self.name}")
 
     def place(self, path: str) -> str:
-        """A place for files of this feed."""
+        """Return a place for files of this feed."""
         return f"s3a://{self.stack.bucket}/{path}" if self.disk is None else f"file://{self.disk}/{path}"
 
     @property
@@ -103,7 +103,7 @@ class Feed:
         partition: int = -1,
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> None:
-        """Sends values with their number as key; returns when the broker has all of them."""
+        """Send values with their number as key; return when the broker has all of them."""
         producer = Producer({"bootstrap.servers": self.stack.bootstrap_servers, "linger.ms": 5})
         failed: list[Any] = []
         for number, value in enumerate(values):
@@ -122,18 +122,18 @@ class Feed:
     def avro(
         self, rows: Iterable[dict[str, Any]], schema: dict[str, Any] = TRIP, *, topic: str | None = None
     ) -> list[bytes]:
-        """Rows as Confluent's own serialiser frames them, the schema registered by it."""
+        """Return rows as Confluent's own serialiser frames them, the schema registered by it."""
         client = SchemaRegistryClient({"url": self.stack.schema_registry_url})
         serializer = AvroSerializer(client, json.dumps(schema))
         context = SerializationContext(topic or self.topic, MessageField.VALUE)
         return [serializer(row, context) for row in rows]
 
     def pipeline(self, **blocks: Any) -> Pipeline:
-        """A pipeline file of this feed, with blocks replaced, loaded."""
+        """Return a pipeline file of this feed, with blocks replaced, loaded."""
         return Pipeline.from_file(self.write_file(**blocks), environment=self.environment)
 
     def write_file(self, **blocks: Any) -> Path:
-        """Writes the pipeline file. JSON is YAML too."""
+        """Write the pipeline file. JSON is YAML too."""
         document: dict[str, Any] = {
             "name": self.name,
             "source": {
@@ -155,7 +155,7 @@ class Feed:
         return path
 
     def rows(self, table: str | None = None) -> list[dict[str, Any]]:
-        """The table's rows, read without Spark."""
+        """Return the table's rows, read without Spark."""
         found: list[dict[str, Any]] = (
             open_table(table or self.table, connections=self.connections).scan().to_arrow().to_pylist()
         )

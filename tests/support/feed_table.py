@@ -34,18 +34,18 @@ class Table:
         fence: str | None = None,
         feed: str = FEED,
     ) -> None:
-        """Appends as many rows as the range has offsets, as the sink does."""
+        """Append as many rows as the range has offsets, as the sink does."""
         commit = Commit(feed, start, ranges or span(start, end), fence=fence)
         written = {**commit.properties(), COMMIT_ID: commit_id or uuid.uuid4().hex, **(properties or {})}
         self._append(start, end, written, spark or self.spark)
 
     def backfill(self, start: int, end: int, *, ranges: OffsetRanges | None = None, fence: str | None = None) -> None:
-        """Appends the rows of old offsets."""
+        """Append the rows of old offsets."""
         commit = Backfill(FEED, ranges or span(start, end), fence)
         self._append(start, end, {**commit.properties(), COMMIT_ID: uuid.uuid4().hex}, self.spark)
 
     def move(self, start: int, to: int, *, delete: bool = False, fence: str | None = None) -> None:
-        """Moves the feed, by way of the ledger."""
+        """Move the feed, by way of the ledger."""
         move = PositionReset("rewind" if to < start else "accepted-loss", {("topic", 0): (start, to)})
         self.commit_reset(
             Commit(FEED, 0, move.reaches(span(start, start)), fence, move=move), delete_from=to if delete else None
@@ -93,7 +93,7 @@ class Table:
         self.spark.sql(f"CALL {catalog}.system.{procedure}(table => '{name}'{arguments})").collect()
 
     def expire(self) -> None:
-        """Leaves the newest snapshot alone."""
+        """Leave the newest snapshot alone."""
         time.sleep(0.01)
         self.call("expire_snapshots", ", older_than => TIMESTAMP '2999-01-01 00:00:00', retain_last => 1")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def members(group: int) -> list[str]:
-    """The command lines of the processes whose group or session it is, zombies left out."""
+    """Return the command lines of the processes whose group or session it is, zombies left out."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -40,12 +40,12 @@ def watch(grace_seconds: float = GRACE_SECONDS) -> None:
 
 
 def mark() -> dict[str, str]:
-    """The environment variable by which a guardian finds what this process starts."""
+    """Return the environment variable by which a guardian finds what this process starts."""
     return {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
 
 
 def marked(name: str) -> list[int]:
-    """The processes that have inherited the mark of this name."""
+    """Return the processes that have inherited the mark of this name."""
     expected = f"{VARIABLE}={name}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

@@ -26,7 +26,7 @@ class Shell:
     said: list[str] = field(default_factory=list)
 
     def __call__(self, *words: str, status: int = 0, timeout: float = 300) -> str:
-        """Run a command; returns what it has printed."""
+        """Run a command; return what it has printed."""
         began = time.monotonic()
         done: subprocess.CompletedProcess[str] = subprocess.run(
             words, **self._surroundings(), text=True, timeout=timeout, check=False

@@ -33,7 +33,7 @@ class GroupPosition:
 
 
 def begin_group(servers: str, topic: str, group: str) -> None:
-    """Commits offset 0 as a group: the coordinator of a new broker refuses its first requests while it loads."""
+    """Commit offset 0 as a group: the coordinator of a new broker refuses its first requests while it loads."""
     client = Consumer({"bootstrap.servers": servers, "group.id": group})
     until = time.monotonic() + 60
     while True:
@@ -47,7 +47,7 @@ def begin_group(servers: str, topic: str, group: str) -> None:
 
 
 def describe_group(servers: str, group: str) -> dict[tuple[str, int], GroupPosition]:
-    """Runs ``kafka-consumer-groups --describe``: what is started is the command's class, as its script does."""
+    """Run ``kafka-consumer-groups --describe``: what is started is the command's class, as its script does."""
     paths = os.pathsep.join(map(str, jars.fetch(["kafka", "test-kafka-tools"])))
     java = [str(require_java()), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", paths, GROUP_COMMAND]
     done = subprocess.run(
@@ -111,7 +111,7 @@ class Kcat:
         return done.stdout
 
     def first_after_position(self, servers: str, group: str, topic: str, partition: int) -> int | None:
-        """The offset that a client of the group reads next; None at the end. kcat commits what it reads."""
+        """Return the offset that a client of the group reads next; None at the end. kcat commits what it reads."""
         position = ["-C", "-q", "-e", "-c", "1", "-t", topic, "-p", str(partition), "-o", "stored", "-f", "%o\\n"]
         text = self("-b", servers, *position, "-X", f"group.id={group}")
         return int(text) if text.strip() else None

@@ -16,22 +16,22 @@ _CORE = ("v1", "policy/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v
 
 
 def documents(text: str) -> list[Object]:
-    """Returns the objects of a manifest."""
+    """Return the objects of a manifest."""
     return list(yaml.safe_load_all(text))
 
 
 def is_core(item: Object) -> bool:
-    """Returns whether Kubernetes itself has this kind."""
+    """Return whether Kubernetes itself has this kind."""
     return item["apiVersion"] in _CORE
 
 
 def validate_core(item: Object) -> None:
-    """Refuses an object of Kubernetes that has an unknown field, or a wrong type."""
+    """Refuse an object of Kubernetes that has an unknown field, or a wrong type."""
     kubernetes_validate.validate(item, SCHEMAS, strict=True)
 
 
 def pods_of(application: Object) -> dict[str, Object]:
-    """Returns the pods of a SparkApplication by role, with what Spark adds to a template before the API sees it."""
+    """Return the pods of a SparkApplication by role, with what Spark adds to a template before the API sees it."""
     spec = application["spec"]
     if application["apiVersion"].startswith("spark.apache.org/"):
         templates = {role: spec[f"{role}Spec"]["podTemplateSpec"] for role in ("driver", "executor")}
@@ -51,7 +51,7 @@ def pods_of(application: Object) -> dict[str, Object]:
 
 
 def violations(pod: Object) -> Iterator[str]:
-    """Yields what the restricted Pod Security Standard forbids: its list of controls, for pods without Windows.
+    """Yield what the restricted Pod Security Standard forbids: its list of controls, for pods without Windows.
 
     https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
     """
@@ -108,14 +108,14 @@ class Definitions:
                 self._schemas[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = schema
 
     def mistakes(self, item: Object) -> list[str]:
-        """Returns what the definition of an object's kind refuses."""
+        """Return what the definition of an object's kind refuses."""
         schema = self._schemas[item["apiVersion"], item["kind"]]
         found = jsonschema.Draft202012Validator(schema).iter_errors(item)
         return [f"{'.'.join(map(str, each.path))}: {each.message[:200]}" for each in found]
 
 
 def _make_strict(schema: Any) -> None:
-    """Refuses unknown fields, as the API server does with fieldValidation=Strict."""
+    """Refuse unknown fields, as the API server does with fieldValidation=Strict."""
     if isinstance(schema, dict):
         if schema.get("x-kubernetes-int-or-string"):
             schema.pop("type", None)

@@ -47,7 +47,7 @@ def spark_in(
 
 @contextmanager
 def spark_on(stack: Endpoints, *, name: str, folder: Path) -> Iterator[SparkSession]:
-    """The same, which reaches the stack's store and catalog.
+    """Yield the same, which reaches the stack's store and catalog.
 
     Args:
         stack: the servers.

@@ -51,7 +51,7 @@ class LedgerFeed:
         return self.spark.createDataFrame(rows, CHANGES)
 
     def commit(self, records: int, **changes: Any) -> Commit:
-        """The next batch's."""
+        """Return the next batch's."""
         given = {"topic_id": "id-one", "batch": self.batch, "start": self.at, **changes}
         ranges = OffsetRanges(
             (OffsetRange("topic", 0, given["start"], given["start"] + records),), {"topic": given["topic_id"]}
@@ -59,7 +59,7 @@ class LedgerFeed:
         return Commit(self.name, given["batch"], ranges, fence=given.get("fence", self.fence))
 
     def land(self, sink: RowSink, rows: DataFrame, records: int = 10, **changes: Any) -> int | None:
-        """Lands the next batch."""
+        """Land the next batch."""
         commit = self.commit(records, **changes)
         landed = sink.land(rows, commit, commit_id=uuid.uuid4().hex)
         self.batch, self.at = commit.batch_id + 1, commit.ranges.ranges[0].end

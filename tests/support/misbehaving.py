@@ -22,7 +22,7 @@ _WHOLE: dict[str, bytes] = {
 
 @contextmanager
 def misbehaving(manner: Manner) -> Iterator[str]:
-    """Runs such a server; gives its ``host:port``."""
+    """Run such a server; gives its ``host:port``."""
     stop = threading.Event()
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         listening.settimeout(0.1)
@@ -58,7 +58,7 @@ def _answer(connection: socket.socket, manner: Manner, stop: threading.Event) ->
 
 
 def _send(connection: socket.socket, piece: bytes, stop: threading.Event) -> None:
-    """Sends all of it, at the pace of a reader that may have stopped reading."""
+    """Send all of it, at the pace of a reader that may have stopped reading."""
     left = memoryview(piece)
     while left and not stop.is_set():
         with suppress(TimeoutError):

@@ -41,7 +41,7 @@ def is_right(values: Any) -> bool:
 
 
 def pipeline(dice: random.Random) -> dict[str, Any]:
-    """A right pipeline: a small one, to which settings are added as long as they fit."""
+    """Return a right pipeline: a small one, to which settings are added as long as they fit."""
     values: dict[str, Any] = {
         "name": "feed",
         "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a", "b"]}},
@@ -75,7 +75,7 @@ def _some(annotation: Any, dice: random.Random) -> Iterator[Any]:
 
 
 def _with(values: Any, place: Place, value: Any) -> Any | None:
-    """A copy with the value put in; None if what holds it is not there."""
+    """Return a copy with the value put in; None if what holds it is not there."""
     if not place:
         return value
     if not isinstance(values, dict):
@@ -87,7 +87,7 @@ def _with(values: Any, place: Place, value: Any) -> Any | None:
 
 
 def places(values: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Each value with its place."""
+    """Yield each value with its place."""
     if place:
         yield place, values
     if isinstance(values, dict):
@@ -99,7 +99,7 @@ def places(values: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 
 def with_mistakes(values: dict[str, Any], dice: random.Random) -> tuple[dict[str, Any], list[Mistake]]:
-    """The same with 1 to 5 mistakes, none of them within another or beside it."""
+    """Return the same with 1 to 5 mistakes, none of them within another or beside it."""
     expected = dice.randint(1, 5)
     made: list[Mistake] = []
     taken: list[Place] = []

@@ -46,7 +46,7 @@ def problems(
 
 
 def topic_to_topic(**blocks: Any) -> PipelineConfig:
-    """A pipeline from a topic of Kafka into another."""
+    """Return a pipeline from a topic of Kafka into another."""
     return PipelineConfig.model_validate(
         {
             "name": "hits",

@@ -74,7 +74,7 @@ class Probe:
         )
 
     def ask(self, **request: Any) -> list[dict[str, Any]]:
-        """The answer to one request of ``Probe.java``."""
+        """Return the answer to one request of ``Probe.java``."""
         requests, answers = _open(self._jvm.stdin), _open(self._jvm.stdout)
         requests.write(json.dumps(request) + "\n")
         requests.flush()
@@ -88,7 +88,7 @@ class Probe:
         return self.ask(do="decode", options=dict(options), payloads=[*map(base64_text, payloads)])
 
     def type_of(self, options: Mapping[str, str]) -> dict[str, Any]:
-        """The type of the value, as the JSON of a StructType."""
+        """Return the type of the value, as the JSON of a StructType."""
         [found] = self.ask(do="type", options=dict(options))
         return found
 
@@ -104,7 +104,7 @@ class Probe:
         return [Cost(payload=payload, **each) for payload, each in zip(payloads, found, strict=True)]
 
     def hostile(self, options: Mapping[str, str], payloads: Sequence[bytes]) -> list[Cost]:
-        """The same; each payload is a row or an error, and keeps the rule."""
+        """Return the same; each payload is a row or an error, and keeps the rule."""
         costs = self.costs(options, payloads)
         for each in costs:
             assert each.row != (each.error is not None), each
@@ -112,7 +112,7 @@ class Probe:
         return costs
 
     def close(self) -> None:
-        """Ends the JVM."""
+        """End the JVM."""
         _open(self._jvm.stdin).close()
         self._jvm.wait(30)
         _open(self._jvm.stdout).close()

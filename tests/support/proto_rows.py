@@ -27,7 +27,7 @@ class Json:
 
 
 def row_of(message: Any, reader: Any, open_types: frozenset[str] = frozenset()) -> Struct:
-    """The row of the reader's columns.
+    """Return the row of the reader's columns.
 
     Args:
         message: of the writer's type.
@@ -92,7 +92,7 @@ def _is_map(field: Any) -> bool:
 
 
 def json_of(message: Any) -> Any:
-    """The JSON that stands for a message: all fields that have no presence, others if they are set."""
+    """Return the JSON that stands for a message: all fields that have no presence, others if they are set."""
     name = message.DESCRIPTOR.full_name
     if name == f"{KNOWN}Struct":
         return {key: json_of(message.fields[key]) for key in message.fields}

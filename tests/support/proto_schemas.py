@@ -116,7 +116,7 @@ class Schema:
 
 
 def _head(syntax: Syntax, package: str, body: str) -> str:
-    """A file of this body, with the imports that it uses."""
+    """Return a file of this body, with the imports that it uses."""
     first = 'edition = "2023";' if syntax == "edition" else f'syntax = "{syntax}";'
     words = set(re.findall(r"google\.protobuf\.(\w+)", body))
     imports = "".join(f'import "google/protobuf/{file}.proto";\n' for file, names in IMPORTED.items() if words & names)
@@ -166,7 +166,7 @@ class Schemas:
         self._left = 0
 
     def schema(self, number: int) -> Schema:
-        """A schema of 0 to 500 fields with its later version."""
+        """Return a schema of 0 to 500 fields with its later version."""
         chance = self.chance
         syntax: Syntax = chance.choice(["proto2", "proto3", "proto3", "edition"])
         shared = chance.random() < 0.3
@@ -278,7 +278,7 @@ class Schemas:
         return Field(name, number, kind, label, target=target, options=options)
 
     def _later(self, messages: list[Message], syntax: Syntax) -> list[Message]:
-        """The reader's version: fields left out, new ones, wider types, another order."""
+        """Return the reader's version: fields left out, new ones, wider types, another order."""
         chance = self.chance
         copies: dict[int, Message | Enum] = {}
 
@@ -315,7 +315,7 @@ class Schemas:
         return replace(each, kind=kind, options=options, target=target)
 
     def fill(self, message: Any, depth: int = 0) -> Any:
-        """Sets some fields of a message of the reference library."""
+        """Set some fields of a message of the reference library."""
         chance = self.chance
         name = message.DESCRIPTOR.full_name
         if name == "google.protobuf.Timestamp":
@@ -375,7 +375,7 @@ class Schemas:
         return chance.choice([0, 1, low, high, chance.randrange(low, high)])
 
     def payload(self, kind: Any) -> bytes:
-        """A message's bytes: whole, in two pieces, or with unknown fields."""
+        """Return a message's bytes: whole, in two pieces, or with unknown fields."""
         self._left = 200
         whole = bytes(self.fill(kind()).SerializeToString())
         roll = self.chance.random()
@@ -386,7 +386,7 @@ class Schemas:
 
 
 def _name_types(messages: list[Message], package: str, *, shared: bool) -> None:
-    """Gives each field that has a message or an enum the name of its type, as a file may write it."""
+    """Give each field that has a message or an enum the name of its type, as a file may write it."""
     names: dict[int, str] = {}
 
     def collect(message: Message, around: str) -> None:

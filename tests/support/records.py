@@ -22,5 +22,5 @@ def records(spark: SparkSession, values: Sequence[bytes | None], *, topic: str =
 
 
 def results(decoded: DataFrame) -> list[Row]:
-    """The decoded structs in the order of the offsets."""
+    """Return the decoded structs in the order of the offsets."""
     return [row.decoded for row in decoded.orderBy("offset").select("decoded").collect()]

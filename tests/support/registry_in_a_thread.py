@@ -44,7 +44,7 @@ class RegistryInAThread:
         self.port = int(urlsplit(self.url).port or 0)
 
     def put(self, schema_id: int, schema: Any, *, references: list[dict[str, Any]] | None = None) -> None:
-        """Registers an Avro schema, given as Python objects, under an id."""
+        """Register an Avro schema, given as Python objects, under an id."""
         answer: dict[str, Any] = {"schema": json.dumps(schema)}
         if references:
             answer["references"] = references

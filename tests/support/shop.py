@@ -73,7 +73,7 @@ class Shop:
         return Pipeline.from_file(path, environment=self.feed.environment)
 
     def run_command(self, *arguments: str, topic: str | None = None, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """Runs a command on the file in this process; what it said as JSON."""
+        """Run a command on the file in this process; what it said as JSON."""
         for name, value in self.feed.environment.items():
             monkeypatch.setenv(name, value)
         chosen = ["--topic", self.topic(topic)] if topic else []

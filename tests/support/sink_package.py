@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parent / "sqlite_archive"
 
 
 def install(folder: Path) -> Path:
-    """Build the package and install it; returns the folder to put on the path.
+    """Build the package and install it; return the folder to put on the path.
 
     Args:
         folder: an empty folder.

@@ -26,7 +26,7 @@ otlp: {{endpoint: "http://127.0.0.1:{collector}", every: 1 second}}
 
 
 def settings(folder: Path, graphite: str) -> dict[str, str]:
-    """The settings that a user writes below ``spark:``."""
+    """Return the settings that a user writes below ``spark:``."""
     return {
         f"{SINK}.csv.class": "org.apache.spark.metrics.sink.CsvSink",
         f"{SINK}.csv.directory": str(folder / "csv"),

@@ -16,7 +16,7 @@ def run_as_planned(
     plans: bool = True,
     counts: bool = False,
 ) -> RunSummary:
-    """Runs a pipeline once; raises what the run raises.
+    """Run a pipeline once; raise what the run raises.
 
     Args:
         pipeline: the pipeline.

@@ -58,7 +58,7 @@ class Bucket:
         return "/".join([f"s3a://{self.name}", *path])
 
     def create(self) -> None:
-        """Makes the bucket, and switches versions on if it is to have them."""
+        """Make the bucket, and switches versions on if it is to have them."""
         for _ in range(50):
             try:
                 self.request("PUT", "")
@@ -73,30 +73,30 @@ class Bucket:
             self.keep_versions("Enabled")
 
     def keep_versions(self, status: Literal["Enabled", "Suspended"]) -> None:
-        """Switches versions on, or off again."""
+        """Switch versions on, or off again."""
         body = f"<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>"
         self.request("PUT", "", query={"versioning": ""}, body=body.encode())
 
     def put(self, key: str, body: bytes) -> None:
-        """Writes an object, whatever is there."""
+        """Write an object, whatever is there."""
         self.request("PUT", key, body=body)
 
     def remove(self, key: str) -> None:
-        """Deletes as any S3 client would."""
+        """Delete as any S3 client would."""
         self.request("DELETE", key)
 
     def keys(self, prefix: str = "") -> list[str]:
-        """All keys; up to 1,000."""
+        """Return all keys; up to 1,000."""
         answer = self.request("GET", "", query={"list-type": "2", "prefix": prefix})
         return _texts(answer, "Contents", "Key")
 
     def versions(self, prefix: str = "") -> tuple[list[str], list[str]]:
-        """The keys of all versions, and those of all delete markers; up to 1,000."""
+        """Return the keys of all versions, and those of all delete markers; up to 1,000."""
         answer = self.request("GET", "", query={"prefix": prefix, "versions": ""})
         return _texts(answer, "Version", "Key"), _texts(answer, "DeleteMarker", "Key")
 
     def pending_uploads(self) -> list[str]:
-        """The keys of multipart uploads that are neither completed nor aborted."""
+        """Return the keys of multipart uploads that are neither completed nor aborted."""
         return _texts(self.request("GET", "", query={"uploads": ""}), "Upload", "Key")
 
     def request(self, method: str, key: str, *, query: dict[str, str] | None = None, body: bytes = b"") -> bytes:
@@ -157,7 +157,7 @@ class Store:
     versioned: bool = False
 
     def new_bucket(self) -> Bucket:
-        """A bucket with a name of its own, made."""
+        """Return a bucket with a name of its own, made."""
         bucket = Bucket(name=f"checkpoints-{uuid.uuid4().hex[:12]}", store=self)
         bucket.create()
         return bucket
@@ -174,7 +174,7 @@ class Store:
 
 @contextmanager
 def running_store(name: str, *, embedded: Callable[[], Endpoints], home: Path) -> Iterator[Store]:
-    """A store by its name in ``STORES``.
+    """Yield a store by its name in ``STORES``.
 
     Args:
         name: ``s3proxy`` is the embedded stack's; the others run in ``home``.
@@ -196,7 +196,7 @@ def running_store(name: str, *, embedded: Callable[[], Endpoints], home: Path) -
 
 @contextmanager
 def built_store(name: str, home: Path) -> Iterator[str]:
-    """Runs minio or versitygw on a directory of its own, with credentials ``test``/``test-secret``; its URL."""
+    """Run minio or versitygw on a directory of its own, with credentials ``test``/``test-secret``; its URL."""
     store = {"minio": Minio, "versitygw": VersityGateway}[name]
     home.mkdir(parents=True, exist_ok=True)
     store.program.build(log=home / "build.log")

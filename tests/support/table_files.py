@@ -29,7 +29,7 @@ def left_behind(feed: Feed) -> set[str]:
 
 
 def leave_an_orphan(feed: Feed) -> None:
-    """Puts a file there that looks like one of the table's."""
+    """Put a file there that looks like one of the table's."""
     with store(feed).open_output_stream(f"{folder(feed)}/data/left-behind.parquet") as file:
         file.write(b"left")
 
@@ -41,7 +41,7 @@ def folder(feed: Feed) -> str:
 
 
 def store(feed: Feed) -> Any:
-    """The stack's store."""
+    """Return the stack's store."""
     stack = feed.stack
     return fs.S3FileSystem(
         access_key=stack.access_key,

@@ -53,7 +53,7 @@ class Terminal:
         os.write(self.ours, keys.encode())
 
     def read(self, seconds: float) -> str:
-        """Take what the program writes within this time; returns the screen."""
+        """Take what the program writes within this time; return the screen."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if not select.select([self.ours], [], [], left)[0]:

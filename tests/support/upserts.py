@@ -82,7 +82,7 @@ def upsert_catalog(tmp_path_factory: pytest.TempPathFactory) -> SqliteCase:
 
 @pytest.fixture(scope="session")
 def upserting(spark: SparkSession, upsert_catalog: SqliteCase) -> SparkSession:
-    """The session with that catalog."""
+    """Return the session with that catalog."""
     upsert_catalog.declare(spark)
     spark.sql(f"CREATE NAMESPACE {CATALOG}.ns")
     return spark

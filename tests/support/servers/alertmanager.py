@@ -28,7 +28,7 @@ class Alertmanager:
     url: str
 
     def alerts(self, **labels: str) -> list[dict[str, Any]]:
-        """The alerts that it shows now, with these labels."""
+        """Return the alerts that it shows now, with these labels."""
         with urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return [alert for alert in found if labels.items() <= alert["labels"].items()]

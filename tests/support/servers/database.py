@@ -47,10 +47,10 @@ class DatabaseServer(ABC):
 
     @abstractmethod
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Runs statements, each on its own; the rows of the last one, if it has any."""
+        """Run statements, each on its own; the rows of the last one, if it has any."""
 
     def new_database(self) -> Self:
-        """An empty database of the same server, for one test."""
+        """Return an empty database of the same server, for one test."""
         name = f"test_{secrets.token_hex(6)}"
         self.execute(f"CREATE DATABASE {name}")
         return replace(self, database=name)

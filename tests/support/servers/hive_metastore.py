@@ -29,7 +29,7 @@ class HiveMetastore:
 
     @contextmanager
     def losing_answers(self) -> Iterator[None]:
-        """Each change of a table inside is made, and reported as a conflict."""
+        """Yield each change of a table inside is made, and reported as a conflict."""
         switch = self.folder / "answers-lost"
         switch.touch()
         try:
@@ -40,7 +40,7 @@ class HiveMetastore:
 
 @contextmanager
 def hive_metastore(*, properties: Mapping[str, str] | None = None) -> Iterator[HiveMetastore]:
-    """Runs a metastore until the block ends.
+    """Run a metastore until the block ends.
 
     Args:
         properties: Hadoop's, by which it reaches the store of the warehouse: it makes the folders of tables.

@@ -17,7 +17,7 @@ def newer_java() -> Path:
 
 
 def compile_java(source: Path, folder: Path) -> Path:
-    """Compile a file that needs nothing but Java itself; returns the folder of its classes."""
+    """Compile a file that needs nothing but Java itself; return the folder of its classes."""
     compiler = require_java().with_name("javac")
     found = compiler if compiler.exists() else shutil.which("javac")
     assert found is not None, "the tests need a JDK, not just a Java that runs programs"

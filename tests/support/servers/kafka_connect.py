@@ -61,7 +61,7 @@ class IcebergSink:
         return f"connect-{self.name}"
 
     def settings(self) -> dict[str, str]:
-        """The connector's configuration."""
+        """Return the connector's configuration."""
         catalog, _, table = self.table.partition(".")
         stack = self.stack
         of_catalog = {

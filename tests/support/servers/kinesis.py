@@ -58,7 +58,7 @@ class Kinesis:
         self._client.delete_stream(StreamName=stream)
 
     def put(self, stream: str, values: Iterable[Any]) -> None:
-        """Puts values, as JSON or as bytes, each under its own text as partition key."""
+        """Put values, as JSON or as bytes, each under its own text as partition key."""
         records = [
             {"Data": each if isinstance(each, bytes) else json.dumps(each).encode(), "PartitionKey": str(each)[:200]}
             for each in values
@@ -77,28 +77,28 @@ class Kinesis:
         return sorted(found, key=lambda each: int(each["HashKeyRange"]["StartingHashKey"]))
 
     def split(self, stream: str) -> None:
-        """Splits the first open shard in the middle."""
+        """Split the first open shard in the middle."""
         shard = self.open_shards(stream)[0]
         middle = sum(int(each) for each in shard["HashKeyRange"].values()) // 2
         self._client.split_shard(StreamName=stream, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle))
 
     def merge(self, stream: str) -> None:
-        """Merges the first two open shards."""
+        """Merge the first two open shards."""
         first, second = (each["ShardId"] for each in self.open_shards(stream)[:2])
         self._client.merge_shards(StreamName=stream, ShardToMerge=first, AdjacentShardToMerge=second)
 
     def outlive(self, stream: str) -> None:
-        """Removes all records, as if the stream's retention had passed over them."""
+        """Remove all records, as if the stream's retention had passed over them."""
         for shard in self._stream(stream).shards.values():
             shard.records = OrderedDict()
         self.keep(stream, hours=0)
 
     def keep(self, stream: str, *, hours: int) -> None:
-        """Sets how long the stream says that it keeps records."""
+        """Set how long the stream says that it keeps records."""
         self._stream(stream).retention_period_hours = hours
 
     def remove_first(self, stream: str) -> None:
-        """Removes the oldest record of each shard that has any."""
+        """Remove the oldest record of each shard that has any."""
         for shard in self._stream(stream).shards.values():
             if shard.records:
                 del shard.records[next(iter(shard.records))]
@@ -109,7 +109,7 @@ class Kinesis:
 
 @contextmanager
 def kinesis() -> Iterator[Kinesis]:
-    """A server on a free port, stopped when the block ends."""
+    """Yield a server on a free port, stopped when the block ends."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -124,7 +124,7 @@ def kinesis() -> Iterator[Kinesis]:
 
 
 def _put_right(server: Kinesis) -> Callable[[], None]:
-    """Makes moto's shards behave; returns what takes that back."""
+    """Make moto's shards behave; return what takes that back."""
     split, merge, read = Stream.split_shard, Stream.merge_shards, KinesisBackend.get_records
     put, route = Shard.put_record, Stream.get_shard_for_key
 

@@ -31,7 +31,7 @@ class MariaDB(DatabaseServer):
     kind = "mariadb"
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Runs statements, each on its own; the rows of the last one, if it has any."""
+        """Run statements, each on its own; the rows of the last one, if it has any."""
         import pymysql
 
         rows: list[tuple[Any, ...]] = []
@@ -56,7 +56,7 @@ class MariaDB(DatabaseServer):
 
 @contextmanager
 def mariadb() -> Iterator[MariaDB]:
-    """Runs a server until the block ends; nothing of it is left but the program, which is kept in the cache."""
+    """Run a server until the block ends; nothing of it is left but the program, which is kept in the cache."""
     base = _unpacked()
     folder = Path(tempfile.mkdtemp(prefix="lakefeed-mariadb-"))
     try:
@@ -92,7 +92,7 @@ def mariadb() -> Iterator[MariaDB]:
 
 
 def _unpacked() -> Path:
-    """The program and what it reads."""
+    """Return the program and what it reads."""
     group = f"test-mariadb-{PLATFORMS[platform.system(), platform.machine()]}"
     return unpack_archive(
         group, place=lambda name: next((place for end, place in UNPACKED.items() if name.endswith(end)), None)

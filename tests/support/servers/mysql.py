@@ -38,7 +38,7 @@ class MySQL(MariaDB):
 
 @contextmanager
 def mysql() -> Iterator[MySQL]:
-    """Runs a server until the block ends; nothing of it is left but the program, which is kept in the cache."""
+    """Run a server until the block ends; nothing of it is left but the program, which is kept in the cache."""
     base = unpack_archive(GROUP, place=_place)
     folder = Path(tempfile.mkdtemp(prefix="lakefeed-mysql-"))
     try:

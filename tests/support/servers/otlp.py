@@ -13,7 +13,7 @@ Request = tuple[str, dict[str, str], bytes]
 
 @contextmanager
 def collector(status: int = 200) -> Iterator[tuple[str, list[Request]]]:
-    """Runs a collector; yields its URL, and the path, headers and body of each request."""
+    """Run a collector; yields its URL, and the path, headers and body of each request."""
     taken: list[Request] = []
 
     def take(request: HttpRequest) -> HttpAnswer:

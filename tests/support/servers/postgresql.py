@@ -40,7 +40,7 @@ class PostgreSQL(DatabaseServer):
     kind = "postgresql"
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Runs statements, each on its own; the rows of the last one, if it has any."""
+        """Run statements, each on its own; the rows of the last one, if it has any."""
         import psycopg
 
         rows: list[tuple[Any, ...]] = []
@@ -62,7 +62,7 @@ class PostgreSQL(DatabaseServer):
 
 @contextmanager
 def postgresql() -> Iterator[PostgreSQL]:
-    """Runs a server until the block ends; nothing of it is left."""
+    """Run a server until the block ends; nothing of it is left."""
     folder = Path(tempfile.mkdtemp(prefix="lakefeed-postgresql-"))
     user = UNPRIVILEGED if os.geteuid() == 0 else None
     try:

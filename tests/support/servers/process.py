@@ -35,7 +35,7 @@ def running(
     user: int | None = None,
     stop: signal.Signals = signal.SIGTERM,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a server until the block ends.
+    """Run a server until the block ends.
 
     Args:
         command: program and arguments.
@@ -62,7 +62,7 @@ class Restartable:
         self.process.wait(30)
 
     def start_again(self) -> None:
-        """Returns when it answers; tried again, as PostgreSQL's killed server leaves children that hold its memory."""
+        """Return when it answers; tried again, as PostgreSQL's killed server leaves children that hold its memory."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:

@@ -55,7 +55,7 @@ class Held:
         self._released.clear()
 
     def release(self) -> None:
-        """Lets it continue."""
+        """Let it continue."""
         self._released.set()
 
     def pass_by(self, body: bytes) -> None:
@@ -113,7 +113,7 @@ class RestCatalog:
         return f"{self.client_id}:{self.client_secret}"
 
     def token(self, *, seconds: float | None = None) -> str:
-        """A bearer token."""
+        """Return a bearer token."""
         token = secrets.token_hex(16)
         self._tokens[token] = time.monotonic() + (self.token_seconds if seconds is None else seconds)
         return token
@@ -133,7 +133,7 @@ class RestCatalog:
         return bool(self._faults)
 
     def next_fault(self) -> Fault | None:
-        """Takes one."""
+        """Take one."""
         with self._lock:
             return self._faults.pop(0) if self._faults else None
 
@@ -228,7 +228,7 @@ class _Gate(BaseHTTPRequestHandler):
             self.catalog.applied_late.set()
 
     def _with_credentials(self, answer: bytes) -> bytes:
-        """The keys stand in the answer to clients that load a table and ask for them."""
+        """Return the keys stand in the answer to clients that load a table and ask for them."""
         delegation = self.headers.get("x-iceberg-access-delegation", "")
         if "vended-credentials" not in delegation or b'"metadata-location"' not in answer:
             return answer
@@ -254,7 +254,7 @@ class _Gate(BaseHTTPRequestHandler):
 def rest_catalog(
     *, warehouse: str, properties: Mapping[str, str] | None = None, vended: Mapping[str, str] | None = None
 ) -> Iterator[RestCatalog]:
-    """Runs a REST catalog, with its own tables in a SQLite file, until the block ends.
+    """Run a REST catalog, with its own tables in a SQLite file, until the block ends.
 
     Args:
         warehouse: where it puts tables: ``s3://bucket/path`` or ``file:///path``.
@@ -302,7 +302,7 @@ def rest_catalog(
 
 @contextmanager
 def rest_catalog_on(stack: Endpoints) -> Iterator[RestCatalog]:
-    """Runs one on the stack's store; its keys it gives to clients that ask for vended credentials."""
+    """Run one on the stack's store; its keys it gives to clients that ask for vended credentials."""
     keys = {
         "s3.access-key-id": stack.access_key,
         "s3.secret-access-key": stack.secret_key.get_secret_value(),

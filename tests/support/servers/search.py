@@ -50,21 +50,21 @@ class SearchServer:
         return f"http://{LOOPBACK}:{self.port}"
 
     def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Any:
-        """The JSON of an answer; an AssertionError if it is an error."""
+        """Return the JSON of an answer; an AssertionError if it is an error."""
         body = None if document is None else json.dumps(document).encode()
         status, answer = _sent(self.port, method, path, {"content-type": "application/json"}, body)
         assert status < 300, (method, path, status, answer)
         return json.loads(answer or b"null")
 
     def documents(self, index: str) -> dict[str, dict[str, Any]]:
-        """Each document of a small index by its id, as a reader sees them from now on."""
+        """Return each document of a small index by its id, as a reader sees them from now on."""
         self.ask("POST", f"/{index}/_refresh")
         found = self.ask("GET", f"/{index}/_search?size=10000")["hits"]
         assert found["total"]["relation"] == "eq"
         return {each["_id"]: each["_source"] for each in found["hits"]}
 
     def read_all(self, index: str) -> Iterator[dict[str, Any]]:
-        """Each document of a large index, with its ``_id``."""
+        """Yield each document of a large index, with its ``_id``."""
         self.ask("POST", f"/{index}/_refresh")
         found = self.ask("POST", f"/{index}/_search?scroll=5m", {"size": 10_000, "sort": ["_doc"]})
         while hits := found["hits"]["hits"]:
@@ -106,7 +106,7 @@ EACH_SEARCH_SERVER = tuple(
 
 @contextmanager
 def search_server(kind: str) -> Iterator[SearchServer]:
-    """Runs a server until the block ends, in a folder of its own."""
+    """Run a server until the block ends, in a folder of its own."""
     program = PROGRAMS[kind]
     folder = Path(tempfile.mkdtemp(prefix=f"lakefeed-{kind}-"))
     try:
@@ -134,7 +134,7 @@ def search_server(kind: str) -> Iterator[SearchServer]:
 
 
 def _elasticsearch_jars(folder: Path) -> list[Path]:
-    """Lay the module for HTTP where the server looks for it; returns the server's own jars."""
+    """Lay the module for HTTP where the server looks for it; return the server's own jars."""
     group = "test-elasticsearch-9"
     module = folder / "modules" / "transport-netty4"
     module.mkdir(parents=True)
@@ -207,7 +207,7 @@ class Gate:
 
 @contextmanager
 def gate(server: SearchServer, *, certificate: Path | None = None, clients: Path | None = None) -> Iterator[Gate]:
-    """A gate before a server until the block ends.
+    """Yield a gate before a server until the block ends.
 
     Args:
         server: behind it.
@@ -235,7 +235,7 @@ def gate(server: SearchServer, *, certificate: Path | None = None, clients: Path
 
 
 def write_certificate(path: Path) -> Path:
-    """Makes a certificate of the loopback interface, signed by itself, with its key behind it."""
+    """Make a certificate of the loopback interface, signed by itself, with its key behind it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lakefeed tests")])
     now = dt.datetime.now(dt.UTC)

@@ -43,7 +43,7 @@ class Standalone:
         return self.folder / "python" / "bin" / "python3"
 
     def state(self) -> dict[str, Any]:
-        """The master's own account of workers, applications and drivers."""
+        """Return the master's own account of workers, applications and drivers."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
@@ -62,7 +62,7 @@ class Standalone:
         process.wait(30)
 
     def pids_of(self, text: str) -> list[int]:
-        """Processes of this cluster whose command line has the text."""
+        """Return processes of this cluster whose command line has the text."""
         groups = {process.pid for process in self.processes.values()}
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
@@ -103,7 +103,7 @@ class Standalone:
 
 @contextmanager
 def standalone(folder: Path, *, workers: int = 2, cores: int = 1) -> Iterator[Standalone]:
-    """A cluster whose processes know each other by a secret, and encrypt what they send."""
+    """Yield a cluster whose processes know each other by a secret, and encrypt what they send."""
     venv.create(folder / "python")
     cluster = Standalone(folder)
     alone = subprocess.run([cluster.python, "-c", "import lakefeed"], capture_output=True, text=True, check=False)

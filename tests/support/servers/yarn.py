@@ -55,7 +55,7 @@ class Yarn:
         return {"HADOOP_CONF_DIR": str(self.configuration)}
 
     def settings(self, **own: str) -> dict[str, str]:
-        """The block ``spark`` of a pipeline file, for containers of which four fit."""
+        """Return the block ``spark`` of a pipeline file, for containers of which four fit."""
         return {
             "spark.yarn.am.memory": "512m",
             "spark.driver.memory": "700m",
@@ -109,7 +109,7 @@ class Yarn:
         return "\n".join(f"--- {path}\n{path.read_text(errors='replace')[-4000:]}" for path in self.log_files())
 
     def log_files(self) -> list[Path]:
-        """Logs of the daemons, and of containers."""
+        """Return logs of the daemons, and of containers."""
         return [*self.folder.glob("*.log"), *sorted((self.folder / "logs").rglob("std*"))]
 
     def wait_for(self, what: str, holds: Callable[[], object], *, seconds: float = 120) -> None:
@@ -121,7 +121,7 @@ class Yarn:
         assert self.outcome(name) == ("FINISHED", "SUCCEEDED"), self.logs()
 
     def configure(self) -> None:
-        """Writes the configuration, for the daemons and their clients."""
+        """Write the configuration, for the daemons and their clients."""
         taken: set[int] = {self.web_port}
         addresses = {}
         for name in ("", ".scheduler", ".resource-tracker", ".admin"):
@@ -162,7 +162,7 @@ class Yarn:
         _write(self.configuration / "capacity-scheduler.xml", queues)
 
     def start(self, name: str, main: str) -> None:
-        """Starts a daemon with nothing of the test's environment: no keys, no packages, no lakefeed."""
+        """Start a daemon with nothing of the test's environment: no keys, no packages, no lakefeed."""
         java = require_java().resolve()
         own = [*jars.fetch(["test-yarn"]), SPARK_JARS / "*"]
         command: list[str | Path] = [
@@ -195,7 +195,7 @@ class Yarn:
             )
 
     def end(self) -> None:
-        """Ends the daemons, which would start containers again, and then the containers: sessions of their own."""
+        """End the daemons, which would start containers again, and then the containers: sessions of their own."""
         for process in self.processes.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -207,7 +207,7 @@ class Yarn:
 
 @contextmanager
 def yarn(folder: Path) -> Iterator[Yarn]:
-    """A YARN of Hadoop's version that PySpark has, with a folder of this machine in place of HDFS."""
+    """Yield a YARN of Hadoop's version that PySpark has, with a folder of this machine in place of HDFS."""
     venv.create(folder / "python")
     cluster = Yarn(folder)
     alone = subprocess.run([cluster.python, "-c", "import lakefeed"], capture_output=True, text=True, check=False)
@@ -224,7 +224,7 @@ def yarn(folder: Path) -> Iterator[Yarn]:
 
 
 def _write(file: Path, properties: Mapping[str, str]) -> None:
-    """Writes properties in Hadoop's form."""
+    """Write properties in Hadoop's form."""
     lines = [
         f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>"
         for key, value in properties.items()
