@@ -33,7 +33,7 @@ def mutated(good: Sequence[bytes], *, count: int, seed: int) -> list[bytes]:
 
 
 def colliding_keys(count: int) -> list[bytes]:
-    """Return ASCII texts of 8 characters with equal Spark hash codes: ``UTF8String`` uses Murmur 3 with a fixed seed."""
+    """Return ASCII texts of 8 characters with one hash code in Spark: ``UTF8String`` has Murmur 3 with a fixed seed."""
     size, seed, target = 2**32, 42, 0
     c1, c2, c5, n = 0xCC9E2D51, 0x1B873593, 5, 0xE6546B64
     inverse1, inverse2, inverse5 = (pow(each, -1, size) for each in (c1, c2, c5))

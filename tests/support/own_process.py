@@ -15,7 +15,7 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "LAKEFEED_HOME" not in os.environ:
-        # Drivers' files and traces must not land in the home of the user who runs the tests. Workers inherit the folder.
+        # Drivers' files and traces must not land in the home of the user who runs the tests. Workers inherit it.
         home = tempfile.mkdtemp(prefix="lakefeed-tests-home-")
         os.environ["LAKEFEED_HOME"] = home
         atexit.register(shutil.rmtree, home, ignore_errors=True)

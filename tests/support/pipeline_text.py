@@ -40,7 +40,7 @@ Reader = Callable[..., tuple[PipelineConfig | None, list[Problem]]]
 def problems(
     path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[PipelineConfig | None, list[Problem]]:
-    """Read a pipeline; return it and its problems, including warnings. If a problem is an error, the pipeline is None."""
+    """Read a pipeline; return it and its problems, including warnings; None for the pipeline if one is an error."""
     reading = read(path, overrides=overrides, environment=environment)
     return reading.config, reading.problems
 

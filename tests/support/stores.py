@@ -50,7 +50,7 @@ class Bucket:
 
     @property
     def versioned(self) -> bool:
-        """Whether the bucket keeps old versions."""
+        """True if the bucket keeps old versions."""
         return self.store.versioned
 
     def url(self, *path: str) -> str:
