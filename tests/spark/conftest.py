@@ -50,7 +50,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the commit check on PostgreSQL and REST to ``make test-full``, and most of its tests to ``make test-all``."""
+    """Leave the commit check on PostgreSQL and REST to ``make test-full``, and most of it to ``make test-all``."""
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             known = item.callspec.params.get("catalog", "sqlite")
