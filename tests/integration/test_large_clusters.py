@@ -1,6 +1,6 @@
 """Plan a thousand topics, and land a topic of ten thousand partitions: on a real broker, into real tables.
 
-With ``-s`` it prints the time and memory. docs/size-a-feed.md has the arithmetic for more than one machine.
+With ``-s`` it prints durations and sizes. docs/size-a-feed.md has the arithmetic for more than one machine.
 """
 
 import json

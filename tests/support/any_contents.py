@@ -316,7 +316,7 @@ class JsonSchema(Contents):
 
 
 class Json(Contents):
-    """JSON without schema versions: the pipeline file declares the columns."""
+    """JSON has no schema versions: the pipeline file declares the columns."""
 
     DDL = "ident INT, u STRING, f BINARY, zone STRING, at TIMESTAMP, amount DECIMAL(10, 2), day DATE, n ARRAY<BIGINT>"
 

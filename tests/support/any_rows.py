@@ -48,13 +48,13 @@ MOMENTS: dict[type[DataType], str] = {
     TimestampType: "timestamp_micros({})",
     TimestampNTZType: "CAST(timestamp_micros({}) AS TIMESTAMP_NTZ)",
 }
-"""SQL that converts a number of ``rows`` to the column's type, for types that ``rows`` has as numbers."""
+"""SQL that converts a number of ``rows`` to the column's type, for the types that ``rows`` returns as numbers."""
 NUMBERS: dict[type[DataType], str] = {
     DateType: "unix_date({})",
     TimestampType: "unix_micros({})",
     TimestampNTZType: "unix_micros(CAST({} AS TIMESTAMP))",
 }
-"""SQL that converts such a value back to a number."""
+"""SQL that converts a value of the column's type back to a number."""
 
 
 class AnyRows:

@@ -51,9 +51,9 @@ class Block:
     """A fenced block of a page.
 
     Attributes:
-        page: its file.
-        line: the number of its first line in the file.
-        language: what stands behind the fence.
+        page: the page's file.
+        line: the number of the block's first line in the file.
+        language: the word behind the opening fence.
         text: the lines within the fence, without the fence's indentation.
         reason: why no test runs it; None if one does.
         command: the command that prints it.

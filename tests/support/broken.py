@@ -27,10 +27,10 @@ def broken(kind: str, good: bytes, *, deleted_id: int, other_id: int, seed: int)
 
     Args:
         kind: one of ``KINDS``.
-        good: a right one, in Confluent wire format: a long, then a string.
-        deleted_id: of a schema that the registry has no more.
-        other_id: of a schema whose first field is of another type.
-        seed: for the random bytes.
+        good: a valid record in Confluent wire format: a long, then a string.
+        deleted_id: the id of a schema that was deleted from the registry.
+        other_id: the id of a schema whose first field has another type.
+        seed: the seed of the random bytes.
     """
     header, body = good[:5], good[5:]
     numbers = random.Random(seed)
@@ -46,6 +46,6 @@ def broken(kind: str, good: bytes, *, deleted_id: int, other_id: int, seed: int)
         "10 MB": header + b"\x02" + b"\xff" * LARGE if kind == "10 MB" else b"",
         "JSON with duplicate keys": b'{"id": 1, "id": 2, "zone": "a"}',
         "nesting bomb": b"[" * 50_000,
-        # Never a right header: the first byte is not the magic one.
+        # The first byte is never the magic one, so the header is never valid.
         "random bytes": bytes([numbers.randrange(1, 256)]) + numbers.randbytes(numbers.randrange(1, 60)),
     }[kind]

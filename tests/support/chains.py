@@ -1,6 +1,6 @@
 """Generate chains of versions of one Avro schema; each version is a compatible change of the one before.
 
-Each field has a number ``uid``, which no change removes: it shows which fields of two versions belong together, without
+Each field has a number ``uid``, which no change removes. By it, tests match the fields of two versions without
 any rule about names.
 """
 

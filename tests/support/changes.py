@@ -28,7 +28,7 @@ class Model:
         keys: the number of keys.
         partitions: the number of the topic's partitions.
         seed: decides all changes.
-        moves_on: the number of changes after which new keys replace the current ones, which then stay; 0 for never.
+        moves_on: the number of changes after which new keys replace the current ones, whose rows stay; 0 for never.
     """
 
     keys: int
@@ -37,10 +37,10 @@ class Model:
     moves_on: int = 0
     made: int = 0
     rows: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
-    """id to city, n, partition, offset."""
+    """The expected rows: id to city, n, partition, offset."""
     ends: list[int] = field(default_factory=list)
     changes: list[tuple[int, int, int, bool]] = field(default_factory=list)
-    """id, partition, offset, whether it deletes."""
+    """All changes: id, partition, offset, whether it deletes."""
 
     def __post_init__(self) -> None:
         self._dice = random.Random(self.seed)
