@@ -17,5 +17,5 @@ class SqliteArchiveConfig(EntrySinkConfig):
 
     @property
     def target(self) -> str:
-        """The file and the table, which errors name, and to which the checkpoint belongs."""
+        """The file and the table, which the checkpoint belongs to and errors name."""
         return f"{self.path} {self.table}"

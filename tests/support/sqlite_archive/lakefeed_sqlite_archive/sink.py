@@ -1,4 +1,4 @@
-"""Write the rows of a batch, as JSON, and its ledger entry in one SQLite transaction."""
+"""Writes the rows of a batch, as JSON, and its entry in one transaction of SQLite."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SqliteArchive:
             if rows is not None:
                 documents = ((document,) for document in rows.toJSON().toLocalIterator())
                 database.executemany(f"INSERT INTO {self._table} VALUES (?)", documents)
-            # Fails if the number exists, which rolls the rows back.
+            # Fails, and undoes the rows, if the number is there.
             database.execute("INSERT INTO lakefeed VALUES (?, ?, ?)", (batch.feed, batch.number, batch.entry))
 
     def entries(self) -> list[str]:
@@ -56,7 +56,7 @@ class SqliteArchive:
         return pa.table({name: [row.get(name) for row in rows] for name in names}).to_reader()
 
     def check(self) -> None:
-        """Check that the folder of the file exists."""
+        """Look for the folder of the file."""
         folder = self._path.absolute().parent
         if not folder.is_dir():
             raise ResourceMissing("the archive's folder does not exist", where=str(folder), hint=f"mkdir -p {folder}")
